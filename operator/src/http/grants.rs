@@ -52,13 +52,20 @@ pub fn grant(
     })
 }
 
-/// The key of a request, after its grant was checked.
+/// What a grant opens.
+pub struct Granted {
+    pub key: String,
+    /// The pod that the grant was made for.
+    pub pod_uid: String,
+}
+
+/// What a request may write, after its grant was checked.
 pub fn granted(
     keyring: &Keyring,
     (now, verify): (Timestamp, VerifySource),
     peer: Option<IpAddr>,
     (uri, headers): (&Uri, &HeaderMap),
-) -> Result<String, Refused> {
+) -> Result<Granted, Refused> {
     let shown = Bearer::of(uri, headers);
     let key = shown.value("key");
     let pod = GrantPod {
@@ -76,7 +83,10 @@ pub fn granted(
         return refuse(StatusCode::FORBIDDEN, "the grant has ended");
     }
     verify_source(verify, peer, pod.addresses, key)?;
-    Ok(key.to_owned())
+    Ok(Granted {
+        key: key.to_owned(),
+        pod_uid: pod.uid.to_owned(),
+    })
 }
 
 /// The credential of a request: the parameters of its URL, and a token that signs them.

@@ -42,6 +42,10 @@ const BODY_TAKES: Duration = Duration::from_secs(20);
 /// Requests that one grant may have at the same time: one that asks whether to stop, one upload, and another of each in case a connection
 /// broke.
 const SHARE: usize = 4;
+/// Bodies of one pod that are in memory at the same time. Others of the pod wait, so a pod with many grants does not fill the room.
+const BODIES: usize = 1;
+/// How often a body that waits for another one of its pod looks whether its turn has come.
+const TURN: Duration = Duration::from_millis(50);
 /// A long poll ends after this time, and the sampler polls again. It is shorter than the timeouts of proxies.
 const POLL: Duration = Duration::from_secs(25);
 
@@ -72,6 +76,15 @@ pub struct Relay {
     runs: Runs,
     room: Semaphore,
     shares: Arc<Shares>,
+    /// The bodies of each pod.
+    bodies: Arc<Shares>,
+}
+
+/// A body, and what it takes from others for as long as it is held.
+struct Taken<'a> {
+    bytes: Bytes,
+    _room: Option<SemaphorePermit<'a>>,
+    _turn: Option<Share>,
 }
 
 impl Relay {
@@ -97,6 +110,7 @@ impl Relay {
             runs,
             room: Semaphore::new(ROOM as usize),
             shares: Shares::new(SHARE),
+            bodies: Shares::new(BODIES),
         }
     }
 
@@ -107,6 +121,25 @@ impl Relay {
             None => refuse(
                 StatusCode::TOO_MANY_REQUESTS,
                 "the grant has too many requests at once; try again",
+            ),
+        }
+    }
+
+    /// The turn of one more body of a pod, once the pod has no other.
+    async fn turn(&self, pod_uid: &str) -> Result<Share, Refused> {
+        let free = async {
+            loop {
+                match self.bodies.take(pod_uid.to_owned()) {
+                    Some(turn) => return turn,
+                    None => tokio::time::sleep(TURN).await,
+                }
+            }
+        };
+        match tokio::time::timeout(WAIT_FOR_ROOM, free).await {
+            Ok(turn) => Ok(turn),
+            Err(_) => refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "another upload of this pod is under way; try again",
             ),
         }
     }
@@ -146,17 +179,17 @@ impl Relay {
     }
 }
 
-/// The share of the request's key, after its grant was checked.
-fn granted(relay: &Relay, request: &Request) -> Result<Share, Refused> {
+/// The share of the request's key, and the grant's pod, after the grant was checked.
+fn granted(relay: &Relay, request: &Request) -> Result<(Share, String), Refused> {
     let connection = request.extensions().get::<Connection>();
     let peer = connection.map(|connection| connection.peer);
     let rules = ((relay.clock)(), relay.verify_source);
     let asked = (request.uri(), request.headers());
-    let key = grants::granted(&relay.keyring, rules, peer, asked)?;
+    let grant = grants::granted(&relay.keyring, rules, peer, asked)?;
     if let Some(connection) = connection {
         connection.is_known();
     }
-    relay.share(key)
+    Ok((relay.share(grant.key)?, grant.pod_uid))
 }
 
 async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
@@ -167,12 +200,13 @@ async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 }
 
 async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
-    let share = granted(relay, &request)?;
+    let (share, pod_uid) = granted(relay, &request)?;
     let key = &share.key;
     if relay.is_dropped(key).await {
         return refuse(StatusCode::FORBIDDEN, "the request was deleted");
     }
-    let (bytes, _room) = taken(relay, request, LARGEST).await?;
+    let taken = taken(relay, request, &pod_uid, LARGEST).await?;
+    let bytes = &taken.bytes;
     let away = |error| {
         (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -183,7 +217,7 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
         Created::Now => Ok(()),
         Created::Before => {
             // The answer to an earlier upload may have been lost, or the key has another object.
-            match relay.store.holds(key, &bytes).await.map_err(away)? {
+            match relay.store.holds(key, bytes).await.map_err(away)? {
                 true => Ok(()),
                 false => refuse(StatusCode::CONFLICT, "the key already holds other bytes"),
             }
@@ -191,26 +225,27 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     }
 }
 
-/// The body of a request, as its headers describe it, and the room that it takes.
-async fn taken(
-    relay: &Relay,
+/// The body of a request of this pod, as its headers describe it.
+async fn taken<'a>(
+    relay: &'a Relay,
     request: Request,
+    pod_uid: &str,
     largest: usize,
-) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
+) -> Result<Taken<'a>, Refused> {
     let size = length(request.headers(), largest)?;
     let digest = digest(request.headers())?;
-    let taken = tokio::time::timeout(BODY_TAKES, body(relay, request.into_body(), size)).await;
-    let Ok(taken) = taken else {
+    let body = body(relay, request.into_body(), pod_uid, size);
+    let Ok(taken) = tokio::time::timeout(BODY_TAKES, body).await else {
         return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long");
     };
-    let (bytes, room) = taken?;
-    if ring::digest::digest(&ring::digest::SHA256, &bytes).as_ref() != digest {
+    let taken = taken?;
+    if ring::digest::digest(&ring::digest::SHA256, &taken.bytes).as_ref() != digest {
         return refuse(
             StatusCode::BAD_REQUEST,
             "the body does not match its content-digest",
         );
     }
-    Ok((bytes, room))
+    Ok(taken)
 }
 
 /// Takes the samples of one second of a live request.
@@ -222,7 +257,7 @@ async fn bring(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 }
 
 async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
-    let share = granted(relay, &request)?;
+    let (share, pod_uid) = granted(relay, &request)?;
     if relay.is_dropped(&share.key).await {
         return refuse(StatusCode::FORBIDDEN, "the request was deleted");
     }
@@ -232,11 +267,11 @@ async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
             "another replica of the operator is the leader; try again with a new connection",
         );
     }
-    let (bytes, _room) = taken(relay, request, live::LARGEST).await?;
-    if let Err(why) = relay.live.check(bytes.clone()).await {
+    let taken = taken(relay, request, &pod_uid, live::LARGEST).await?;
+    if let Err(why) = relay.live.check(taken.bytes.clone()).await {
         return refuse(StatusCode::UNPROCESSABLE_ENTITY, &why);
     }
-    match relay.live.bring(&share.key, bytes, (relay.clock)()) {
+    match relay.live.bring(&share.key, taken.bytes, (relay.clock)()) {
         Brought::Taken => Ok(()),
         Brought::NobodyLooks => refuse(StatusCode::GONE, "nobody reads the live profile any more"),
         Brought::Full => refuse(
@@ -276,12 +311,13 @@ fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
     }
 }
 
-/// The body, and the room that it takes. Room is acquired as bytes arrive, so that a client that sends nothing holds none.
-async fn body(
-    relay: &Relay,
+/// The body. Its pod's turn and its room are acquired as bytes arrive, so that a client that sends nothing holds neither.
+async fn body<'a>(
+    relay: &'a Relay,
     body: Body,
+    pod_uid: &str,
     size: usize,
-) -> Result<(Bytes, Option<SemaphorePermit<'_>>), Refused> {
+) -> Result<Taken<'a>, Refused> {
     let wrong = || {
         refuse(
             StatusCode::BAD_REQUEST,
@@ -289,12 +325,15 @@ async fn body(
         )
     };
     // The buffer grows with the bytes that arrive, because a client may send less than the length says.
-    let (mut bytes, mut room) = (Vec::new(), None::<SemaphorePermit<'_>>);
+    let (mut bytes, mut turn, mut room) = (Vec::new(), None, None::<SemaphorePermit<'_>>);
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else { return wrong() };
         if bytes.len() + chunk.len() > size {
             return wrong();
+        }
+        if turn.is_none() {
+            turn = Some(relay.turn(pod_uid).await?);
         }
         let held = room.as_ref().map_or(0, SemaphorePermit::num_permits);
         let units = (bytes.len() + chunk.len())
@@ -315,15 +354,19 @@ async fn body(
         }
         bytes.extend_from_slice(&chunk);
     }
-    match bytes.len() == size {
-        true => Ok((bytes.into(), room)),
-        false => wrong(),
+    if bytes.len() != size {
+        return wrong();
     }
+    Ok(Taken {
+        bytes: bytes.into(),
+        _room: room,
+        _turn: turn,
+    })
 }
 
 async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
     let share = match granted(&relay, &request) {
-        Ok(share) => share,
+        Ok((share, _pod)) => share,
         Err(refused) => return refused.into_response(),
     };
     match tokio::time::timeout(POLL, relay.word(&share.key)).await {

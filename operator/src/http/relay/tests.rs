@@ -19,6 +19,7 @@ use crate::storage::store::StoreConfig;
 use crate::testing::at;
 
 mod asks;
+mod bodies;
 mod live;
 
 /// What a sampler shows if it has already got everything.
@@ -37,6 +38,7 @@ struct Scene {
     address: SocketAddr,
     certificate: Arc<Certificate>,
     live: Arc<Live>,
+    relay: Arc<Relay>,
     role: Arc<Role>,
     /// Wakes the samplers that have already got everything.
     news: Arc<Notify>,
@@ -80,7 +82,8 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     let role = Arc::new(Role::new(true));
     let live = Arc::new(Live::new(role.clone(), Arc::new(Semaphore::new(1))));
     relay.live = live.clone();
-    let (address, certificate) = start(&keyring, Arc::new(relay).router()).await;
+    let relay = Arc::new(relay);
+    let (address, certificate) = start(&keyring, relay.clone().router()).await;
     Scene {
         keyring,
         cancellations,
@@ -88,6 +91,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
         address,
         certificate,
         live,
+        relay,
         role,
         news,
     }
@@ -166,6 +170,16 @@ async fn a_profile_is_stored_once_and_a_repeated_one_is_no_harm() {
     );
     assert_eq!(scene.put(&grant, b"longer one").await.0, 409);
     assert_eq!(scene.store.read(KEY, 100).await.unwrap(), b"profile");
+}
+
+/// No store takes longer ones.
+#[tokio::test]
+async fn a_grant_of_the_longest_key_fits_into_a_header() {
+    let scene = scene(in_memory()).await;
+    let address = format!("https://{}", scene.address);
+    let key = "a/".repeat(511) + "aa";
+    let grant = grant(&scene.keyring, &address, POD, &key, at(60)).unwrap();
+    assert_eq!(scene.put(&grant, b"profile").await.0, 200);
 }
 
 #[tokio::test]

@@ -171,13 +171,13 @@ test: setup ## all tests, in their short form
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
 	@$(MAKE) real
-	@$(MAKE) browser
 	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 
-# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, builds for what follows, and
-# clippy, which is last because cargo would let the cluster's tests wait for it, as for all that is built without --release.
+# The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, builds for what follows, clippy,
+# which is late because cargo would let the cluster's tests wait for it, as for all that is built without --release, and the browser.
+# Chromium comes last, when only tests are left that run alone, and has as much CPU time as these: its tests have time limits.
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
@@ -186,6 +186,7 @@ beside-e2e:
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
 	@tools/beside $(MAKE) clippy
+	@$(MAKE) browser
 
 # Its targets of make are tests themselves, or run here.
 .PHONY: commands

@@ -13,8 +13,8 @@ use crate::elf::Image;
 use crate::layouts::{Layout, TsrmTlsEntry};
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 
-/// How much of a writable segment is searched.
-const MAX_SEGMENT: u64 = 64 << 20;
+/// How much of all writable segments is searched.
+const MAX_SEARCHED: u64 = 64 << 20;
 const CHUNK: usize = 1 << 20;
 /// `tsrm_tls_table_size` is beside the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
 const SIZE_DISTANCES: [i64; 7] = [-4, -8, 8, -12, 12, -16, 16];
@@ -85,9 +85,16 @@ impl Threads {
         // The table is on the heap; most of an image's pointers point into the image itself.
         let own = image.extent();
         let mut looks = MAX_LOOKS;
+        let mut left = MAX_SEARCHED;
         for (start, length) in image.writable() {
-            let end = start.checked_add(length.min(MAX_SEGMENT))?;
-            let mut at = start.next_multiple_of(8);
+            let length = length.min(left);
+            left -= length;
+            // An address and a length of the target's choice may pass the end of the address space.
+            let (Some(mut at), Some(end)) =
+                (start.checked_next_multiple_of(8), start.checked_add(length))
+            else {
+                continue;
+            };
             while at < end {
                 let mut bytes = vec![0; usize::try_from(end - at).ok()?.min(CHUNK)];
                 if memory.read(at, &mut bytes).is_ok() {
@@ -200,7 +207,7 @@ impl Threads {
             compiler_globals: slot(self.ids.compiler)?,
             sapi_globals: self.ids.sapi.and_then(slot),
             core_globals: self.ids.core.and_then(slot),
-            gc_globals: self.ids.core.and_then(|core| slot(core + 1)),
+            gc_globals: self.ids.core.and_then(|core| slot(core.checked_add(1)?)),
         })
     }
 }

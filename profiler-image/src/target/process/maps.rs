@@ -1,5 +1,6 @@
 //! `/proc/PID/maps`: which files are mapped where, and which memory is shared between processes.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use phpprof_zend::engine::Module;
@@ -7,13 +8,15 @@ use phpprof_zend::jit::JitBuffer;
 
 /// Few processes have more; further ones are ignored.
 const MAX_MODULES: usize = 512;
+/// The sampler searches them for each function: a process with tens of thousands must not delay it.
+const MAX_SHARED: usize = 64;
 
 /// The mappings of a process that attaching needs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Maps {
     /// Mapped files with their first page, in the order of `maps`, the main executable first.
     pub modules: Vec<Module>,
-    /// Memory that is shared with other processes: opcache's is among it.
+    /// Memory that is shared with other processes, the largest mappings: opcache's is among it.
     pub shared: Vec<Range<u64>>,
     /// Executable shared memory: opcache has set a JIT buffer up.
     pub jit: Option<JitBuffer>,
@@ -59,6 +62,11 @@ pub fn parse(text: &str, executable: &str) -> Maps {
             });
         }
     }
+    if maps.shared.len() > MAX_SHARED {
+        maps.shared
+            .sort_by_key(|range| Reverse(range.end.saturating_sub(range.start)));
+        maps.shared.truncate(MAX_SHARED);
+    }
     // The loader takes a data symbol from the main executable first, but a library may be mapped below it.
     if let Some(main) = maps
         .modules
@@ -77,6 +85,8 @@ fn parse_range(text: &str) -> Option<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     const MAPS: &str = "\
@@ -110,5 +120,18 @@ not a line
             end: 0x7f10_0c00_0000,
         };
         assert_eq!(maps.jit, Some(jit));
+    }
+
+    #[test]
+    fn of_many_shared_mappings_the_largest_are_kept() {
+        let mut text = String::new();
+        for index in 0..10_000_u64 {
+            let start = 0x7000_0000_0000 + index * 0x2000;
+            writeln!(text, "{start:x}-{:x} r--s 00000000 00:01 9", start + 0x1000).unwrap();
+        }
+        text += MAPS;
+        let maps = parse(&text, "");
+        assert_eq!(maps.shared.len(), MAX_SHARED);
+        assert!(maps.shared.contains(&(0x7f10_0000_0000..0x7f10_0800_0000)));
     }
 }

@@ -19,8 +19,18 @@ const IDS: Ids = Ids {
 /// An image whose writable segment has a pointer to a table at word 5, its size 8 bytes before, and noise elsewhere. An
 /// entry is its thread and the next entry.
 fn engine(layout: &'static Layout, table: &[(u64, u64)]) -> (EngineImage, Image) {
+    engine_with(layout, table, &[])
+}
+
+/// The same, with these headers before that of the writable segment: type, flags, address and length.
+fn engine_with(
+    layout: &'static Layout,
+    table: &[(u64, u64)],
+    before: &[(u32, u32, u64, u64)],
+) -> (EngineImage, Image) {
     let mut engine = EngineImage::new(layout);
-    engine.put_elf(BASE, &[(1, 4, 0, 0x1000), (1, 6, DATA - BASE, 0x80)]);
+    let headers = [&[(1, 4, 0, 0x1000)], before, &[(1, 6, DATA - BASE, 0x80)]].concat();
+    engine.put_elf(BASE, &headers);
     engine.room(DATA, 0x80);
     // A pointer that leads nowhere, one that leads into the image, and one to what is no table.
     let words = [0x7eee_0000_0000, 1, ENTRIES, BASE + 0x10, BUCKETS, TABLE];
@@ -71,6 +81,30 @@ fn a_table_whose_threads_are_in_the_wrong_bucket_is_none() {
 #[test]
 fn a_chain_that_leads_to_itself_is_none() {
     check(&[(0x100, ENTRIES), (0x101, 0)], None);
+}
+
+#[test]
+fn segments_that_pass_the_end_of_the_address_space_are_passed_over() {
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+    let last = u64::MAX - 3;
+    let hostile = [
+        (1, 6, last.wrapping_sub(BASE), 0),
+        (1, 6, last.wrapping_sub(BASE), 0x1000),
+    ];
+    let (engine, image) = engine_with(layout, &[(0x100, 0), (0x101, 0)], &hostile);
+    assert_eq!(image.writable()[0], (last, 0));
+    let found = Threads::find(&engine, layout, &image, IDS, |_| true).unwrap();
+    assert_eq!(found.table_at, DATA + 40);
+}
+
+#[test]
+fn an_id_without_a_next_one_has_no_globals_of_the_collector() {
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+    let (engine, image) = engine(layout, &[(0x100, 0), (0x101, 0)]);
+    let core = Some(u32::MAX);
+    let found = Threads::find(&engine, layout, &image, Ids { core, ..IDS }, |_| true).unwrap();
+    let listed = found.list(&engine, layout).unwrap();
+    assert_eq!(listed[0].gc_globals, None);
 }
 
 #[test]

@@ -65,6 +65,8 @@ const LOOK_EVERY: u64 = 70 * SECOND / 1000;
 const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
 /// After this time a target without PHP is given up; a starting container may not run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
+/// And after this time if even the first scan of processes has no end.
+const FIRST_SCAN_TAKES: u64 = 10 * SECOND;
 
 /// Runs the sampler.
 ///
@@ -175,21 +177,22 @@ impl<'a> Run<'a> {
     /// Waits until there is a worker, and returns its engine.
     fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<Arc<Engine>, RecordError> {
         let began = now();
+        let mut patience = FIRST_SCAN_TAKES;
         loop {
             if stop::is_signalled(signals) || self.options.stop.is_requested() {
                 return Err(RecordError::Stopped);
             }
             // Without a worker the scanner needs no request.
-            let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) else {
-                continue;
-            };
-            self.follow(report, now());
+            if let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) {
+                self.follow(report, now());
+                patience = GIVE_UP_AFTER;
+            }
             if let Some(first) = self.members.first() {
                 return Ok(Arc::clone(&first.worker.process.engine));
             }
             // Waiting does not help if this PHP cannot be sampled.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
-            let is_late = !self.options.of_program && now() - began > GIVE_UP_AFTER;
+            let is_late = !self.options.of_program && now() - began > patience;
             if hopeless || is_late {
                 return Err(RecordError::NoPhp(
                     self.refused.take().map(Arc::unwrap_or_clone),

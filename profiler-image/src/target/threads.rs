@@ -59,7 +59,7 @@ impl Threads {
             }
             return;
         };
-        if self.made_from.is_as_it_was(&process.memory) {
+        if !self.is_due(&process.memory, room) {
             return;
         }
         let reads = Recorder::of(&process.memory);
@@ -102,6 +102,12 @@ impl Threads {
                 self.begin(Arc::new(worker), changes);
             }
         }
+    }
+
+    /// Whether the list would change: the process has changed its table, or there is room for threads that had none.
+    fn is_due(&self, memory: &ProcessMemory, room: &Room) -> bool {
+        let fits = self.without_room > 0 && room.has_more();
+        fits || !self.made_from.is_as_it_was(memory)
     }
 
     /// For how many workers there is to be room, beside the process itself.
@@ -260,6 +266,24 @@ mod tests {
         assert!(!set.is_as_it_was(&memory));
         words[1].store(9, Ordering::Relaxed);
         assert!(set.is_as_it_was(&memory));
+    }
+
+    #[test]
+    fn threads_that_had_no_room_are_listed_again_when_there_is_some() {
+        let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let word = AtomicU64::new(7);
+        let reads = Recorder::of(&memory);
+        reads.word(std::ptr::from_ref(&word).addr() as u64).unwrap();
+        let mut threads = Threads {
+            made_from: reads.finish(),
+            ..Threads::default()
+        };
+        let mut room = Room::left();
+        assert!(!threads.is_due(&memory, &room));
+        threads.without_room = 1;
+        assert!(threads.is_due(&memory, &room));
+        room.count(usize::MAX);
+        assert!(!threads.is_due(&memory, &room));
     }
 
     #[test]

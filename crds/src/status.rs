@@ -258,7 +258,7 @@ pub struct Quality {
     pub idle: i64,
     /// Samples whose edges were still open at the end.
     pub open: i64,
-    /// CPU time of workers that no sample saw running, in milliseconds; it is in no sample.
+    /// CPU time that is in no sample, in milliseconds: workers used it between requests, or no sample saw them running.
     pub cpu_unattributed_milliseconds: i64,
     /// Samples without their worker's labels, because the table by worker was full; they have their stack.
     pub without_worker: i64,

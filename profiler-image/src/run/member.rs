@@ -40,6 +40,8 @@ pub struct Member {
     /// The changes of its heap, if they are requested.
     pub heap: Option<HeapAccount>,
     cpu: CpuShares<Fate>,
+    /// CPU time that it has used between requests, in nanoseconds, unless samples have it.
+    cpu_idle: u64,
 }
 
 /// An observed sleep.
@@ -67,6 +69,7 @@ impl Member {
             served: Served::default(),
             heap: None,
             cpu: CpuShares::default(),
+            cpu_idle: 0,
         }
     }
 
@@ -134,31 +137,37 @@ impl Member {
     ) {
         let Some(look) = look else { return };
         let tids = (self.summed_as, self.worker.process.tid);
-        let give = give_to(&mut self.served, aggregate, recorder, tids);
+        let (served, idle) = (&mut self.served, &mut self.cpu_idle);
+        let give = give_to(served, idle, aggregate, recorder, tids);
         self.cpu.add(self.sampled_at, look, ran, give);
     }
 
     /// Distributes the CPU time so far to the samples, before they are read.
     pub fn settle(&mut self, aggregate: &mut Aggregate, recorder: Option<&mut Recorder>) {
         let tids = (self.summed_as, self.worker.process.tid);
-        let give = give_to(&mut self.served, aggregate, recorder, tids);
+        let (served, idle) = (&mut self.served, &mut self.cpu_idle);
+        let give = give_to(served, idle, aggregate, recorder, tids);
         self.cpu.settle(give);
     }
 
-    /// CPU time that no sample was given, in nanoseconds.
+    /// CPU time that no sample was given, in nanoseconds: it was used between requests, or no sample saw the worker running.
     #[must_use]
     pub fn cpu_unattributed(&self) -> u64 {
-        self.cpu.waiting()
+        self.cpu_idle + self.cpu.waiting()
     }
 }
 
 fn give_to(
     served: &mut Served,
+    idle: &mut u64,
     aggregate: &mut Aggregate,
     mut recorder: Option<&mut Recorder>,
     (summed_as, tid): (i32, i32),
 ) -> impl FnMut(Fate, u64) {
     move |fate, nanoseconds| {
+        if fate == Fate::Idle {
+            *idle += nanoseconds;
+        }
         if let (Some(recorder), Some(number)) = (&mut recorder, fate.request()) {
             recorder.give_cpu(tid, number, nanoseconds);
         }

@@ -66,8 +66,10 @@ pub enum Fate {
     Summed(u32, Labelled),
     /// Kept until the request of this number of the worker is old enough.
     Young(u32, Labelled),
-    /// Dropped by the filter.
+    /// Dropped: by the filter, or because it slept.
     Dropped,
+    /// Left out: the worker was between two requests.
+    Idle,
 }
 
 impl Fate {
@@ -76,7 +78,7 @@ impl Fate {
     pub fn request(self) -> Option<u32> {
         match self {
             Self::Summed(number, _) | Self::Young(number, _) => Some(number).filter(|it| *it > 0),
-            Self::Dropped => None,
+            Self::Dropped | Self::Idle => None,
         }
     }
 
@@ -410,7 +412,7 @@ impl Served {
                     sum.add(more);
                 }
             }
-            Fate::Dropped => {}
+            Fate::Dropped | Fate::Idle => {}
         }
     }
 }

@@ -66,7 +66,7 @@ pub struct Snapshot {
     pub asked_period: Duration,
     /// The average one, of the turns that were taken.
     pub effective_period: Duration,
-    /// CPU time of workers that no running sample could be given.
+    /// CPU time that is in no sample: workers used it between requests, or no sample saw them running.
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,

@@ -114,31 +114,27 @@ impl Run<'_> {
         ran: bool,
     ) {
         self.sampler.quality.taken += 1;
-        let counted = self.counted(index, current, (stack, is_certain), ran);
+        let fate = self.fate(index, current, (stack, is_certain), ran);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
         // A sample's wall value is the time that it represents.
         let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
         let from = std::mem::replace(&mut member.sampled_at, current);
         let (requests, served) = (&mut self.requests, &mut member.served);
-        let counted = match counted {
-            Some(Fate::Summed(_, sample)) => {
+        let fate = match fate {
+            Fate::Summed(_, sample) => {
                 requests.release_young(served, member.summed_as, aggregate);
                 aggregate.add(sample, member.summed_as, wall);
-                counted
+                fate
             }
-            Some(Fate::Young(number, sample)) => {
+            Fate::Young(number, sample) => {
                 let has_room = requests.keep_young(served, number, sample, Sum::of_one(wall));
-                Some(if has_room {
-                    Fate::Young(number, sample)
-                } else {
-                    Fate::Dropped
-                })
+                if has_room { fate } else { Fate::Dropped }
             }
-            Some(Fate::Dropped) | None => counted,
+            Fate::Dropped | Fate::Idle => fate,
         };
         member.decide();
-        let fate = stack.map(|_| counted.unwrap_or(Fate::Dropped));
         if let Some(heap) = &mut member.heap {
+            let fate = stack.map(|_| fate);
             heap.take(&member.worker.reader, fate, |fate, change| {
                 member
                     .served
@@ -148,41 +144,45 @@ impl Run<'_> {
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
-            let fate = counted.filter(|fate| *fate != Fate::Dropped);
             record(recorder, member, stack, fate, (from, ran));
         }
-        member.spend(look, counted.filter(|_| ran), aggregate, recorder);
+        member.spend(look, ran.then_some(fate), aggregate, recorder);
     }
 
-    /// Counts a sample by kind; returns its fate, or `None` if the options leave it out.
-    fn counted(
+    /// The fate of a sample, which it counts as busy or idle.
+    fn fate(
         &mut self,
         index: usize,
         current: u64,
         (stack, is_certain): (Option<Stack>, bool),
         ran: bool,
-    ) -> Option<Fate> {
+    ) -> Fate {
         let member = &mut self.members[index];
         let Some(stack) = stack else {
             self.sampler.quality.idle += 1;
             member.idle_samples += 1;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
-            return is_kept.then(|| Fate::Summed(0, Stack::of_phase(Names::IDLE).into()));
+            return match is_kept {
+                true => Fate::Summed(0, Stack::of_phase(Names::IDLE).into()),
+                false => Fate::Idle,
+            };
         };
         member.busy_samples += 1;
-        let is_left_out = self.options.only_running && !ran;
-        self.not_running += u64::from(is_left_out);
+        if self.options.only_running && !ran {
+            self.not_running += 1;
+            return Fate::Dropped;
+        }
         let served = &mut member.served;
-        (!is_left_out).then(|| self.requests.fate(served, stack, current, is_certain))
+        self.requests.fate(served, stack, current, is_certain)
     }
 }
 
-/// Records a worker's newest sample: its stack if it was in a request, and its fate if it is kept.
+/// Records a worker's newest sample, with its stack if it was in a request.
 fn record(
     recorder: &mut Recorder,
     member: &Member,
     stack: Option<Stack>,
-    fate: Option<Fate>,
+    fate: Fate,
     (from, ran): (u64, bool),
 ) {
     let tid = member.worker.process.tid;
@@ -190,10 +190,10 @@ fn record(
         recorder.idle(tid);
         return;
     };
-    let Some(fate) = fate else {
+    if let Fate::Dropped | Fate::Idle = fate {
         recorder.serves(tid, member.served.number());
         return;
-    };
+    }
     let taken = Taken {
         tid,
         summed_as: member.summed_as,

@@ -208,3 +208,40 @@ fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
     assert!(is_read_again);
     end(child);
 }
+
+/// The sums of a worker that runs all the time, seven periods in a request and one after it: samples, periods of CPU time in samples, and
+/// those in none.
+fn served(include_idle: bool) -> (i64, i64, u64) {
+    const PERIOD: u64 = SECOND / 100;
+    let options = Options {
+        include_idle,
+        ..options()
+    };
+    let scene = Scene::frameless("strpos", IS_NULL);
+    let mut run = Run::new(&options).unwrap();
+    run.members.push(Member::new(scene.process().into(), 1, 0));
+    for period in 0..=800 {
+        let look = Look {
+            run_nanoseconds: period * PERIOD,
+            delay_nanoseconds: 0,
+            slices: 1,
+        };
+        let stack = (period % 8 < 7).then(|| Stack::of_phase(Names::COMPILING));
+        let ran = period < 800;
+        run.add(0, period * PERIOD, Some(look), (stack, true), ran);
+    }
+    let member = &mut run.members[0];
+    member.settle(&mut run.aggregate, None);
+    let unattributed = member.cpu_unattributed() / PERIOD;
+    let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
+    let (stacks, _) = settled.sum();
+    let sum = |of: fn(&Sum) -> i64| stacks.iter().map(|stack| of(&stack.sum)).sum::<i64>();
+    let cpu = sum(|sum| sum.cpu_nanoseconds) / i64::try_from(PERIOD).unwrap();
+    (sum(|sum| sum.samples), cpu, unattributed)
+}
+
+#[test]
+fn cpu_time_between_requests_is_counted_and_in_no_sample_unless_idle_workers_are_kept() {
+    assert_eq!(served(false), (701, 700, 100));
+    assert_eq!(served(true), (801, 800, 0));
+}

@@ -35,6 +35,7 @@ pub enum Next {
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// A result is exported only within this time after its end.
 const EXPORT_WITHIN: SignedDuration = SignedDuration::from_secs(600);
+/// How often what may not begin now is looked at again.
 const HALTED: SignedDuration = SignedDuration::from_secs(10);
 
 /// The stages of a request.
@@ -187,7 +188,8 @@ impl Round<'_> {
             return self.wait(status, Next::OnChange);
         }
         if let Some(halt) = &self.observed.halted {
-            return self.hold(status, Reason::ProfilingDisabled, halt.clone(), HALTED);
+            let why = halt.why().to_owned();
+            return self.hold(status, Reason::ProfilingDisabled, why, HALTED);
         }
         if let Some(queued) = &self.observed.queued {
             let Queued { place, of, since } = queued;

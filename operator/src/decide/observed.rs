@@ -17,8 +17,8 @@ pub struct Observed {
     pub pods: BTreeMap<String, PodView>,
     /// The store failed a moment ago.
     pub store_trouble: Option<StoreTrouble>,
-    /// Why profiling is stopped: by the administrator, or by the namespace's label.
-    pub halted: Option<String>,
+    /// Why no sampler is added now.
+    pub halted: Option<Halt>,
     /// Only for a request that waits for its turn.
     pub queued: Option<Queued>,
     /// The cluster could not be observed.
@@ -29,6 +29,27 @@ pub struct Observed {
     pub stopped: BTreeSet<String>,
     /// The receipts of resident samplers' runs as last read from the store, by the uid of the pod.
     pub receipts: BTreeMap<String, ReceiptRead>,
+}
+
+/// Why no request is accepted and no sampler is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// The administrator or the namespace's label has stopped profiling, as the text says. Samplers that run stop too.
+    Stopped(String),
+    /// The operator has not read yet whether the administrator has stopped profiling. Samplers that run go on.
+    Unknown,
+}
+
+impl Halt {
+    /// Why, for a status.
+    pub fn why(&self) -> &str {
+        match self {
+            Halt::Stopped(why) => why,
+            Halt::Unknown => {
+                "the operator has not read yet whether the administrator has stopped profiling"
+            }
+        }
+    }
 }
 
 /// The receipt of a run as read from the store.

@@ -305,7 +305,7 @@ async fn decided(
 /// How long the reconciliation waits, so that changes at about the same time are written together.
 fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     let namespace = request.namespace().unwrap_or_default();
-    if context.halts.why(&namespace).is_some() {
+    if context.halts.stops(&namespace) {
         return None;
     }
     let verified = context.jobs.ended(&request.uid().unwrap_or_default());

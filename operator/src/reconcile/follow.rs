@@ -23,7 +23,7 @@ pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileR
         abandon(context.clone(), deleted);
     }
     let namespace = request.namespace().unwrap_or_default();
-    let is_stopped = request.spec.cancel || context.halts.why(&namespace).is_some();
+    let is_stopped = request.spec.cancel || context.halts.stops(&namespace);
     if is_running(request) && is_stopped {
         for cancellation in open_samplers(request, &context.limits) {
             let now = context.now();

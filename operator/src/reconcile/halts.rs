@@ -3,7 +3,8 @@
 //! The operator watches the switch, a ConfigMap, and the namespaces with the label. An operator with rights in some namespaces only can
 //! read these, but not watch them. It polls the labels of the namespaces with running requests.
 //!
-//! Invariant: while the API server does not answer, its last answer applies.
+//! Invariant: while the API server does not answer, its last answer applies. Until its first answer about the switch, no sampler is added
+//! and none is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use kube::{Api, Client, ResourceExt};
 use phpprof_crds::NAMESPACE_LABEL;
 
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
+use crate::decide::observed::Halt;
 use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::context::Context;
 use crate::reconcile::fleet::Fleet;
@@ -33,9 +35,21 @@ const STOPPED: &str = "stopped";
 #[derive(Default)]
 pub struct Halts(Mutex<State>);
 
+/// The administrator's switch.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Switch {
+    /// Profiling is allowed, or there is no switch.
+    #[default]
+    On,
+    /// It stops all profiling.
+    Off,
+    /// There is one, but it has not been read yet.
+    Unread,
+}
+
 #[derive(Default)]
 struct State {
-    switched_off: bool,
+    switch: Switch,
     /// Namespaces that are stopped by their label.
     namespaces: BTreeSet<String>,
     /// The uids of the namespaces that have opted in, as last seen by a watch.
@@ -45,23 +59,40 @@ struct State {
 }
 
 impl Halts {
+    /// There is a switch, which nobody has read yet.
+    pub fn with_switch() -> Self {
+        let state = State {
+            switch: Switch::Unread,
+            ..State::default()
+        };
+        Halts(Mutex::new(state))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why profiling is stopped in a namespace, as text.
-    pub fn why(&self, namespace: &str) -> Option<String> {
+    /// What keeps samplers from a namespace.
+    pub fn of(&self, namespace: &str) -> Option<Halt> {
         let state = self.state();
-        match state.namespaces.contains(namespace) {
-            _ if state.switched_off => Some("the administrator has stopped profiling".to_owned()),
-            true => Some(by_label()),
-            false => None,
+        let is_labelled = state.namespaces.contains(namespace);
+        match state.switch {
+            Switch::Off => Some("the administrator has stopped profiling".to_owned()),
+            _ if is_labelled => Some(by_label()),
+            Switch::Unread => return Some(Halt::Unknown),
+            Switch::On => None,
         }
+        .map(Halt::Stopped)
+    }
+
+    /// Whether profiling is stopped in a namespace, also where it has begun.
+    pub fn stops(&self, namespace: &str) -> bool {
+        matches!(self.of(namespace), Some(Halt::Stopped(_)))
     }
 
     /// Whether the switch stops everything.
     pub fn is_off(&self) -> bool {
-        self.state().switched_off
+        self.state().switch == Switch::Off
     }
 
     /// The uid of a namespace if it has certainly opted in. Then the API server need not be asked.
@@ -77,7 +108,8 @@ impl Halts {
 
     /// Returns whether the switch has changed.
     fn switch(&self, off: bool) -> bool {
-        std::mem::replace(&mut self.state().switched_off, off) != off
+        let switch = if off { Switch::Off } else { Switch::On };
+        std::mem::replace(&mut self.state().switch, switch) != switch
     }
 
     fn label(&self, namespace: &str, is_disabled: bool) -> bool {
@@ -119,11 +151,21 @@ pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut changes = watcher(maps, only).default_backoff().boxed();
+    // A list without the ConfigMap says that it was deleted.
+    let mut listed = false;
     while let Some(change) = changes.next().await {
         let off = match change {
-            Ok(watcher::Event::Apply(map) | watcher::Event::InitApply(map)) => is_off(&map),
+            Ok(watcher::Event::Init) => {
+                listed = false;
+                continue;
+            }
+            Ok(watcher::Event::InitApply(map)) => {
+                listed = is_off(&map);
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => listed,
+            Ok(watcher::Event::Apply(map)) => is_off(&map),
             Ok(watcher::Event::Delete(_)) => false,
-            Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
             Err(error) => {
                 tracing::warn!(%error, "watching the switch that stops profiling failed; retrying");
                 continue;
@@ -232,6 +274,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+    use crate::testing::api::{ApiServer, LASTS, context};
 
     /// Answers with metadata only if the client asks for it, as the API server does; otherwise with the whole namespace.
     async fn answer(request: Request<Body>) -> Result<Response<Body>, kube::Error> {
@@ -268,20 +311,58 @@ mod tests {
     #[test]
     fn the_switch_stops_everybody_and_a_label_its_namespace() {
         let halts = Halts::default();
-        assert_eq!(halts.why("shop"), None);
+        assert_eq!(halts.of("shop"), None);
         assert!(halts.label("shop", true) && !halts.label("shop", true));
-        assert!(
-            halts
-                .why("shop")
-                .is_some_and(|why| why.contains("phpprof.dev/profiling=disabled"))
-        );
-        assert_eq!(halts.why("blog"), None);
+        assert_eq!(halts.of("shop"), Some(Halt::Stopped(by_label())));
+        assert_eq!(halts.of("blog"), None);
         assert!(halts.switch(true) && !halts.switch(true));
-        let administrator = "the administrator has stopped profiling";
-        assert_eq!(halts.why("blog").as_deref(), Some(administrator));
-        assert_eq!(halts.why("shop").as_deref(), Some(administrator));
+        let administrator = Halt::Stopped("the administrator has stopped profiling".into());
+        assert_eq!(halts.of("blog"), Some(administrator.clone()));
+        assert_eq!(halts.of("shop"), Some(administrator));
         assert!(halts.switch(false) && halts.label("shop", false));
-        assert_eq!(halts.why("shop"), None);
+        assert_eq!(halts.of("shop"), None);
+    }
+
+    #[test]
+    fn a_switch_that_was_not_read_stops_nothing_but_says_that_it_may() {
+        let halts = Halts::with_switch();
+        assert_eq!(halts.of("shop"), Some(Halt::Unknown));
+        assert!(!halts.stops("shop") && !halts.is_off());
+        assert!(halts.label("shop", true) && halts.stops("shop"));
+        // What waits has to be looked at again.
+        assert!(halts.switch(false));
+        assert_eq!(halts.of("blog"), None);
+    }
+
+    fn map(word: &str) -> serde_json::Value {
+        json!({"metadata": {"name": "switch", "namespace": "ours"}, "data": {KEY: word}})
+    }
+
+    /// Whether the switch stops profiling before its watch breaks, and after that.
+    async fn stopped(objects: [Vec<serde_json::Value>; 2]) -> [bool; 2] {
+        let server = ApiServer::new(objects, json!({}));
+        let (mut context, _) = context(server.client());
+        context.halts = Halts::with_switch();
+        let context = Arc::new(context);
+        let watched = watch_switch(context.clone(), "ours".into(), "switch".into());
+        tokio::spawn(watched);
+        let mut stopped = Vec::new();
+        for seconds in [LASTS / 2, 60 * LASTS] {
+            tokio::time::sleep(seconds).await;
+            let halt = context.halts.of("shop");
+            assert_ne!(halt, Some(Halt::Unknown));
+            stopped.push(halt.is_some());
+        }
+        [stopped[0], stopped[1]]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_switch_that_changed_while_its_watch_was_broken_is_as_the_next_list_says() {
+        let (on, off) = (vec![map("running")], vec![map(STOPPED)]);
+        assert_eq!(stopped([off.clone(), on.clone()]).await, [true, false]);
+        assert_eq!(stopped([on, off.clone()]).await, [false, true]);
+        assert_eq!(stopped([off.clone(), vec![]]).await, [true, false]);
+        assert_eq!(stopped([vec![], off]).await, [false, true]);
     }
 
     #[test]
@@ -291,10 +372,10 @@ mod tests {
         let enabled = |name| halts.enabled(name);
         assert!(!learn("shop", NAMESPACE_ENABLED) && enabled("shop") == Some("u".to_owned()));
         assert!(learn("shop", NAMESPACE_DISABLED) && enabled("shop").is_none());
-        assert!(halts.why("shop").is_some());
+        assert!(halts.stops("shop"));
         assert!(!learn("blog", NAMESPACE_ENABLED));
         assert!(halts.keep(&["blog".to_owned()].into()));
-        assert_eq!(halts.why("shop"), None);
+        assert!(!halts.stops("shop"));
         assert!(!halts.keep(&BTreeSet::new()) && enabled("blog").is_none());
     }
 }

@@ -10,7 +10,9 @@ use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
 use phpprof_decide::pod::view;
 
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
-use crate::decide::observed::{Admission, Observed, PodView, Refusal, SamplerState, SamplerView};
+use crate::decide::observed::{
+    Admission, Halt, Observed, PodView, Refusal, SamplerState, SamplerView,
+};
 use crate::decide::queue::Turn;
 use crate::decide::status::is_terminal;
 use crate::reconcile::calls::call;
@@ -54,7 +56,7 @@ pub async fn observe(
     if status.start_time.is_none() && held_back {
         return Ok(Observed::default());
     }
-    let halted = context.halts.why(&request.namespace().unwrap_or_default());
+    let halted = context.halts.of(&request.namespace().unwrap_or_default());
     if status.start_time.is_none() {
         return candidate(context, request, reference, halted).await;
     }
@@ -99,14 +101,14 @@ async fn candidate(
     context: &Context,
     request: &ProfileRequest,
     reference: &RequestRef,
-    halted: Option<String>,
+    halted: Option<Halt>,
 ) -> Result<Observed, ObserveError> {
     let stopped = |halted| Observed {
         halted: Some(halted),
         ..Observed::default()
     };
-    if let Some(why) = halted {
-        return Ok(stopped(why));
+    if let Some(halt) = halted {
+        return Ok(stopped(halt));
     }
     let uid = request.uid().unwrap_or_default();
     let namespace = request.namespace().unwrap_or_default();
@@ -116,7 +118,7 @@ async fn candidate(
             let metadata = metadata(context, &namespace).await?;
             let label = metadata.labels().get(NAMESPACE_LABEL).map(String::as_str);
             if is_disabled(label) {
-                return Ok(stopped(by_label()));
+                return Ok(stopped(Halt::Stopped(by_label())));
             }
             let uid = metadata.uid().unwrap_or_default();
             (is_enabled(label), uid)

@@ -66,7 +66,7 @@ pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
 fn is_stopped(context: &Context, asker: &Asker) -> bool {
     let (halts, namespace) = (&context.halts, &asker.namespace);
     let is_closed = context.limits.namespace_opt_in && halts.is_closed(namespace);
-    halts.why(namespace).is_some() || is_closed
+    halts.stops(namespace) || is_closed
 }
 
 fn digest_of(found: &[(Subject, Run)]) -> String {

@@ -114,7 +114,10 @@ pub fn context(
         cancellations: Arc::new(Cancellations::default()),
         live,
         expectations: Expectations::default(),
-        halts: Halts::default(),
+        halts: match args.switch_config_map {
+            Some(_) => Halts::with_switch(),
+            None => Halts::default(),
+        },
         jobs: Jobs::default(),
         running: Running::default(),
         accepting: Default::default(),

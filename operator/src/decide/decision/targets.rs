@@ -5,11 +5,11 @@
 use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
 
-use super::Round;
+use super::{HALTED, Round};
 use crate::decide::effect::{Cancellation, Effect, Job};
 use crate::decide::limits::{Deadlines, later, not_after};
 use crate::decide::mode::mode;
-use crate::decide::observed::PodView;
+use crate::decide::observed::{Halt, PodView};
 use crate::decide::run::{run, subject};
 use crate::decide::status::fail;
 use crate::decide::target::{Step, step};
@@ -50,12 +50,15 @@ impl Round<'_> {
         match (step(self.now, target, pod, read, deadlines), pod) {
             (Step::Settled, _) | (Step::Inject, None) => Turn::default(),
             (Step::Inject, Some(_)) if self.ends_early() => {
-                let halted = self.observed.halted.as_deref();
-                let why = halted.unwrap_or("the request was cancelled");
+                let why = self.stopped_by().unwrap_or("the request was cancelled");
                 let message = format!("{why} before this pod's sampler was added");
                 fail(target, TargetReason::Cancelled, &message);
                 Turn::default()
             }
+            (Step::Inject, Some(_)) if self.observed.halted.is_some() => Turn {
+                effects: Vec::new(),
+                wake_at: Some(later(self.now, HALTED)),
+            },
             (Step::Inject, Some(pod)) => {
                 Turn::of(Effect::Inject(Box::new(self.injection(target, pod))))
             }
@@ -90,7 +93,15 @@ impl Round<'_> {
 
     /// The samples taken so far are enough: the request was cancelled, or profiling was stopped.
     pub(super) fn ends_early(&self) -> bool {
-        self.request.spec.cancel || self.observed.halted.is_some()
+        self.request.spec.cancel || self.stopped_by().is_some()
+    }
+
+    /// Who has stopped profiling, and how.
+    fn stopped_by(&self) -> Option<&str> {
+        match &self.observed.halted {
+            Some(Halt::Stopped(why)) => Some(why),
+            Some(Halt::Unknown) | None => None,
+        }
     }
 
     /// Tells the target's sampler to stop, unless it was told before or has to continue.

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::decide::observed::{Blind, Queued};
+use crate::decide::observed::{Blind, Halt, Queued};
 
 fn blind(since: i64, retry: i64) -> Observed {
     Observed {
@@ -95,7 +95,9 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
 #[test]
 fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
     let stop = |observed| Observed {
-        halted: Some("the administrator has stopped profiling".into()),
+        halted: Some(Halt::Stopped(
+            "the administrator has stopped profiling".into(),
+        )),
         ..observed
     };
     let held = stop(Observed::default());
@@ -110,6 +112,27 @@ fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
         failed.message,
         "the administrator has stopped profiling before this pod's sampler was added. Create another request."
     );
+}
+
+#[test]
+fn until_it_is_known_whether_profiling_is_stopped_nothing_begins_and_nothing_ends() {
+    let unknown = |observed| Observed {
+        halted: Some(Halt::Unknown),
+        ..observed
+    };
+    let new = unknown(Observed::default());
+    check(9, &request(spec()), &new, "ProfilingDisabled; ; at 19");
+    let running = with(accepted(&["a", "b"]));
+    let half = unknown(pods(&[("a", Some(SamplerState::Running)), ("b", None)]));
+    check(9, &running, &half, "Sampling; ; at 19");
+    let cancelled = ProfileRequest {
+        spec: phpprof_crds::ProfileRequestSpec {
+            cancel: true,
+            ..running.spec.clone()
+        },
+        ..running
+    };
+    check(9, &cancelled, &half, "Sampling; stop uid-of-a; at 695");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::{Outcome, Request};
 use crate::source::request_name;
+use crate::stdout;
 use crate::watch::listed;
 
 pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure> {
@@ -19,20 +20,16 @@ pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure>
     if names.is_empty() {
         eprintln!("No profile requests in namespace {}.", cluster.namespace);
     }
-    let mut said = String::new();
     let mut is_kept = false;
     for name in &names {
         match one(&cluster, name, arguments.dry_run).await {
             Ok(has_profile) => {
-                said.push_str(&deleted(name, arguments.dry_run));
+                // At once, so that the user knows of it if the next one fails.
+                stdout::say(&deleted(name, arguments.dry_run))?;
                 is_kept |= has_profile;
             }
             Err(failure) if arguments.ignore_not_found && failure.exit == Exit::NotFound => {}
-            Err(failure) => {
-                // The requests before this one were deleted, and the user should know.
-                print!("{said}");
-                return Err(failure);
-            }
+            Err(failure) => return Err(failure),
         }
     }
     if is_kept && arguments.dry_run.is_none() {
@@ -41,7 +38,7 @@ pub async fn run(global: &Global, arguments: &Delete) -> Result<String, Failure>
             cluster.suggest.phpprof("list --stored")
         );
     }
-    Ok(said)
+    Ok(String::new())
 }
 
 /// The given names, or those of all selected requests.

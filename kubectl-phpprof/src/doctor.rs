@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::table::printable;
-use crate::target;
+use crate::{stdout, target};
 use checks::{Check, MAY_LOOK, MAY_PROFILE, Verdict, check_all, failed, may};
 
 pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
     let cluster = Cluster::of(global).await?;
     let observed = observe::observe(&cluster, &target).await?;
     let checks = check_all(&observed);
-    print!("{}", text(&checks, &output, screen));
+    stdout::say(&text(&checks, &output, screen))?;
     verdict(&checks, &arguments.target)
 }
 

@@ -11,12 +11,12 @@ use phpprof_profile::{Format, View, page, svg};
 use crate::cli::{Diff, Download, Findings, Flame, Global, Top};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
-use crate::findings;
 use crate::output::{Asked, FORMS, NAMED, Output};
 use crate::release::normalized;
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, view, with_waiting_label, wrong_view};
 use crate::source::{Source, load, timeline_of};
+use crate::{findings, stdout};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
     let output = arguments.output.read()?;
@@ -88,7 +88,7 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
     let text = compared_text(arguments, screen, &before, &after, &compared)?;
     match arguments.fail_above.map(|limit| compared.grown(limit)) {
         Some(Err(grown)) => {
-            print!("{text}");
+            stdout::say(&text)?;
             Err(grown)
         }
         _ => Ok(text),
@@ -178,10 +178,9 @@ fn drawn(path: &str) -> Result<Format, Failure> {
 }
 
 fn write(path: &str, bytes: &[u8]) -> Result<String, Failure> {
-    use std::io::Write;
     let failed = |error: std::io::Error| Failure::of_file(path, &error);
     if path == "-" {
-        std::io::stdout().lock().write_all(bytes).map_err(failed)?;
+        stdout::write(bytes)?;
         return Ok(String::new());
     }
     std::fs::write(path, bytes).map_err(failed)?;

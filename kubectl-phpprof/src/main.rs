@@ -4,6 +4,8 @@
 //!
 //! Invariant: results go to standard output, everything else to standard error; a failure ends with its own exit code and a hint.
 
+#![deny(clippy::print_stdout)]
+
 mod cancel;
 mod cli;
 mod compare;
@@ -39,6 +41,7 @@ mod screen;
 mod selector;
 mod show;
 mod source;
+mod stdout;
 mod stored;
 mod suggest;
 mod table;
@@ -48,7 +51,6 @@ mod version;
 mod wait;
 mod watch;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -82,8 +84,8 @@ fn main() -> ExitCode {
             "close other programs, or raise `ulimit -n`",
         )),
     };
-    match outcome {
-        Ok(text) => print(&text),
+    match outcome.and_then(|text| stdout::say(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
             ExitCode::from(failure.exit as u8)
@@ -100,17 +102,6 @@ fn to_complete(arguments: &[String]) -> Option<&[String]> {
     }
     let (verb, words) = words.split_first()?;
     (verb == "__complete").then_some(words)
-}
-
-/// A reader that stops early, such as `head`, is not a failure.
-fn print(text: &str) -> ExitCode {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
 }
 
 async fn perform(cli: Cli) -> Result<String, Failure> {

@@ -3,8 +3,6 @@
 //! Invariant: the name of a created request is printed before any waiting; a wrong command line fails before anything is created, and a
 //! stored profile that cannot be shown is no failure.
 
-use std::io::Write;
-
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, DynamicObject, PostParams};
 use phpprof_crds::REQUESTED_BY;
@@ -22,7 +20,7 @@ use crate::screen::Screen;
 use crate::show::table_of;
 use crate::source::Source;
 use crate::suggest::Suggest;
-use crate::{findings, labels, source, target, wait};
+use crate::{findings, labels, source, stdout, target, wait};
 
 pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
     match perform(global, arguments, screen).await {
@@ -47,11 +45,8 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         labels::check(&object, key)?;
     }
     if arguments.dry_run == Some(DryRun::Client) {
-        print!(
-            "{}",
-            printed(&object, arguments.output.unwrap_or(ObjectForm::Yaml))?
-        );
-        return Ok(());
+        let form = arguments.output.unwrap_or(ObjectForm::Yaml);
+        return stdout::say(&printed(&object, form)?);
     }
     // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
     let mut interrupts = wait::interrupts()?;
@@ -62,18 +57,17 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     };
     let is_dry = arguments.dry_run == Some(DryRun::Server);
     let created = create(&cluster, object, is_dry).await?;
-    match arguments.output {
-        Some(form) => print!("{}", printed(&created, form)?),
-        None => println!(
-            "profilerequest.phpprof.dev/{} created{}",
+    stdout::say(&match arguments.output {
+        Some(form) => printed(&created, form)?,
+        None => format!(
+            "profilerequest.phpprof.dev/{} created{}\n",
             Request::of(&created).name(),
             if is_dry { " (server dry run)" } else { "" }
         ),
-    }
+    })?;
     if is_dry || !arguments.wait {
         return Ok(());
     }
-    let _ = std::io::stdout().flush();
     let ended = wait::wait(&cluster, &created, arguments.timeout, &mut interrupts).await?;
     finish(&cluster, &ended, arguments, screen).await
 }
@@ -244,7 +238,7 @@ async fn finish(
     let loaded = source::of_request(cluster, &name, None).await;
     if arguments.output.is_none() {
         match &loaded {
-            Ok(source) => show(cluster, source, &name, arguments, screen),
+            Ok(source) => show(cluster, source, &name, arguments, screen)?,
             Err(failure) => cannot_show(failure),
         }
     }
@@ -262,16 +256,20 @@ async fn finish(
 }
 
 /// Prints the requested table and the findings.
-fn show(cluster: &Cluster, source: &Source, name: &str, arguments: &Run, screen: Screen) {
+fn show(
+    cluster: &Cluster,
+    source: &Source,
+    name: &str,
+    arguments: &Run,
+    screen: Screen,
+) -> Result<(), Failure> {
     match top(&source.profile, arguments, screen) {
-        Ok(table) => print!("{table}"),
+        Ok(table) => stdout::say(&table)?,
         Err(failure) => cannot_show(&failure),
     }
     let found = phpprof_profile::findings(&source.profile, &View::default());
-    print!(
-        "{}",
-        findings::brief(&found, name, &cluster.suggest, screen.width)
-    );
+    let brief = findings::brief(&found, name, &cluster.suggest, screen.width);
+    stdout::say(&brief)
 }
 
 fn cannot_show(failure: &Failure) {

@@ -5,7 +5,6 @@
 //!
 //! Invariant: a request is passed on only with that path, only with this host's name (against DNS rebinding), and only to this service.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::cli::{Global, Ui};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::results::{self, MAX_RESULT};
-use crate::{stored, wait};
+use crate::{stdout, stored, wait};
 
 /// An access key, a request's name and uid, and the JSON around them.
 const LONGEST_QUESTION: usize = 1 << 10;
@@ -60,14 +59,10 @@ pub async fn run(global: &Global, arguments: &Ui) -> Result<String, Failure> {
         "Profiles of namespace {}. Anyone with this address can see them. Press Ctrl-C to stop.",
         cluster.namespace
     );
-    // A script may have stopped reading.
-    let _ = writeln!(
-        std::io::stdout(),
-        "http://127.0.0.1:{port}{}{}#{}",
-        door.path,
-        access_key.path,
-        access_key.key
-    );
+    stdout::say(&format!(
+        "http://127.0.0.1:{port}{}{}#{}\n",
+        door.path, access_key.path, access_key.key
+    ))?;
     let router = Router::new()
         .fallback(pass)
         .with_state(Arc::new((door, cluster)));

@@ -11,6 +11,7 @@ use crate::cli::{Global, ScheduleDelete};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::Request;
+use crate::stdout;
 
 pub async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
@@ -20,7 +21,7 @@ pub async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<Strin
             Ok(removed) => removed,
             Err(failure) => {
                 // The schedules before this one were deleted, and the user should know.
-                print!("{said}");
+                stdout::say(&said)?;
                 return Err(failure);
             }
         };
@@ -37,7 +38,7 @@ pub async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<Strin
     match missing {
         // Perhaps account and binding were all that was left of it.
         Some(name) if shared.is_empty() || !said.is_empty() => {
-            print!("{said}{shared}");
+            stdout::say(&(said + &shared))?;
             Err(find::missing(&cluster, name))
         }
         _ => Ok(said + &shared),

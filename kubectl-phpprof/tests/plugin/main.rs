@@ -9,6 +9,8 @@ mod files;
 #[cfg(test)]
 mod live;
 #[cfg(test)]
+mod pipes;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod runs;

@@ -10,15 +10,16 @@ use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::request::{Outcome, Request};
 use crate::source::request_name;
+use crate::stdout;
 
 pub async fn run(global: &Global, arguments: &Cancel) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
-    let mut said = String::new();
     for name in &arguments.names {
         let name = request_name(name);
-        said.push_str(&one(&cluster, name, arguments.dry_run).await?);
+        // At once, so that the user knows of it if the next one fails.
+        stdout::say(&one(&cluster, name, arguments.dry_run).await?)?;
     }
-    Ok(said)
+    Ok(String::new())
 }
 
 pub async fn one(

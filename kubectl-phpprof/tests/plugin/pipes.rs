@@ -61,11 +61,16 @@ fn what_was_done_before_a_failure_is_printed() {
     let server = Server::start(move |asked| {
         let path = asked.path.split('?').next()?;
         match (asked.method.as_str(), path) {
+            ("PATCH", path) if path == first => {
+                let mut patched = in_progress();
+                patched["spec"]["cancel"] = json!(true);
+                json_answer(200, &patched)
+            }
             (_, path) if path == first => json_answer(200, &in_progress()),
             _ => refusal(404, "profilerequests.phpprof.dev \"other\" not found"),
         }
     });
-    for (verb, done) in [("delete", "deleted")] {
+    for (verb, done) in [("cancel", "cancelled"), ("delete", "deleted")] {
         let said = run_on(&server, &format!("{verb} web-abcde other"));
         let expected = format!("profilerequest.phpprof.dev/web-abcde {done}\n");
         assert_eq!((said.code, said.out), (3, expected), "{}", said.err);

@@ -208,6 +208,8 @@ mod tests {
             "/00ffa/shop",
             "/00ff/../x",
             "/00ff/%2e%2E/x",
+            "/00ff/.%2e/x",
+            "/00ff/..%2f../x",
         ] {
             check("GET", "127.0.0.1:4711", path, Err(404));
         }

@@ -81,14 +81,14 @@ pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
 
 /// The result of one sweep.
 #[derive(Debug, Default)]
-struct Swept {
+pub(super) struct Swept {
     requests: usize,
     /// The number of manifests that could not be read or whose objects could not be deleted, and the first error.
     failed: Option<(usize, StoreError)>,
 }
 
 /// Deletes what has expired. A failure for one request does not stop the deletion for others.
-async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
+pub(super) async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
     let mut manifests = std::pin::pin!(store.keys_ending("/manifest.json"));
     let mut swept = Swept::default();
     while let Some(manifest) = manifests.next().await {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::checkpoints::leftovers;
 use crate::decide::limits::later;
-use crate::sampler::object_keys::stop_key;
+use crate::sampler::object_keys::{MERGED, REQUESTS, stop_key};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,7 +36,8 @@ struct Manifest<'a> {
     /// Objects that tell samplers to stop, if a sampler could ask the store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
-    /// Objects that samplers of long runs may have stored during the run, and receipts of resident samplers' runs.
+    /// Objects that samplers of long runs may have stored during the run, and receipts of resident samplers' runs. If the request was
+    /// deleted, also what a merge that was under way stores after this manifest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checkpoint_keys: Vec<String>,
     targets: &'a [TargetStatus],
@@ -140,6 +141,8 @@ pub fn manifest(
         .unwrap_or_default();
     let stopped = request.spec.cancel || request.metadata.deletion_timestamp.is_some();
     let keys = targets.iter().filter(|_| stopped);
+    let is_deleted = request.metadata.deletion_timestamp.is_some();
+    let late = is_deleted.then(|| merged_beside(targets));
     let retention = SignedDuration::from_secs(request.spec.profile_retention_seconds.into());
     let manifest = Manifest {
         version: 1,
@@ -159,9 +162,17 @@ pub fn manifest(
         }),
         requests,
         stop_keys: keys.map(|target| stop_key(&target.object_key)).collect(),
-        checkpoint_keys: leftovers(request),
+        checkpoint_keys: [leftovers(request), late.unwrap_or_default()].concat(),
         targets,
     };
     // Serialising strings, numbers and lists cannot fail.
     serde_json::to_vec_pretty(&manifest).unwrap_or_default()
+}
+
+/// What a merge stores beside the profiles of these pods.
+fn merged_beside(targets: &[TargetStatus]) -> Vec<String> {
+    let mut folders = targets.iter().map(|it| it.object_key.rsplit_once('/'));
+    let folder = folders.find_map(|split| Some(split?.0));
+    let keys = folder.map(|folder| [MERGED, REQUESTS].map(|file| format!("{folder}/{file}")));
+    keys.into_iter().flatten().collect()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, Reason, TargetReason, UploadRoute};
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::decide::effect::{Upload, record};
 use crate::storage::collector::sha256;
+use crate::storage::expiry::sweep;
 use crate::storage::store::Store;
 use crate::testing::{at, profile, request};
 
@@ -130,6 +132,27 @@ async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
     assert_eq!(listed["pods"], 0);
     let list = phpprof_profile::timeline::decode(&read("requests.json.gz").await);
     assert_eq!(list.unwrap().requests, []);
+}
+
+/// The keys of the store once every retention is over.
+async fn left(store: &Store) -> Vec<String> {
+    sweep(store, at(1 << 30)).await.expect("swept");
+    let keys = store.keys_ending("").try_collect().await;
+    keys.expect("listed")
+}
+
+#[tokio::test]
+async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
+    let (collector, limits) = (Collector::new(store.clone()), Limits::default());
+    let mut deleted = request.clone();
+    deleted.metadata.deletion_timestamp = Some(Time(at(41)));
+    assert_eq!(collector.list(&deleted, &limits).await, Done::Listed);
+    let done = collector.merge(&request, &limits).await;
+    assert!(matches!(done, Done::Merged { .. }), "{done:?}");
+    assert_eq!(left(&store).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- range $field := list "durationSeconds" "samplesPerSecond" }}
 {{- $most := int (index $limits $field) }}
-{{- $asked := 1 }}
+{{- $asked := int (index $spec.properties $field).default }}
 {{- if hasKey $schedule.request $field }}{{ $asked = int (index $schedule.request $field) }}{{ end }}
 {{- if or (lt $asked 1) (gt $asked $most) }}
 {{- fail (printf "%s: request.%s is %d, but must be from 1 to %d, the chart's limits.%s" $here $field $asked $most $field) }}

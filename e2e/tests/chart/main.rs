@@ -121,6 +121,19 @@ fn a_request_that_the_api_server_would_refuse_is_refused_before() -> Result<()> 
         &["schedules[0].request.samplesPerSecond=0"],
         "request.samplesPerSecond is 0, but must be from 1 to 1000",
     )?;
+    // Left out, a field has the default of the CRD.
+    for (limit, message) in [
+        (
+            "limits.durationSeconds=20",
+            "request.durationSeconds is 30, but must be from 1 to 20",
+        ),
+        (
+            "limits.samplesPerSecond=50",
+            "request.samplesPerSecond is 99, but must be from 1 to 50",
+        ),
+    ] {
+        check(&[limit], message)?;
+    }
     check(
         &["schedules[0].request.durationSeconds=30s"],
         "request.durationSeconds must be a whole number",

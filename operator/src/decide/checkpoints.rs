@@ -41,6 +41,15 @@ fn stem(key: &str) -> &str {
     }
 }
 
+/// The key of a target's whole profile, also if the target has a checkpoint instead.
+pub fn whole_key(key: &str) -> String {
+    let stem = stem(key);
+    match key.strip_suffix(END) {
+        Some(name) if name != stem => format!("{stem}{END}"),
+        _ => key.to_owned(),
+    }
+}
+
 /// The keys under which a target may have a profile after its sampler is gone without a receipt: first the whole profile, then the
 /// checkpoints that were due by now, newest first. There are none if the run had no checkpoints and had not begun.
 pub fn candidates(
@@ -95,7 +104,7 @@ pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
     let of_target = |target: &TargetStatus| {
         let mut keys = keys(target, request.spec.duration_seconds);
         if !keys.is_empty() {
-            keys.push(format!("{}{END}", stem(&target.object_key)));
+            keys.push(whole_key(&target.object_key));
         }
         keys.retain(|key| *key != target.object_key);
         keys.extend(target.resident.then(|| receipt_key(&target.object_key)));

@@ -9,7 +9,7 @@ use phpprof_crds::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::decide::checkpoints::leftovers;
+use crate::decide::checkpoints::{leftovers, whole_key};
 use crate::decide::limits::later;
 use crate::sampler::object_keys::{MERGED, REQUESTS, stop_key};
 
@@ -33,7 +33,7 @@ struct Manifest<'a> {
     /// The list of the pods' HTTP requests, beside the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests<'a>>,
-    /// Objects that tell samplers to stop, if a sampler could ask the store.
+    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the administrator or the namespace's label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
     /// Objects that samplers of long runs may have stored during the run, and receipts of resident samplers' runs. If the request was
@@ -139,8 +139,7 @@ pub fn manifest(
     let targets = status
         .map(|status| status.targets.as_slice())
         .unwrap_or_default();
-    let stopped = request.spec.cancel || request.metadata.deletion_timestamp.is_some();
-    let keys = targets.iter().filter(|_| stopped);
+    let stop = |target: &TargetStatus| stop_key(&whole_key(&target.object_key));
     let is_deleted = request.metadata.deletion_timestamp.is_some();
     let late = is_deleted.then(|| merged_beside(targets));
     let retention = SignedDuration::from_secs(request.spec.profile_retention_seconds.into());
@@ -161,7 +160,7 @@ pub fn manifest(
             size_bytes: merged.size_bytes,
         }),
         requests,
-        stop_keys: keys.map(|target| stop_key(&target.object_key)).collect(),
+        stop_keys: targets.iter().map(stop).collect(),
         checkpoint_keys: [leftovers(request), late.unwrap_or_default()].concat(),
         targets,
     };

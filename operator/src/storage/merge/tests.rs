@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::decide::effect::{Upload, record};
+use crate::sampler::object_keys::stop_key;
 use crate::storage::collector::sha256;
 use crate::storage::expiry::sweep;
 use crate::storage::store::Store;
@@ -53,6 +54,7 @@ async fn uploaded(store: &Store) -> ProfileRequest {
     }
     let failed = TargetStatus {
         pod_name: "c".into(),
+        object_key: key(&request, "", "c"),
         state: TargetState::Failed,
         reason: Some(TargetReason::NoPhpFound),
         ..Default::default()
@@ -153,6 +155,25 @@ async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
     let done = collector.merge(&request, &limits).await;
     assert!(matches!(done, Done::Merged { .. }), "{done:?}");
     assert_eq!(left(&store).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
+    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let mut request = uploaded(&store).await;
+    let (whole, checkpoint) = ("web.pb.gz", "web.checkpoint-1.pb.gz");
+    let [whole, checkpoint] = [whole, checkpoint].map(|file| key(&request, "", file));
+    let targets = &mut request.status.as_mut().expect("uploaded").targets;
+    let stops = [stop_key(&targets[1].object_key), stop_key(&whole)];
+    targets[0].object_key = checkpoint;
+    for stop in &stops {
+        store.create(stop, "keep").await.expect("stored");
+    }
+    let collector = Collector::new(store.clone());
+    let done = collector.list(&request, &Limits::default()).await;
+    assert_eq!(done, Done::Listed);
+    let left = left(&store).await;
+    assert!(!left.iter().any(|key| stops.contains(key)), "{left:?}");
 }
 
 #[tokio::test]

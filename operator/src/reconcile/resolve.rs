@@ -12,9 +12,7 @@ use phpprof_crds::{Reason, Target, WorkloadRef};
 
 use crate::decide::observed::Refusal;
 use crate::reconcile::calls::{call, call_for_page};
-
-/// Pods in one page of a metadata list.
-const PAGE: u32 = 64;
+use crate::reconcile::watches::PAGE;
 
 /// Which pods of the namespace a target names.
 pub enum Named {
@@ -173,4 +171,22 @@ fn unreadable(error: kube::Error, workload: &WorkloadRef) -> Unresolved {
         _ => return Unresolved::Failed(error),
     };
     Unresolved::Refused(Refusal { reason, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reconcile::calls::OBJECTS;
+    use crate::testing::api::ApiServer;
+
+    #[tokio::test]
+    async fn a_page_of_pods_has_no_more_objects_than_it_was_given_room_for() {
+        let pod = json!({"metadata": {"name": "web", "uid": "u1"}});
+        let server = ApiServer::new([vec![pod], vec![]], json!({}));
+        let found = uids(&server.client(), "shop", "app=web").await.unwrap();
+        assert_eq!(found, ["u1".to_owned()].into());
+        assert_eq!(server.limits(), [OBJECTS]);
+    }
 }

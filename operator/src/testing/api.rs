@@ -41,6 +41,7 @@ pub struct ApiServer {
     other: Value,
     lists: AtomicUsize,
     watches: AtomicUsize,
+    limits: Mutex<Vec<u32>>,
     patches: Mutex<Vec<Value>>,
 }
 
@@ -68,12 +69,18 @@ impl ApiServer {
         self.patches.lock().unwrap().clone()
     }
 
+    /// The page sizes of all lists.
+    pub fn limits(&self) -> Vec<u32> {
+        self.limits.lock().unwrap().clone()
+    }
+
     async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let said = if query.contains("watch=true") {
             self.watch().await
-        } else if query.contains("limit=") {
-            self.list(query.contains("continue=")).await
+        } else if let Some(limit) = value(&query, "limit") {
+            self.limits.lock().unwrap().push(limit.parse().unwrap());
+            self.list(value(&query, "continue").is_some()).await
         } else {
             let is_patch = request.method() == "PATCH";
             let body = axum::body::Body::new(request.into_body());
@@ -110,6 +117,11 @@ impl ApiServer {
         }
         page
     }
+}
+
+fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
 }
 
 /// A context with a store in memory, and the requests that it wants to be reconciled again.

@@ -24,8 +24,19 @@ pub enum Seen {
     Same,
     /// Another one in all reads.
     Other,
-    /// One and then another one; or nothing was read.
+    /// One and then another one.
     Changing,
+    /// None: a read failed, or there was none.
+    Nothing,
+}
+
+/// A request that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Its properties.
+    pub request: Request,
+    /// It is the one that was known before a read failed, as far as its trail tells.
+    pub is_again: bool,
 }
 
 /// A request changed while it was read.
@@ -40,6 +51,8 @@ pub struct RequestWatch {
     sapi_globals: Option<u64>,
     wanted: Wanted,
     known: Option<Known>,
+    /// What was known before a read failed.
+    lost: Option<Known>,
     /// The bytes of the last read.
     slice: [u8; SLICE],
     bytes: Vec<u8>,
@@ -48,6 +61,7 @@ pub struct RequestWatch {
     reads: u32,
     first: (u64, u64),
     are_equal: bool,
+    has_failed: bool,
     was_held_up: bool,
     read_at: Instant,
 }
@@ -58,6 +72,15 @@ struct Known {
     trail: Trail,
     /// `SG(global_request_time)`; 0 until the program asks for it.
     time: u64,
+}
+
+impl Known {
+    /// Whether a later read shows the same request, as far as can be told.
+    fn is_shown_by(&self, later: &Self) -> bool {
+        self.slice == later.slice
+            && self.trail == later.trail
+            && is_same_time(self.time, later.time)
+    }
 }
 
 impl RequestWatch {
@@ -78,12 +101,14 @@ impl RequestWatch {
                 .and_then(|at| at.checked_sub(row.global_request_time)),
             wanted,
             known: None,
+            lost: None,
             slice: [0; SLICE],
             bytes: Vec::new(),
             time: 0,
             reads: 0,
             first: (0, 0),
             are_equal: true,
+            has_failed: false,
             was_held_up: false,
             read_at: Instant::now(),
         }
@@ -104,7 +129,7 @@ impl RequestWatch {
 
     /// Begins a sample.
     pub fn begin(&mut self) {
-        (self.reads, self.are_equal) = (0, true);
+        (self.reads, self.are_equal, self.has_failed) = (0, true, false);
     }
 
     /// The pieces to read together with a stack.
@@ -144,16 +169,23 @@ impl RequestWatch {
         self.read_at = Instant::now();
     }
 
-    /// The pieces could not be read: the memory of the request is gone. Returns whether there is less to read now.
+    /// The pieces could not be read: the memory of the request may be gone. Returns whether there is less to read now.
     pub fn lost(&mut self) -> bool {
-        self.are_equal = false;
-        self.known.take().is_some()
+        // What is read from here on shows less than what was read before.
+        (self.reads, self.has_failed) = (0, true);
+        let known = self.known.take();
+        let was_known = known.is_some();
+        self.lost = known.or(self.lost.take());
+        was_known
     }
 
     /// Which request the sample's reads have shown.
     pub fn seen(&mut self) -> Seen {
-        if self.reads == 0 || !self.are_equal {
+        if !self.are_equal {
             return Seen::Changing;
+        }
+        if self.reads == 0 || self.has_failed {
+            return Seen::Nothing;
         }
         let (slice, bytes, time) = (&self.slice, &self.bytes, self.time);
         let known = self.known.as_mut().filter(|known| {
@@ -174,8 +206,9 @@ impl RequestWatch {
     ///
     /// # Errors
     /// [`Changed`] if it is another one by now: then nothing is known.
-    pub fn read<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Request>, Changed> {
+    pub fn read<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Found>, Changed> {
         self.known = None;
+        let lost = self.lost.take();
         let (layout, place) = (self.layout, &self.place);
         let (request, trail) = request::read(memory, layout, place, &self.slice, self.wanted);
         let (slice, time) = (self.slice, self.time);
@@ -203,7 +236,8 @@ impl RequestWatch {
         match &mut self.known {
             Some(known) if is_one => {
                 known.time = self.time;
-                Ok(request)
+                let is_again = lost.is_some_and(|lost| lost.is_shown_by(known));
+                Ok(request.map(|request| Found { request, is_again }))
             }
             known => {
                 *known = None;

@@ -289,7 +289,8 @@ impl Live {
 
     fn add(&mut self, taken: &Taken, of: &Of, wall: u64) {
         let seen = &mut self.seen;
-        // Its time is only set when the program asks for it.
+        // Its time is only set when the program asks for it, and `$_SERVER` may be built late.
+        seen.values = of.values;
         seen.began = of.began.unwrap_or(seen.began).min(seen.began);
         seen.ended = taken.to;
         seen.samples += 1;

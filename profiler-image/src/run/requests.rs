@@ -4,16 +4,17 @@
 //! A request is read once, when a sample first shows it, in at most eight gathers; without labels and a filter, nothing of it is read.
 //! Invariant: a sample whose request is not certain has no labels, is dropped if there is a filter, and is counted.
 
-use phpprof_zend::request::{Request, Source};
+mod look;
+
+use phpprof_zend::request::Request;
 
 use super::aggregate::{Aggregate, Labelled, Sum};
 use super::recorder::Of;
-use super::time::{SECOND, unix_now};
-use crate::read::reader::Reader;
-use crate::read::request_watch::Seen;
+use super::time::SECOND;
 use crate::request::asked::{Asked, Label, Verdict, shown_script};
 use crate::request::values::{Set, SetId, Table, Values};
 use crate::stack::trace::Stack;
+use look::Current;
 use rustc_hash::FxHashMap;
 
 /// The largest number of distinct stacks of a young request that are kept for a worker.
@@ -117,13 +118,6 @@ struct Known {
     verdict: Verdict,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Current {
-    known: Known,
-    /// When it began, or was first seen; `None` if a request's end cannot be detected.
-    began: Option<u64>,
-}
-
 /// All known requests of a run.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -159,81 +153,6 @@ impl Requests {
             has_labels: self.asked.labels.contains(&true),
             has_filter: self.asked.filter.is_on(),
         })
-    }
-
-    /// Determines which request the reads of a worker's last sample showed; returns whether it is certain.
-    pub fn look(&mut self, served: &mut Served, reader: &mut Reader, now: u64) -> bool {
-        let Some(watch) = &mut reader.request else {
-            return true;
-        };
-        let source = watch.source();
-        let time = watch.request_time().filter(|_| source != Source::Iteration);
-        let began = time.and_then(|time| monotonic(time, now));
-        // A time before the worker's last wait belongs to an earlier request, or to the script that handles all of them.
-        let began = began.filter(|began| served.idle_at.is_none_or(|idle| *began >= idle));
-        match watch.seen() {
-            Seen::Same => match (&mut served.current, served.last) {
-                (Some(current), _) => {
-                    current.began = current.began.map(|seen| began.unwrap_or(seen).min(seen));
-                }
-                (None, Some(known)) if source != Source::Iteration => {
-                    self.end_young(served);
-                    let number = self.next();
-                    served.begin(number, known, source, began.unwrap_or(now));
-                }
-                // `$_SERVER` still belongs to the iteration before.
-                (None, _) => {}
-            },
-            Seen::Other => {
-                (served.current, served.last) = (None, None);
-                self.counts.reads += 1;
-                let Ok(request) = watch.read(&*reader.memory) else {
-                    self.counts.changed += 1;
-                    return false;
-                };
-                if let Some(request) = request {
-                    self.begin(served, &request, (source, began), now);
-                }
-            }
-            Seen::Changing => {
-                served.current = None;
-                self.counts.changed += 1;
-                return false;
-            }
-        }
-        true
-    }
-
-    /// A request was read for the first time; `began` is its begin, if its time is known.
-    fn begin(
-        &mut self,
-        served: &mut Served,
-        request: &Request,
-        (source, began): (Source, Option<u64>),
-        now: u64,
-    ) {
-        let known = self.known(request);
-        served.last = Some(known);
-        let began = match source {
-            // A request that began before the last wait is that of the iteration before.
-            Source::Iteration => request
-                .began
-                .and_then(|time| monotonic(time, now))
-                .filter(|began| served.idle_at.is_some_and(|idle| *began >= idle)),
-            _ => Some(began.unwrap_or(now)),
-        };
-        if let Some(began) = began {
-            self.end_young(served);
-            let number = self.next();
-            served.begin(number, known, source, began);
-        }
-    }
-
-    /// Counts a request; returns its number.
-    fn next(&mut self) -> u32 {
-        self.counts.requests += 1;
-        // After four billion requests the numbers begin again.
-        (self.counts.requests as u32).max(1)
     }
 
     /// Notes that the worker waits for a request.
@@ -389,14 +308,6 @@ impl Served {
         })
     }
 
-    fn begin(&mut self, number: u32, known: Known, source: Source, began: u64) {
-        self.number = number;
-        self.current = Some(Current {
-            known,
-            began: (source != Source::Script).then_some(began),
-        });
-    }
-
     /// Whether the samples of the last young request are kept, if that was decided since the last call. Until its samples that wait
     /// elsewhere have this fate ([`Fate::decided`]), nothing may be given to them.
     pub fn decided(&mut self) -> Option<bool> {
@@ -415,17 +326,6 @@ impl Served {
             Fate::Dropped | Fate::Idle => {}
         }
     }
-}
-
-/// Converts a Unix time in seconds to the monotonic clock, whose current value is `now`; `None` if it is in the future.
-fn monotonic(time: f64, now: u64) -> Option<u64> {
-    let age = unix_now() - time;
-    // The clock may have been adjusted slightly since.
-    if !(-0.01..1e9).contains(&age) {
-        return None;
-    }
-    let age = (age.max(0.0) * 1e9) as u64;
-    Some(now.saturating_sub(age))
 }
 
 #[cfg(test)]

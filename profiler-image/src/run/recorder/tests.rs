@@ -93,6 +93,21 @@ fn each_minute_of_a_run_has_the_time_of_its_samples_by_stack() {
 }
 
 #[test]
+fn a_request_is_listed_with_what_became_known_of_it_last() {
+    let mut recorder = Recorder::new(0);
+    let mut unknown = of(1, 0).unwrap();
+    unknown.values = Set::default();
+    recorder.add(&taken(7, 0, 10), Some(unknown));
+    recorder.add(&taken(7, 10, 20), of(1, 0));
+    recorder.end();
+    let routes = recorder
+        .slowest
+        .iter()
+        .map(|it| it.values[Label::Route as usize]);
+    assert_eq!(routes.collect::<Vec<_>>(), [3]);
+}
+
+#[test]
 fn routes_that_found_no_room_are_one_row() {
     let mut recorder = Recorder::new(0);
     let mut of = of(1, 0).unwrap();

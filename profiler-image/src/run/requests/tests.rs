@@ -1,15 +1,17 @@
 //! The fate of samples by their request, and the cost of reading a request, in the memory of this test.
 
+mod same;
 mod young;
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::request::Source;
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
-use crate::read::request_watch::RequestWatch;
+use crate::read::request_watch::{RequestWatch, Seen};
 use crate::read::worker::Worker;
 use crate::request::asked::{Filter, labels};
 use crate::run::time::now;
@@ -40,8 +42,7 @@ fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Ser
         ..Request::default()
     });
     let mut served = Served::default();
-    let number = requests.next();
-    served.begin(number, known, Source::FastCgi, began);
+    requests.begin(&mut served, known, (Source::FastCgi, None), began);
     served
 }
 

@@ -53,9 +53,7 @@ impl<'a> Busy<'a> {
     fn begin(&mut self) {
         let (requests, served) = (&mut self.run.requests, &mut self.run.members[0].served);
         let known = requests.known(&Request::default());
-        requests.end_young(served);
-        let number = requests.next();
-        served.begin(number, known, Source::FastCgi, self.now);
+        requests.begin(served, known, (Source::FastCgi, None), self.now);
     }
 
     fn sample(&mut self, stack: Option<Stack>) {

@@ -1,0 +1,152 @@
+//! Which samples show one request, and which show another one.
+
+use super::*;
+use crate::run::time::unix_now;
+
+/// A php-fpm worker, the samples of it, and what is known of its requests.
+struct Watched {
+    scene: Scene,
+    sampler: Sampler,
+    worker: Worker,
+    requests: Requests,
+    served: Served,
+}
+
+impl Watched {
+    /// It serves a request of this time of the engine; 0 if that is not set.
+    fn serving(path: &str, time: f64) -> Self {
+        let mut scene = Scene::frameless("strpos", IS_NULL);
+        scene.serve("GET", path, "/srv/www/index.php");
+        scene.set_request_time(time);
+        let all = asked("Method,Route", Filter::default());
+        Self {
+            sampler: Sampler::new(),
+            worker: worker(&scene, Some(&all)),
+            requests: Requests::new(&all),
+            served: Served::default(),
+            scene,
+        }
+    }
+
+    /// Takes a sample; returns the number of its request.
+    fn number(&mut self) -> u32 {
+        sample(
+            &mut self.sampler,
+            &mut self.worker,
+            &mut self.requests,
+            &mut self.served,
+        );
+        self.served.number()
+    }
+
+    fn serve(&mut self, method: &str, path: &str) {
+        self.scene.serve(method, path, "/srv/www/index.php");
+    }
+
+    fn watch(&mut self) -> &mut RequestWatch {
+        self.worker.reader.request.as_mut().unwrap()
+    }
+
+    /// The reads of the next sample fail.
+    fn fail(&mut self) {
+        self.watch().begin();
+        self.watch().lost();
+    }
+
+    /// Reads the request once more for the same sample.
+    fn read(&mut self, time: f64) {
+        let memory = Arc::clone(&self.worker.reader.memory);
+        let mut pieces: Vec<Piece<'_>> = self.watch().pieces().collect();
+        memory.gather(&mut pieces).unwrap();
+        drop(pieces);
+        self.watch().took(time.to_bits(), false);
+    }
+
+    /// Looks at the reads of a sample; returns whether its request is certain.
+    fn look(&mut self) -> bool {
+        self.requests
+            .look(&mut self.served, &mut self.worker.reader, now())
+    }
+
+    fn began(&self) -> Option<u64> {
+        self.served.current.and_then(|current| current.began)
+    }
+}
+
+/// No time, and one that is set.
+fn times() -> [f64; 2] {
+    [0.0, unix_now() - 10.0]
+}
+
+#[test]
+fn a_request_keeps_its_number_and_age_when_a_read_fails() {
+    for time in times() {
+        let mut watched = Watched::serving("/a", time);
+        assert_eq!(watched.number(), 1);
+        let began = watched.began();
+        watched.fail();
+        assert_eq!((watched.number(), watched.requests.counts.requests), (1, 1));
+        assert!(began.is_some() && watched.began() <= began);
+        // The request of the sample whose read failed is not certain.
+        watched.fail();
+        assert!(!watched.look());
+        assert_eq!(watched.number(), 1);
+        assert!(watched.began() <= began);
+    }
+}
+
+#[test]
+fn another_request_after_a_read_that_failed_has_a_number_of_its_own() {
+    let mut watched = Watched::serving("/shop/17", 0.0);
+    assert_eq!(watched.number(), 1);
+    watched.fail();
+    watched.serve("GET", "/shop/18");
+    assert_eq!(watched.number(), 2);
+    watched.fail();
+    watched.requests.idle(&mut watched.served, now());
+    assert_eq!(watched.number(), 3);
+}
+
+#[test]
+fn a_request_whose_reads_differ_is_recognised_by_its_time_alone() {
+    for (time, expected) in times().into_iter().zip([2, 1]) {
+        let mut watched = Watched::serving("/a", time);
+        assert_eq!(watched.number(), 1);
+        watched.watch().begin();
+        watched.read(time);
+        watched.serve("GET", "/b");
+        watched.read(time);
+        assert!(!watched.look());
+        watched.serve("GET", "/a");
+        assert_eq!(watched.number(), expected, "{time}");
+    }
+}
+
+#[test]
+fn a_request_of_which_more_becomes_known_keeps_its_number() {
+    let mut watched = Watched::serving("", unix_now() - 10.0);
+    assert_eq!(watched.number(), 1);
+    watched.serve("GET", "/a");
+    assert_eq!(watched.number(), 1);
+    let fate = watched
+        .requests
+        .fate(&mut watched.served, stack(), now(), true);
+    let expected = [("method", "GET".to_owned()), ("route", "/a".to_owned())];
+    assert_eq!(shown(&watched.requests, fate), expected);
+}
+
+#[test]
+fn requests_of_one_route_are_told_apart_by_their_words_or_their_time() {
+    let mut watched = Watched::serving("/shop/17", 0.0);
+    assert_eq!(watched.number(), 1);
+    watched.serve("GET", "/shop/18");
+    assert_eq!(watched.number(), 2);
+    let time = unix_now();
+    watched.scene.set_request_time(time - 9.0);
+    assert_eq!(watched.number(), 2);
+    watched.scene.set_request_time(time - 8.0);
+    assert_eq!(watched.number(), 3);
+    // What was known cannot become something else.
+    watched.serve("POST", "/shop/18");
+    assert_eq!(watched.number(), 4);
+}

@@ -143,10 +143,17 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
     match now < not_before {
         true => Sampler::NotBefore(not_before),
         false => Sampler::Resident {
-            name: format!("{RESIDENT_PREFIX}{}", residents.count()),
+            name: name_of(residents.count(), id),
             is_there: false,
         },
     }
+}
+
+/// The name of a pod's next resident sampler. It has the container's id, because another request may add one for another container before
+/// the watch shows it.
+fn name_of(number: usize, container_id: &str) -> String {
+    let id = container_id.get(..8).unwrap_or(container_id);
+    format!("{RESIDENT_PREFIX}{number}-{id}")
 }
 
 /// How a sampler ended, from its receipt (`contract/receipts.jsonl`).
@@ -262,11 +269,30 @@ mod tests {
     #[test]
     fn one_that_stays_serves_all_requests_of_its_container() {
         let there = [resident("4f9c", None)];
-        assert_eq!(serves(Stays::Always, &[]), "new phpprof-resident-0");
+        assert_eq!(serves(Stays::Always, &[]), "new phpprof-resident-0-4f9c");
         assert_eq!(serves(Stays::Always, &there), "phpprof-resident-0");
         assert_eq!(serves(Stays::Never, &there), "once");
         let elsewhere = [resident("aaaa", None)];
-        assert_eq!(serves(Stays::Always, &elsewhere), "new phpprof-resident-1");
+        assert_eq!(
+            serves(Stays::Always, &elsewhere),
+            "new phpprof-resident-1-4f9c"
+        );
+    }
+
+    #[test]
+    fn two_containers_of_a_pod_never_get_samplers_of_one_name() {
+        let name = |id: &str| {
+            let mut pod = pod("web");
+            pod.containers[0].id = format!("containerd://{id}");
+            match sampler_of(at(0), &pod, &pod.containers[0], Stays::Always) {
+                Sampler::Resident { name, .. } => name,
+                other => panic!("{other:?}"),
+            }
+        };
+        // The watch shows neither of them yet.
+        let [one, other] = ["4f9c7a1d2b3e", "5a0e7c112b3d"].map(name);
+        assert_ne!(one, other);
+        assert_eq!(one, name("4f9c7a1d2b3e"));
     }
 
     #[test]
@@ -276,13 +302,16 @@ mod tests {
             let residents: Vec<_> = seconds.iter().map(|second| gone(*second)).collect();
             serves(Stays::Always, &residents)
         };
-        assert_eq!(ended(&[99]), "new phpprof-resident-1");
+        assert_eq!(ended(&[99]), "new phpprof-resident-1-4f9c");
         assert_eq!(ended(&[10, 99]), "not before 159");
-        assert_eq!(ended(&[10, 40]), "new phpprof-resident-2");
+        assert_eq!(ended(&[10, 40]), "new phpprof-resident-2-4f9c");
         assert_eq!(ended(&[10, 20, 40]), "not before 160");
         let leased = resident("aaaa", Some((99, r#"{"reason":"LeaseEnded"}"#)));
         let in_time = [gone(10), leased];
-        assert_eq!(serves(Stays::Always, &in_time), "new phpprof-resident-2");
+        assert_eq!(
+            serves(Stays::Always, &in_time),
+            "new phpprof-resident-2-4f9c"
+        );
         let (many, hours) = (vec![0; 60], 6 * 3600);
         assert_eq!(ended(&many), format!("not before {hours}"));
     }
@@ -294,11 +323,14 @@ mod tests {
             Some((10, r#"{"reason":"RelayUnreachable","detail":"refused"}"#)),
         )];
         assert_eq!(serves(Stays::WherePossible, &cut_off), "once");
-        assert_eq!(serves(Stays::Always, &cut_off), "new phpprof-resident-1");
+        assert_eq!(
+            serves(Stays::Always, &cut_off),
+            "new phpprof-resident-1-4f9c"
+        );
         let leased = [resident("4f9c", Some((10, r#"{"reason":"LeaseEnded"}"#)))];
         assert_eq!(
             serves(Stays::WherePossible, &leased),
-            "new phpprof-resident-1"
+            "new phpprof-resident-1-4f9c"
         );
     }
 

@@ -22,6 +22,8 @@ const LIMITS: Limits = Limits {
     samples: 10_000_000,
     depth: 4096,
     labels: 64,
+    // The names of other languages' functions may be long.
+    string: 256 << 10,
 };
 
 /// A profile, and names for it.

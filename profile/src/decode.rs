@@ -5,6 +5,7 @@
 //! Invariant: memory stays below `limits.memory_bytes` plus a few records for any input, because the file is decompressed and decoded as a
 //! stream and never held whole. The result has no invalid id, string index or value.
 
+use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -26,10 +27,12 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Samples of the profile.
     pub samples: usize,
-    /// Frames of one sample.
+    /// Frames of one sample, with inlined calls.
     pub depth: usize,
     /// Labels of one sample.
     pub labels: usize,
+    /// Bytes of one string. Many rows can share one, so readers that write it for each row would otherwise write far more than they read.
+    pub string: usize,
 }
 
 /// Far more than a sampler stores.
@@ -42,6 +45,8 @@ impl Default for Limits {
             samples: 200_000,
             depth: 4096,
             labels: 64,
+            // `Class::method`: a sampler reads up to 4,096 bytes of each.
+            string: 16 << 10,
         }
     }
 }
@@ -73,6 +78,9 @@ pub enum DecodeError {
     /// Over [`Limits::labels`].
     #[error("a sample has more than {0} labels")]
     TooManyLabels(usize),
+    /// Over [`Limits::string`].
+    #[error("a string has more than {0} bytes")]
+    StringTooLong(usize),
     /// It begins like gzip, but is not gzip.
     #[error("not a gzip file: {0}")]
     Gzip(#[source] io::Error),
@@ -145,7 +153,7 @@ pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
             false => Ok(()),
         }
     })?;
-    let checks = Checks::of(&profile)?;
+    let checks = Checks::of(&profile, limits)?;
     samples
         .iter()
         .try_for_each(|sample| checks.sample(&profile, sample))?;
@@ -186,6 +194,10 @@ fn read_stream(
         memory = memory.saturating_add(added(&profile, record.field, record.bytes.len()));
         if memory > limits.memory_bytes {
             return Err(DecodeError::MemoryExceeded(limits.memory_bytes));
+        }
+        let string = (record.field == 6).then(|| profile.string_table.last());
+        if string.flatten().is_some_and(|it| it.len() > limits.string) {
+            return Err(DecodeError::StringTooLong(limits.string));
         }
         let Some(sample) = profile.sample.pop() else {
             continue;
@@ -228,14 +240,17 @@ fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
     Ok(sample)
 }
 
-/// The ids that a sample may refer to.
+/// What a sample may refer to.
 pub(crate) struct Checks {
     locations: Ids,
+    /// The further frames of a location with inlined calls.
+    inlined: HashMap<u64, usize>,
+    depth: usize,
 }
 
 impl Checks {
     /// Refuses a profile in which anything except a sample refers to something missing.
-    pub fn of(profile: &Profile) -> Result<Self, DecodeError> {
+    pub fn of(profile: &Profile, limits: &Limits) -> Result<Self, DecodeError> {
         if profile.sample_type.is_empty() {
             return Err(DecodeError::NoSampleType);
         }
@@ -265,7 +280,15 @@ impl Checks {
                 .iter()
                 .try_for_each(|line| functions.check(line.function_id))?;
         }
-        Ok(Checks { locations })
+        let further = profile.location.iter().map(|location| {
+            let further = location.line.len().saturating_sub(1);
+            (location.id, further)
+        });
+        Ok(Checks {
+            locations,
+            inlined: further.filter(|(_, further)| *further > 0).collect(),
+            depth: limits.depth,
+        })
     }
 
     pub fn sample(&self, profile: &Profile, sample: &Sample) -> Result<(), DecodeError> {
@@ -281,10 +304,13 @@ impl Checks {
             .iter()
             .flat_map(|label| [label.key, label.str, label.num_unit])
             .try_for_each(|index| check_string(profile, index))?;
-        sample
-            .location_id
-            .iter()
-            .try_for_each(|&id| self.locations.check(id))
+        let ids = &sample.location_id;
+        ids.iter().try_for_each(|&id| self.locations.check(id))?;
+        let further = ids.iter().filter_map(|id| self.inlined.get(id));
+        match ids.len() + further.sum::<usize>() > self.depth {
+            true => Err(DecodeError::TooDeep(self.depth)),
+            false => Ok(()),
+        }
     }
 }
 

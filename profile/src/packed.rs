@@ -19,7 +19,7 @@ impl<F: AsRef<[u8]>> Packed<F> {
     /// Reads the file twice: it reads the samples after it knows everything that they can refer to.
     pub fn open(file: F, limits: &Limits) -> Result<Self, DecodeError> {
         let head = read(file.as_ref(), limits, &mut |_| Ok(()))?;
-        let checks = Checks::of(&head)?;
+        let checks = Checks::of(&head, limits)?;
         let mut samples = 0;
         read(file.as_ref(), limits, &mut |sample| {
             samples += 1;

@@ -127,6 +127,11 @@ fn files_over_a_bound_are_refused() {
         &bound(|l| l.labels = 1),
         Err("a sample has more than 1 labels"),
     );
+    check_within(
+        &file,
+        &bound(|l| l.string = 19),
+        Err("a string has more than 19 bytes"),
+    );
 }
 
 #[test]
@@ -136,7 +141,7 @@ fn a_gzip_bomb_stops_at_the_cap() {
         ..shop("a")
     };
     bomb.string_table
-        .extend(std::iter::repeat_n("0".repeat(200_000), 400));
+        .extend(std::iter::repeat_n("0".repeat(16_000), 5_000));
     check(
         &encode_gzip(&bomb),
         Err("the profile takes more than 41943040 bytes of memory"),

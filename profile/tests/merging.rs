@@ -120,8 +120,8 @@ fn a_pod_with_very_many_rows_leaves_the_others_their_room() {
 #[test]
 fn a_pod_with_very_long_names_leaves_the_others_their_room() {
     let mut builder = Builder::new(Settings::default());
-    for stack in 0..100 {
-        let name = format!("{stack}{}", "x".repeat(50_000));
+    for stack in 0..400 {
+        let name = format!("{stack}{}", "x".repeat(12_000));
         let frame = FrameRef {
             name: &name,
             ..FrameRef::default()

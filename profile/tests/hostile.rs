@@ -1,0 +1,76 @@
+//! What a hostile profile can cost its readers: a small file must not become a large page or much work.
+//!
+//! Invariant: the files here are a few hundred KiB at most.
+
+use phpprof_profile::proto::{Function, Line, Location, Profile, Sample};
+use phpprof_profile::{Builder, Limits, Packed, Settings, decode, encode_gzip};
+
+/// The longest string that is decoded.
+const LONG: usize = 16 << 10;
+
+/// A profile with this many functions, which share their file and differ only in their start lines. Each has its own sample.
+fn shared(functions: i64, file: &str) -> Profile {
+    let mut profile = Builder::new(Settings::default()).finish();
+    let begin = profile.string_table.len() as i64;
+    profile
+        .string_table
+        .extend(["f".to_owned(), file.to_owned()]);
+    for number in 1..=functions {
+        let id = number as u64;
+        profile.function.push(Function {
+            id,
+            name: begin,
+            filename: begin + 1,
+            start_line: number,
+            ..Function::default()
+        });
+        profile.location.push(Location {
+            id,
+            line: vec![line(id)],
+            ..Location::default()
+        });
+        profile.sample.push(Sample {
+            location_id: vec![id],
+            value: vec![1, 1, 1],
+            label: Vec::new(),
+        });
+    }
+    profile
+}
+
+fn line(function_id: u64) -> Line {
+    Line {
+        function_id,
+        ..Line::default()
+    }
+}
+
+#[track_caller]
+fn refused(profile: &Profile, expected: &str) {
+    let file = encode_gzip(profile);
+    assert!(file.len() < 100 << 10, "{}", file.len());
+    let limits = Limits::default();
+    let whole = decode(&file, &limits).map_err(|error| error.to_string());
+    assert_eq!(whole.err().as_deref(), Some(expected));
+    let packed = Packed::open(file, &limits).map_err(|error| error.to_string());
+    assert_eq!(packed.err().as_deref(), Some(expected));
+}
+
+#[test]
+fn a_string_that_is_longer_than_any_that_a_sampler_writes_is_refused() {
+    let profile = |length| shared(4_000, &"x".repeat(length));
+    refused(&profile(LONG + 1), "a string has more than 16384 bytes");
+    let file = encode_gzip(&profile(LONG));
+    assert!(decode(&file, &Limits::default()).is_ok());
+}
+
+#[test]
+fn inlined_calls_count_as_frames_of_a_sample() {
+    let mut profile = shared(2, "/a.php");
+    profile.location[0].line = vec![line(1); 4_095];
+    profile.sample[0].location_id = vec![1, 2];
+    let file = encode_gzip(&profile);
+    assert!(decode(&file, &Limits::default()).is_ok());
+    profile.sample[0].location_id = vec![1, 2, 2];
+    refused(&profile, "a sample has more than 4096 frames");
+}

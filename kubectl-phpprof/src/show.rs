@@ -22,11 +22,14 @@ pub fn view(arguments: &ViewArguments) -> View {
 }
 
 pub fn wrong_view(error: ViewError) -> Failure {
-    Failure::new(
-        Exit::Usage,
-        error.to_string(),
-        "choose one of them with --sample-type",
-    )
+    let (exit, hint) = match error {
+        ViewError::NoSuchType { .. } => (Exit::Usage, "choose one of them with --sample-type"),
+        ViewError::PageTooLarge(_) => (
+            Exit::Failed,
+            "draw a part of the profile with --label, or write a picture (.svg)",
+        ),
+    };
+    Failure::new(exit, error.to_string(), hint)
 }
 
 /// The profile with the label for what it waits for, if the arguments use this label.

@@ -1,8 +1,10 @@
-//! A timeline as an element of the page. It is JSON in which nothing can end the element.
+//! A page while it is written: HTML, and elements with JSON in which nothing can end the element.
 //!
-//! Invariant: the element's content has no `<` and is never longer than [`LARGEST_TIMELINE`].
+//! Invariant: the JSON has no `<`, and a [`Text`] is never longer than its room.
 
 use std::io::{Error, ErrorKind, Result, Write};
+
+use serde::Serialize;
 
 use crate::timeline::Timeline;
 
@@ -19,32 +21,59 @@ pub(crate) fn element(timeline: Option<&Timeline>) -> String {
 }
 
 fn json(timeline: &Timeline, room: usize) -> Option<String> {
-    let mut text = Text {
-        bytes: Vec::new(),
-        room,
-    };
-    serde_json::to_writer(&mut text, timeline).ok()?;
-    String::from_utf8(text.bytes).ok()
+    let mut text = Text::new(room);
+    text.json(timeline).ok()?;
+    Some(text.finish())
 }
 
-/// Takes JSON up to a length. In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
-struct Text {
+/// Text up to a length. What is longer is an error, before it takes memory.
+pub(crate) struct Text {
     bytes: Vec<u8>,
     room: usize,
 }
 
-impl Write for Text {
+impl Text {
+    pub fn new(room: usize) -> Self {
+        Text {
+            bytes: Vec::new(),
+            room,
+        }
+    }
+
+    pub fn html(&mut self, html: &str) -> Result<()> {
+        self.add(html.as_bytes())
+    }
+
+    pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        Ok(serde_json::to_writer(Json(self), value)?)
+    }
+
+    pub fn finish(self) -> String {
+        // HTML and JSON were valid text, so this cannot fail.
+        String::from_utf8(self.bytes).unwrap_or_default()
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() > self.room - self.bytes.len() {
+            return Err(Error::from(ErrorKind::StorageFull));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Takes JSON. In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
+struct Json<'t>(&'t mut Text);
+
+impl Write for Json<'_> {
     fn write(&mut self, json: &[u8]) -> Result<usize> {
         for (index, part) in json.split(|byte| *byte == b'<').enumerate() {
             if index > 0 {
-                self.bytes.extend_from_slice(b"\\u003c");
+                self.0.add(b"\\u003c")?;
             }
-            self.bytes.extend_from_slice(part);
+            self.0.add(part)?;
         }
-        match self.bytes.len() <= self.room {
-            true => Ok(json.len()),
-            false => Err(Error::from(ErrorKind::StorageFull)),
-        }
+        Ok(json.len())
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -5,22 +5,27 @@
 //! Invariant: names from the target are in the page as JSON without a `<`, and the page's script displays them as text. The page's policy
 //! allows only the two scripts and the style of this file, and no requests.
 
+mod rows;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io;
 
 use serde::Serialize;
 
-use crate::embed;
+use crate::embed::{Text, element};
 use crate::findings::{Finding, Measure, findings};
-use crate::lookup::Lookup;
 use crate::proto::Profile;
 use crate::source::Source;
-use crate::stacks::{Numbers, Step, View, ViewError, label_value};
+use crate::stacks::{View, ViewError};
 use crate::text::xml;
 use crate::timeline::Timeline;
-use crate::waiting::{self, Waiting};
+use rows::Tables;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
+/// The most bytes of a page, unless the caller has less room. The longest string of a browser has some 512 MiB.
+pub const LARGEST: usize = 256 << 20;
 /// The most samples for which the page has labels.
 const TOLD_APART: usize = 200_000;
 /// One scope around all parts of the script.
@@ -62,7 +67,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// The value for the header of the same name. The page contains it too. A test compares the hashes with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-iTAL3XHNae0lyv4VaKV5xxRrCs13M1b2ezwgkhKPQn0='; \
+    'sha256-VyEAHcxvuVnun4y//vlfITF+g+jOPs2BJSHHAqpJ4kI='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
@@ -75,12 +80,13 @@ struct Data<'a> {
     duration_nanos: i64,
     time_nanos: i64,
     comments: Vec<&'a str>,
-    /// Name, file, start line.
-    functions: Vec<(&'a str, &'a str, i64)>,
+    files: Vec<&'a str>,
+    /// Name, number of the file, start line. Many functions share a file.
+    functions: Vec<(&'a str, usize, i64)>,
     /// Parent and function of each node except the root, which is node 0. Parents come first.
-    nodes: Vec<usize>,
+    nodes: Vec<u32>,
     /// Key and value.
-    labels: Vec<(&'a str, String)>,
+    labels: Vec<(&'a str, Cow<'a, str>)>,
     /// The sets of labels that samples have.
     sets: Vec<Vec<usize>>,
     /// Node, set and values of each sample, in sequence.
@@ -105,40 +111,72 @@ struct Said {
 
 /// The page of one profile. It first shows this view, and the reader can choose another. With a timeline, it also shows what ran when, up
 /// to [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
+///
+/// # Errors
+/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than [`LARGEST`].
 pub fn page<S: Source + ?Sized>(
     source: &S,
     view: &View,
     title: &str,
     timeline: Option<&Timeline>,
 ) -> Result<String, ViewError> {
+    page_within(source, view, title, timeline, LARGEST)
+}
+
+/// The same with at most this many bytes.
+///
+/// # Errors
+/// A [`ViewError`] if the profile has no such sample type, or the page would be longer.
+pub fn page_within<S: Source + ?Sized>(
+    source: &S,
+    view: &View,
+    title: &str,
+    timeline: Option<&Timeline>,
+    room: usize,
+) -> Result<String, ViewError> {
     let profile = source.head();
     let chosen = view.index(profile)?;
-    let mut tables = Tables {
-        // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
-        together: source.count() > TOLD_APART,
-        ..Tables::default()
-    };
+    let mut tables = Tables::within(room);
+    // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
+    tables.together = source.count() > TOLD_APART;
     // For so many rows, findings would take too long for the reader who waits for the page.
     let found = match tables.together {
         true => Vec::new(),
         false => findings(source, view),
     };
-    let samples = tables.samples(source, view, &[]);
-    let said = tables.said(profile, found);
+    let samples = tables.samples(source, view, &[])?;
+    let said = said(&tables, profile, found);
     let title = match tables.together {
         true => format!("{title} (all pods together)"),
         false => title.to_owned(),
     };
-    let json = json(profile, &title, chosen, tables, (samples, None), said);
-    Ok(html(&title, &json, &embed::element(timeline)))
+    let data = data(profile, &title, chosen, tables, (samples, None), said);
+    html(&data, timeline, room)
 }
 
 /// The page that compares a profile with an earlier one. Red took more than before, blue took less, and grey did not change beyond chance.
+///
+/// # Errors
+/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than [`LARGEST`].
 pub fn differential<S: Source + ?Sized>(
     before: &S,
     after: &S,
     view: &View,
     title: &str,
+) -> Result<String, ViewError> {
+    differential_within(before, after, view, title, LARGEST)
+}
+
+/// The same with at most this many bytes.
+///
+/// # Errors
+/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer.
+pub fn differential_within<S: Source + ?Sized>(
+    before: &S,
+    after: &S,
+    view: &View,
+    title: &str,
+    room: usize,
 ) -> Result<String, ViewError> {
     let chosen = view.index(after.head())?;
     let mut order = Vec::new();
@@ -149,214 +187,98 @@ pub fn differential<S: Source + ?Sized>(
         };
         order.push(same.index(before.head())?);
     }
-    let mut tables = Tables {
-        compared: true,
-        together: before.count() + after.count() > TOLD_APART,
-        ..Tables::default()
-    };
-    let samples = tables.samples(after, view, &[]);
-    let earlier = tables.samples(before, view, &order);
+    let mut tables = Tables::within(room);
+    tables.compared = true;
+    tables.together = before.count() + after.count() > TOLD_APART;
+    let samples = tables.samples(after, view, &[])?;
+    let earlier = tables.samples(before, view, &order)?;
     let both = (samples, Some(earlier));
-    let json = json(after.head(), title, chosen, tables, both, Vec::new());
-    Ok(html(title, &json, &embed::element(None)))
+    let data = data(after.head(), title, chosen, tables, both, Vec::new());
+    html(&data, None, room)
 }
 
 /// The page script's data of a profile.
-fn json(
-    profile: &Profile,
-    title: &str,
+fn data<'a>(
+    profile: &'a Profile,
+    title: &'a str,
     chosen: usize,
-    tables: Tables<'_>,
+    tables: Tables<'a>,
     (samples, before): (Vec<i64>, Option<Vec<i64>>),
     findings: Vec<Said>,
-) -> String {
-    let functions = tables.numbers.functions.iter();
-    let data = Data {
+) -> Data<'a> {
+    let (mut files, mut known) = (Vec::new(), HashMap::new());
+    let functions = tables.numbers.functions.iter().map(|function| {
+        let next = files.len();
+        let file = *known.entry(function.file).or_insert(next);
+        if file == next {
+            files.push(function.file);
+        }
+        (function.name, file, function.start_line)
+    });
+    Data {
         title,
         types: profile.sample_types().collect(),
         chosen,
         duration_nanos: profile.duration_nanos,
         time_nanos: profile.time_nanos,
         comments: profile.comments().collect(),
-        functions: functions
-            .map(|function| (function.name, function.file, function.start_line))
-            .collect(),
+        functions: functions.collect(),
+        files,
         nodes: tables.nodes,
         labels: tables.labels,
         sets: tables.sets,
         samples,
         before,
         findings,
-    };
-    // Serialising strings and numbers cannot fail.
-    let json = serde_json::to_string(&data).unwrap_or_default();
-    // In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
-    json.replace('<', "\\u003c")
+    }
 }
 
-fn html(title: &str, json: &str, timeline: &str) -> String {
-    format!(
+/// The findings, with the numbers of their functions.
+fn said(tables: &Tables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<Said> {
+    let functions = || tables.numbers.functions.iter();
+    let said = found.into_iter().map(|one| Said {
+        id: one.id,
+        share: one.share,
+        of: one.of.words(),
+        sentence: one.sentence,
+        function: one.function.and_then(|it| {
+            functions().position(|other| other.name == it.name && other.file == it.file)
+        }),
+        r#type: match one.of {
+            Measure::Wall => profile.value_index("wall"),
+            Measure::Cpu => profile.value_index("cpu"),
+            Measure::Workers => None,
+            Measure::Limit => profile.value_index("heap_growth"),
+        },
+    });
+    said.collect()
+}
+
+fn html(data: &Data<'_>, timeline: Option<&Timeline>, room: usize) -> Result<String, ViewError> {
+    let mut page = Text::new(room);
+    // Numbers and strings are always JSON, so only the room can be the cause.
+    match write(&mut page, data, timeline) {
+        Ok(()) => Ok(page.finish()),
+        Err(_) => Err(ViewError::PageTooLarge(room)),
+    }
+}
+
+fn write(page: &mut Text, data: &Data<'_>, timeline: Option<&Timeline>) -> io::Result<()> {
+    let title = xml(data.title);
+    page.html(&format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{CONTENT_SECURITY_POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n{BODY}\
-         <script type=\"application/json\" id=\"profile\">{json}</script>\n\
-         {timeline}<script>{COMPONENT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        xml(title)
-    )
-}
-
-/// The rows that samples refer to, each once.
-#[derive(Default)]
-struct Tables<'a> {
-    /// Whether start lines are dropped. They move with every edit, and would make functions of two profiles differ.
-    compared: bool,
-    /// Whether labels are dropped.
-    together: bool,
-    numbers: Numbers<'a>,
-    nodes: Vec<usize>,
-    children: HashMap<(usize, usize), usize>,
-    labels: Vec<(&'a str, String)>,
-    label_numbers: HashMap<(&'a str, String), usize>,
-    sets: Vec<Vec<usize>>,
-    set_numbers: HashMap<Vec<usize>, usize>,
-}
-
-impl<'a> Tables<'a> {
-    /// Node, set and values of each sample; equal samples are added up. `order` gives the index of each value if it differs.
-    fn samples<S: Source + ?Sized>(
-        &mut self,
-        source: &'a S,
-        view: &View,
-        order: &[usize],
-    ) -> Vec<i64> {
-        let profile = source.head();
-        let lookup = Lookup::new(profile);
-        let width = if order.is_empty() {
-            profile.sample_type.len()
-        } else {
-            order.len()
-        };
-        let waiting = match self.together {
-            true => None,
-            false => Waiting::of(source),
-        };
-        let mut rows = Rows {
-            width,
-            ..Rows::default()
-        };
-        let place = |index: usize| order.get(index).copied().unwrap_or(index);
-        source.each(&mut |sample| {
-            if !view.has_labels(profile, sample) {
-                return;
-            }
-            let steps = self.numbers.steps(&lookup, sample, self.compared);
-            let node = self.node(&steps);
-            let labels = self.labels(profile, sample);
-            let value =
-                |values: &[i64], index: usize| values.get(place(index)).copied().unwrap_or(0);
-            let all = (0..width).map(|index| value(&sample.value, index));
-            let set = self.set(labels.clone());
-            let Some((kind, waits)) = waiting.as_ref().and_then(|it| it.split(sample)) else {
-                return rows.add(node, set, all);
-            };
-            let ran = all
-                .zip(0..)
-                .map(|(all, index)| all.saturating_sub(value(&waits, index)));
-            rows.add(node, set, ran);
-            let label = self.label((waiting::LABEL, kind.to_owned()));
-            let set = self.set([labels, vec![label]].concat());
-            rows.add(node, set, (0..width).map(|index| value(&waits, index)));
-        });
-        rows.values
-    }
-
-    fn node(&mut self, steps: &[Step]) -> usize {
-        let mut at = 0;
-        for (function, _) in steps {
-            let next = self.nodes.len() / 2 + 1;
-            let child = *self.children.entry((at, *function)).or_insert(next);
-            if child == next {
-                self.nodes.extend([at, *function]);
-            }
-            at = child;
-        }
-        at
-    }
-
-    /// The numbers of a sample's labels.
-    fn labels(&mut self, profile: &'a Profile, sample: &crate::proto::Sample) -> Vec<usize> {
-        let kept = if self.together { 0 } else { usize::MAX };
-        let labels = sample.label.iter().take(kept);
-        labels
-            .map(|label| self.label((profile.string(label.key), label_value(profile, label))))
-            .collect()
-    }
-
-    fn label(&mut self, label: (&'a str, String)) -> usize {
-        let next = self.labels.len();
-        let number = *self.label_numbers.entry(label.clone()).or_insert(next);
-        if number == next {
-            self.labels.push(label);
-        }
-        number
-    }
-
-    fn set(&mut self, mut set: Vec<usize>) -> usize {
-        set.sort_unstable();
-        let next = self.sets.len();
-        let number = *self.set_numbers.entry(set.clone()).or_insert(next);
-        if number == next {
-            self.sets.push(set);
-        }
-        number
-    }
-
-    /// The findings, with the numbers of their functions.
-    fn said(&self, profile: &Profile, found: Vec<Finding>) -> Vec<Said> {
-        let functions = || self.numbers.functions.iter();
-        let said = found.into_iter().map(|one| Said {
-            id: one.id,
-            share: one.share,
-            of: one.of.words(),
-            sentence: one.sentence,
-            function: one.function.and_then(|it| {
-                functions().position(|other| other.name == it.name && other.file == it.file)
-            }),
-            r#type: match one.of {
-                Measure::Wall => profile.value_index("wall"),
-                Measure::Cpu => profile.value_index("cpu"),
-                Measure::Workers => None,
-                Measure::Limit => profile.value_index("heap_growth"),
-            },
-        });
-        said.collect()
-    }
-}
-
-/// Node, set and values of each row, in sequence.
-#[derive(Default)]
-struct Rows {
-    width: usize,
-    values: Vec<i64>,
-    known: HashMap<(usize, usize), usize>,
-}
-
-impl Rows {
-    fn add(&mut self, node: usize, set: usize, values: impl Iterator<Item = i64>) {
-        let number = |index: usize| i64::try_from(index).unwrap_or(0);
-        let next = self.values.len();
-        let row = *self.known.entry((node, set)).or_insert(next);
-        if row == next {
-            self.values.extend([number(node), number(set)]);
-            self.values.resize(next + 2 + self.width, 0);
-        }
-        let sums = self.values.iter_mut().skip(row + 2);
-        for (sum, value) in sums.zip(values) {
-            *sum = sum.saturating_add(value);
-        }
-    }
+         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n{BODY}\
+         <script type=\"application/json\" id=\"profile\">"
+    ))?;
+    page.json(data)?;
+    page.html("</script>\n")?;
+    page.html(&element(timeline))?;
+    page.html(&format!(
+        "<script>{COMPONENT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    ))
 }
 
 #[cfg(test)]

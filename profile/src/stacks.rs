@@ -4,6 +4,7 @@
 //!
 //! Invariant: for each sample type, the values of all stacks add up to the total of the samples in the view.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
@@ -21,7 +22,7 @@ pub struct View {
 /// How the comment of a file begins that has only the samples with some labels; the labels follow. Its receipts are those of all samples.
 pub const ONLY: &str = "only samples with ";
 
-/// Why a profile has no such view.
+/// Why a view of a profile cannot be shown.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ViewError {
     /// The profile has no sample type of this name.
@@ -32,6 +33,9 @@ pub enum ViewError {
         /// The existing sample types.
         known: Vec<String>,
     },
+    /// Its page would have more bytes than there is room for.
+    #[error("the page would have more than {0} bytes")]
+    PageTooLarge(usize),
 }
 
 /// A function, identified by name, file and start line.
@@ -122,10 +126,10 @@ impl View {
 }
 
 /// The value of a label for users: a number without its unit.
-pub(crate) fn label_value(profile: &Profile, label: &Label) -> String {
+pub(crate) fn label_value<'a>(profile: &'a Profile, label: &Label) -> Cow<'a, str> {
     match profile.string(label.str) {
-        "" if label.num != 0 => label.num.to_string(),
-        text => text.to_owned(),
+        "" if label.num != 0 => label.num.to_string().into(),
+        text => text.into(),
     }
 }
 

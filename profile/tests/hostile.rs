@@ -2,8 +2,9 @@
 //!
 //! Invariant: the files here are a few hundred KiB at most.
 
+use phpprof_profile::page::{differential_within, page, page_within};
 use phpprof_profile::proto::{Function, Line, Location, Profile, Sample};
-use phpprof_profile::{Builder, Limits, Packed, Settings, decode, encode_gzip};
+use phpprof_profile::{Builder, Limits, Packed, Settings, View, ViewError, decode, encode_gzip};
 
 /// The longest string that is decoded.
 const LONG: usize = 16 << 10;
@@ -73,4 +74,25 @@ fn inlined_calls_count_as_frames_of_a_sample() {
     assert!(decode(&file, &Limits::default()).is_ok());
     profile.sample[0].location_id = vec![1, 2, 2];
     refused(&profile, "a sample has more than 4096 frames");
+}
+
+#[test]
+fn a_file_of_many_functions_is_in_the_page_once() {
+    let length = |file: &str| {
+        let html = page(&shared(4_000, file), &View::default(), "shared", None);
+        html.unwrap().len()
+    };
+    assert_eq!(length(&"x".repeat(LONG)), length("x") + LONG - 1);
+}
+
+#[test]
+fn a_page_is_never_longer_than_its_room() {
+    let (profile, view) = (shared(100, "/<a>.php"), View::default());
+    let length = page(&profile, &view, "room", None).unwrap().len();
+    let within = |room| page_within(&profile, &view, "room", None, room);
+    assert_eq!(within(length).map(|html| html.len()), Ok(length));
+    assert_eq!(within(length - 1), Err(ViewError::PageTooLarge(length - 1)));
+    assert_eq!(within(0), Err(ViewError::PageTooLarge(0)));
+    let compared = differential_within(&profile, &profile, &view, "room", 1_000);
+    assert_eq!(compared, Err(ViewError::PageTooLarge(1_000)));
 }

@@ -5,6 +5,8 @@
 
 const at = (id) => document.getElementById(id);
 const data = JSON.parse(at("profile").textContent);
+// A function has the number of its file, because many share one.
+for (const one of data.functions) one[1] = data.files[one[1]];
 const compared = Array.isArray(data.before);
 const stride = 2 + data.types.length;
 const MORE = 250;

@@ -176,7 +176,7 @@ impl<'a> Tick<'a> {
             let mut labels = sample.label.iter();
             labels
                 .find(|label| profile.string(label.key) == key)
-                .map(|label| label_value(profile, label))
+                .map(|label| label_value(profile, label).into_owned())
         };
         let route = route(&label);
         let of_route = route.clone().unwrap_or_else(|| NO_REQUEST.to_owned());

@@ -4,7 +4,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use phpprof_profile::{Limits as Bounds, Packed, View, page, timeline};
+use phpprof_profile::{Limits as Bounds, Packed, View, ViewError, page, timeline};
 
 use super::answers::{busy, html, refuse, sized};
 use super::{LARGEST_DRAWN, LARGEST_PAGE, NAMES_DRAWN, Results, TAKEN_WITHIN, drawn};
@@ -94,28 +94,29 @@ fn opened(file: Vec<u8>) -> Result<Packed<Vec<u8>>, String> {
 pub(super) fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<String, String> {
     let profile = opened(file)?;
     let timeline = list.and_then(|list| timeline::decode(&list).ok());
-    let page = page::page(&profile, &View::default(), title, timeline.as_ref());
-    within(
-        page.map_err(|error| error.to_string())?,
-        "download the profile, and look at it with kubectl phpprof top",
-    )
+    let timeline = timeline.as_ref();
+    let page = page::page_within(&profile, &View::default(), title, timeline, LARGEST_PAGE);
+    page.map_err(|error| {
+        refusal(
+            &error,
+            "download the profile, and look at it with kubectl phpprof top",
+        )
+    })
 }
 
 fn compare((before, after): (Vec<u8>, Vec<u8>), title: &str) -> Result<String, String> {
     let (before, after) = (opened(before)?, opened(after)?);
-    let page = page::differential(&before, &after, &View::default(), title);
-    within(
-        page.map_err(|error| error.to_string())?,
-        "compare the profiles with kubectl phpprof diff",
-    )
+    let view = View::default();
+    let page = page::differential_within(&before, &after, &view, title, LARGEST_PAGE);
+    page.map_err(|error| refusal(&error, "compare the profiles with kubectl phpprof diff"))
 }
 
-fn within(page: String, instead: &str) -> Result<String, String> {
-    match page.len() <= LARGEST_PAGE {
-        true => Ok(page),
-        false => Err(format!(
-            "the page would be larger than a browser shows; {instead}"
-        )),
+fn refusal(error: &ViewError, instead: &str) -> String {
+    match error {
+        ViewError::PageTooLarge(_) => {
+            format!("the page would be larger than a browser shows; {instead}")
+        }
+        ViewError::NoSuchType { .. } => error.to_string(),
     }
 }
 

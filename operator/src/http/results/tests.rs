@@ -7,7 +7,6 @@ use object_store::memory::InMemory;
 use phpprof_crds::{
     ProfileArchiveSpec, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult, TargetStatus,
 };
-use phpprof_profile::timeline;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tower::ServiceExt as _;
@@ -28,6 +27,7 @@ const FOLDER: &str =
 const FILE: &str = "web.fpm.4f9c7a1d.0.pb.gz";
 const ARCHIVE_UID: &str = "7d9f5c6b-aaaa-4bbb-8ccc-111122223333";
 
+mod drawing;
 mod live;
 
 /// A profile with one function, as one pod uploads it.
@@ -479,17 +479,4 @@ fn a_list_of_requests_has_a_link_beside_the_profile_and_no_other_request_has_one
     assert_eq!(links((true, true)), listed);
     assert_eq!(links((true, false)), ["profile", "flame", "manifest"]);
     assert_eq!(links((false, false)), ["manifest"]);
-}
-
-#[test]
-fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
-    let list = timeline::Merger::new().finish();
-    let list = timeline::encode(&list).unwrap();
-    let has_timeline = |list| {
-        let page = pages::draw(profile(), list, "shop/first").unwrap();
-        page.contains("id=\"timeline\"")
-    };
-    assert!(has_timeline(Some(list)));
-    assert!(!has_timeline(Some(b"no list".to_vec())));
-    assert!(!has_timeline(None));
 }

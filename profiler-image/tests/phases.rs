@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -35,6 +36,14 @@ function afterwards() { while (true) { work(); } }
 register_shutdown_function('afterwards');
 "#;
 
+/// Works for 2 ms and then writes more than a pipe holds, in turns.
+const WRITES: &str = r#"<?php
+function work() { $until = hrtime(true) + 2_000_000; while (hrtime(true) < $until); }
+function send($text) { echo $text; }
+$text = str_repeat('x', 1 << 17);
+while (true) { work(); send($text); }
+"#;
+
 /// Waits for its standard input, like a worker of RoadRunner.
 const WAITS: &str =
     "<?php function receive() { return fread(STDIN, 12); } while (receive() !== '');";
@@ -54,7 +63,11 @@ struct Target(Child);
 
 impl Target {
     fn start(command: &mut Command) -> Result<Self> {
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Self::of(command.stdout(Stdio::null()))
+    }
+
+    fn of(command: &mut Command) -> Result<Self> {
+        let child = command.stderr(Stdio::null()).spawn();
         Ok(Self(
             child.with_context(|| format!("starting {command:?}"))?,
         ))
@@ -91,15 +104,21 @@ impl Drop for Target {
 
 /// Samples by their stack, root first.
 fn stacks(recording: &Recording) -> HashMap<String, i64> {
+    values(recording, "samples")
+}
+
+/// The values of this type by their stack.
+fn values(recording: &Recording, name: &str) -> HashMap<String, i64> {
     let file = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     // If the file is not a profile, there are no stacks.
     let profile = decode(&file, &Limits::default()).unwrap_or_default();
     let lookup = Lookup::new(&profile);
+    let index = profile.value_index(name);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {
         let mut names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
         names.reverse();
-        *stacks.entry(names.join(";")).or_default() += sample.value[0];
+        *stacks.entry(names.join(";")).or_default() += index.map_or(0, |index| sample.value[index]);
     }
     stacks
 }
@@ -140,6 +159,35 @@ fn a_function_that_the_engine_calls_by_itself_is_a_root() -> Result<()> {
     let stacks = stacks(&target.sampled(false)?);
     let samples = stacks.get("afterwards;work;md5").copied().unwrap_or(0);
     ensure!(samples >= 100, "{stacks:?}");
+    Ok(())
+}
+
+/// A reader that takes 64 KiB each 10 ms lets an `echo` of 128 KiB wait for most of the time.
+#[test]
+fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
+    let folder = TempDir::new()?;
+    let script = folder.path().join("write.php");
+    fs::write(&script, WRITES)?;
+    let mut command = Command::new("php8.2");
+    command.args(["-d", "output_buffering=0"]).arg(&script);
+    let mut target = Target::of(command.stdout(Stdio::piped()))?;
+    let mut output = target.0.stdout.take().context("no output")?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while output.read_exact(&mut bytes).is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let recording = target.sampled(false)?;
+    drop(target);
+    ensure!(reader.join().is_ok(), "the reader has failed");
+    let [samples, cpu] = ["samples", "cpu"].map(|name| values(&recording, name));
+    let share = |of: &HashMap<String, i64>| {
+        let send = of.get("{main};send").copied().unwrap_or(0);
+        100 * send / of.values().sum::<i64>().max(1)
+    };
+    ensure!(share(&samples) > 50, "{samples:?}");
+    ensure!(share(&cpu) < 25, "{cpu:?}");
     Ok(())
 }
 

@@ -5,12 +5,16 @@
 //! changes which edges are accepted.
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
-use phpprof_zend::phase::{Phase, function_looks_up_class, is_inside_include, looks_up_class};
+use phpprof_zend::phase::{
+    Phase, can_wait, function_looks_up_class, is_inside_include, looks_up_class,
+};
+use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
 
 use super::climb::{UNWINDING, op_index};
 use super::{Outcome, Sampled, Sampler};
 use crate::read::worker::Worker;
+use crate::stack::functions::FunctionId;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Stack, Trace};
 use crate::target::process::relay::Relay;
@@ -56,7 +60,6 @@ impl Sampler {
         let reader = &worker.reader;
         let (leaf, id) = trace.leaf()?;
         let function = &self.functions.get(id)?.function;
-        let key = function.key;
         let name = function.internal_name().unwrap_or_default();
         let relay = worker.process.relay.as_ref();
         let waits = || name == READS && relay.is_some_and(Relay::is_awaited);
@@ -72,10 +75,7 @@ impl Sampler {
         let method = (&function.class[..], &function.function_name[..]);
         let is_compiler = COMPILES.contains(&name) || method == COMPILING_METHOD;
         let layout = worker.process.engine.layout;
-        let includes = key
-            .op_index(layout, leaf.opline)
-            .and_then(|op| self.functions.op(&*reader.memory, layout, id, op))
-            .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL);
+        let includes = self.opcode(worker, &leaf, id) == Some(INCLUDE_OR_EVAL);
         if reader.in_compilation {
             return (includes || is_compiler).then_some(Names::COMPILING);
         }
@@ -87,7 +87,7 @@ impl Sampler {
         (includes && is_inside()).then_some(Names::LOADING)
     }
 
-    /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or an include.
+    /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or code at an op that can wait.
     pub(super) fn may_sleep(&mut self, worker: &Worker, trace: &Trace) -> bool {
         let Some((leaf, id)) = trace.leaf() else {
             return true;
@@ -96,11 +96,17 @@ impl Sampler {
             return true;
         };
         let layout = worker.process.engine.layout;
-        !key.is_user()
-            || key
-                .op_index(layout, leaf.opline)
-                .and_then(|op| self.functions.op(&*worker.reader.memory, layout, id, op))
-                .is_some_and(|(opcode, _)| opcode == INCLUDE_OR_EVAL)
+        let opcode = self.opcode(worker, &leaf, id);
+        !key.is_user() || opcode.is_some_and(|opcode| can_wait(layout, opcode))
+    }
+
+    /// The opcode that the code of a frame is at.
+    fn opcode(&mut self, worker: &Worker, frame: &Frame, id: FunctionId) -> Option<u8> {
+        let layout = worker.process.engine.layout;
+        let key = self.functions.get(id)?.function.key;
+        let op = key.op_index(layout, frame.opline)?;
+        let (opcode, _) = self.functions.op(&*worker.reader.memory, layout, id, op)?;
+        Some(opcode)
     }
 
     /// The indexes of the frames that may be autoloaders: each was called by code that looks up a class.

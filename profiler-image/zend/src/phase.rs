@@ -7,9 +7,9 @@
 use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
 use crate::op::{
-    DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL,
-    INIT_FCALL_BY_NAME, INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op,
-    SEND_REF, SEND_VAL, SEND_VAR,
+    DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, ECHO, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R,
+    FE_RESET_RW, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
+    INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op, SEND_REF, SEND_VAL, SEND_VAR,
 };
 use crate::short::Short;
 
@@ -18,7 +18,8 @@ const ZEND_EVAL: u32 = 1;
 // Zend/zend_vm_opcodes.h; none of them has changed since 7.0, except where noted.
 const RETURN: u8 = 62;
 const FETCH_CLASS: u8 = 109;
-const ECHO: u8 = 136;
+/// Up to 7.3.
+const ECHO_UNTIL_7_3: u8 = 40;
 const DECLARE_CLASS: u8 = 144;
 const DECLARE_CLASS_DELAYED: u8 = 145;
 const DECLARE_ANON_CLASS: u8 = 146;
@@ -199,7 +200,22 @@ pub fn looks_up_class(opcode: u8) -> bool {
     )
 }
 
-/// The same for an internal function.
+/// Whether code at this opcode can wait for something without a frame that says so: an include for its file, output for its reader, and a
+/// loop for the next row of an iterator that is not written in PHP.
+#[must_use]
+pub fn can_wait(layout: &Layout, opcode: u8) -> bool {
+    let echo = match layout.rules.has_assign_op {
+        true => ECHO,
+        false => ECHO_UNTIL_7_3,
+    };
+    opcode == echo
+        || matches!(
+            opcode,
+            INCLUDE_OR_EVAL | FE_RESET_R | FE_RESET_RW | FE_FETCH_R | FE_FETCH_RW
+        )
+}
+
+/// The same as [`looks_up_class`] for an internal function.
 #[must_use]
 pub fn function_looks_up_class(name: &str) -> bool {
     matches!(
@@ -332,6 +348,16 @@ mod tests {
         check([true, false, false, false], Phase::Startup);
         check([true, false, false, true], Phase::Compiling);
         check([true, true, false, false], Phase::Shutdown);
+    }
+
+    #[test]
+    fn code_can_wait_at_an_include_at_output_and_at_a_loop_over_an_iterator() {
+        let old = layout_of(Machine::X86_64, 7, 3).unwrap();
+        let new = layout_of(Machine::X86_64, 7, 4).unwrap();
+        let opcodes =
+            |layout| -> Vec<u8> { (0..=255).filter(|op| can_wait(layout, *op)).collect() };
+        assert_eq!(opcodes(old), [40, 73, 77, 78, 125, 126]);
+        assert_eq!(opcodes(new), [73, 77, 78, 125, 126, 136]);
     }
 
     #[test]

@@ -49,21 +49,31 @@ impl<'a> Lookup<'a> {
 
     /// The sample's frames, leaf first.
     pub fn frames<'s>(&'s self, sample: &'s Sample) -> impl Iterator<Item = Frame<'a>> + 's {
+        self.lines(sample)
+            .map(|(function, line)| self.frame(function, line))
+    }
+
+    /// The functions of the sample's frames and the lines in them, leaf first.
+    pub(crate) fn lines<'s>(
+        &'s self,
+        sample: &'s Sample,
+    ) -> impl Iterator<Item = (&'a Function, i64)> + 's {
         let locations = sample
             .location_id
             .iter()
             .filter_map(|id| self.locations.get(id));
         locations
             .flat_map(|location| &location.line)
-            .filter_map(|line| {
-                let function = self.functions.get(&line.function_id)?;
-                Some(Frame {
-                    name: self.profile.string(function.name),
-                    file: self.profile.string(function.filename),
-                    start_line: function.start_line,
-                    line: line.line,
-                })
-            })
+            .filter_map(|line| Some((*self.functions.get(&line.function_id)?, line.line)))
+    }
+
+    pub(crate) fn frame(&self, function: &Function, line: i64) -> Frame<'a> {
+        Frame {
+            name: self.profile.string(function.name),
+            file: self.profile.string(function.filename),
+            start_line: function.start_line,
+            line,
+        }
     }
 }
 

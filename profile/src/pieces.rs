@@ -75,16 +75,17 @@ fn stacks<'a, S: Source + ?Sized>(
     let profile = source.head();
     let lookup = Lookup::new(profile);
     let mut frames: Vec<Frame<'a>> = Vec::new();
-    let mut numbers: HashMap<Frame<'a>, usize> = HashMap::new();
+    // By the id of the function's row, because names may be long, and there are far more frames than rows.
+    let mut numbers: HashMap<(u64, i64), usize> = HashMap::new();
     let mut sums: BTreeMap<Box<[usize]>, i64> = BTreeMap::new();
     source.each(&mut |sample| {
         let value = sample.value.get(index).copied().unwrap_or(0);
         if value == 0 || !view.has_labels(profile, sample) {
             return;
         }
-        let stack = lookup.frames(sample).map(|frame| {
-            *numbers.entry(frame).or_insert_with(|| {
-                frames.push(frame);
+        let stack = lookup.lines(sample).map(|(function, line)| {
+            *numbers.entry((function.id, line)).or_insert_with(|| {
+                frames.push(lookup.frame(function, line));
                 frames.len() - 1
             })
         });

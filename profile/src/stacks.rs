@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
-use crate::proto::{Label, Profile, Sample};
+use crate::proto::{self, Label, Profile, Sample};
 
 /// A view of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -190,30 +190,33 @@ impl<'a> Stacks<'a> {
 pub(crate) struct Numbers<'a> {
     pub functions: Vec<Function<'a>>,
     known: HashMap<Function<'a>, usize>,
+    /// The same by the address of a profile's row, so that each row's names are hashed once and not for each frame.
+    rows: HashMap<*const proto::Function, usize>,
 }
 
 impl<'a> Numbers<'a> {
     /// The sample's stack, root first. If `compared` is set, functions that differ only in their start line count as one.
     pub fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, compared: bool) -> Vec<Step> {
         let mut steps: Vec<_> = lookup
-            .frames(sample)
-            .map(|frame| {
-                let function = Function {
-                    name: frame.name,
-                    file: frame.file,
-                    start_line: if compared { 0 } else { frame.start_line },
-                };
-                (self.number(function), frame.line)
-            })
+            .lines(sample)
+            .map(|(row, line)| (self.number(lookup, row, compared), line))
             .collect();
         steps.reverse();
         steps
     }
 
-    fn number(&mut self, function: Function<'a>) -> usize {
-        *self.known.entry(function).or_insert_with(|| {
-            self.functions.push(function);
-            self.functions.len() - 1
+    fn number(&mut self, lookup: &Lookup<'a>, row: &'a proto::Function, compared: bool) -> usize {
+        *self.rows.entry(row).or_insert_with(|| {
+            let frame = lookup.frame(row, 0);
+            let function = Function {
+                name: frame.name,
+                file: frame.file,
+                start_line: if compared { 0 } else { frame.start_line },
+            };
+            *self.known.entry(function).or_insert_with(|| {
+                self.functions.push(function);
+                self.functions.len() - 1
+            })
         })
     }
 }
@@ -224,5 +227,29 @@ pub(crate) fn add(sums: &mut Vec<i64>, values: &[i64]) {
     }
     for (sum, value) in sums.iter_mut().zip(values) {
         *sum = sum.saturating_add(*value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::{Builder, FrameRef, Settings};
+
+    #[test]
+    fn the_names_of_each_row_are_looked_up_once() {
+        let mut builder = Builder::new(Settings::default());
+        let frames = ["leaf", "{main}"].map(|name| FrameRef {
+            name,
+            ..FrameRef::default()
+        });
+        builder.add(&frames, &[1, 2, 3], &[]);
+        let profile = builder.finish();
+        let (lookup, mut numbers) = (Lookup::new(&profile), Numbers::default());
+        for _ in 0..2 {
+            let steps = numbers.steps(&lookup, &profile.sample[0], false);
+            assert_eq!(steps, [(1, 0), (0, 0)]);
+            // A function that is looked up again would get a new number.
+            numbers.known.clear();
+        }
     }
 }

@@ -69,18 +69,19 @@ impl Waiting {
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);
         let samples = profile.value_index("samples");
         let by_location = leaves(profile);
-        let mut times: HashMap<Leaf<'_>, Times> = HashMap::new();
+        // A location is quickly hashed. The name of its function may be long.
+        let mut of_locations: HashMap<u64, Times> = HashMap::new();
         let mut is_labelled = false;
         source.each(&mut |sample| {
             is_labelled |= sample
                 .label
                 .iter()
                 .any(|label| profile.string(label.key) == LABEL);
-            let Some(leaf) = leaf_of(&by_location, sample) else {
+            let Some(leaf) = sample.location_id.first() else {
                 return;
             };
             let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
-            times.entry(leaf).or_default().add(Times {
+            of_locations.entry(*leaf).or_default().add(Times {
                 samples: samples.map_or(1, value),
                 cpu: value(cpu),
                 wall: value(wall),
@@ -88,6 +89,12 @@ impl Waiting {
         });
         if is_labelled {
             return None;
+        }
+        let mut times: HashMap<Leaf<'_>, Times> = HashMap::new();
+        for (location, its) in of_locations {
+            if let Some(leaf) = by_location.get(&location) {
+                times.entry(*leaf).or_default().add(its);
+            }
         }
         let stretch = stretch(&times);
         let waits = by_location.into_iter().filter_map(|(id, leaf)| {
@@ -200,10 +207,6 @@ fn leaves(profile: &Profile) -> HashMap<u64, Leaf<'_>> {
         Some((location.id, *leaf))
     });
     locations.collect()
-}
-
-fn leaf_of<'a>(leaves: &HashMap<u64, Leaf<'a>>, sample: &Sample) -> Option<Leaf<'a>> {
-    leaves.get(sample.location_id.first()?).copied()
 }
 
 #[cfg(test)]

@@ -2,9 +2,14 @@
 //!
 //! Invariant: the files here are a few hundred KiB at most.
 
+use std::time::{Duration, Instant};
+
 use phpprof_profile::page::{differential_within, page, page_within};
-use phpprof_profile::proto::{Function, Line, Location, Profile, Sample};
-use phpprof_profile::{Builder, Limits, Packed, Settings, View, ViewError, decode, encode_gzip};
+use phpprof_profile::proto::{Function, Label, Line, Location, Profile, Sample};
+use phpprof_profile::{
+    Builder, Limits, MergeLimits, Merger, Packed, PieceBounds, Settings, TrustedMetadata, View,
+    ViewError, decode, encode_gzip, pieces,
+};
 
 /// The longest string that is decoded.
 const LONG: usize = 16 << 10;
@@ -95,4 +100,56 @@ fn a_page_is_never_longer_than_its_room() {
     assert_eq!(within(0), Err(ViewError::PageTooLarge(0)));
     let compared = differential_within(&profile, &profile, &view, "room", 1_000);
     assert_eq!(compared, Err(ViewError::PageTooLarge(1_000)));
+}
+
+/// Deep stacks and many labels, all with long texts.
+fn long_texts() -> Profile {
+    let mut profile = shared(1, &"f".repeat(LONG));
+    let begin = profile.string_table.len() as i64;
+    let texts = ["n", "k", "v"].map(|text| text.repeat(LONG));
+    profile.string_table.extend(texts);
+    profile.function[0].name = begin;
+    // With its receipt, the page also looks for findings.
+    let receipt = include_str!("../../contract/comment.json");
+    profile.string_table.push(receipt.to_owned());
+    profile.comment.push(begin + 3);
+    let label = Label {
+        key: begin + 1,
+        str: begin + 2,
+        ..Label::default()
+    };
+    profile.sample = vec![
+        Sample {
+            location_id: vec![1; 800],
+            value: vec![1, 1, 1],
+            label: vec![label; 64],
+        };
+        500
+    ];
+    profile
+}
+
+#[test]
+fn the_time_of_a_reader_does_not_grow_with_the_length_of_texts() {
+    let file = encode_gzip(&long_texts());
+    assert!(file.len() < 500 << 10, "{}", file.len());
+    let profile = Packed::open(file, &Limits::default()).unwrap();
+    let begin = Instant::now();
+    assert!(page(&profile, &View::default(), "long", None).is_ok());
+    let bounds = PieceBounds {
+        bytes: 2_000_000,
+        samples: 16_000,
+    };
+    let pieces = pieces(&profile, ("wall", "nanoseconds"), &[], &bounds);
+    assert_eq!(pieces.len(), 1);
+    let limits = MergeLimits::default();
+    let mut merger = Merger::new(&Settings::default(), 1, limits, &[]);
+    merger.add(&profile, &TrustedMetadata::default()).unwrap();
+    assert_eq!(merger.finish().unwrap().cut, 0);
+    // 400,000 frames with all bytes of their names would take minutes.
+    assert!(
+        begin.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begin.elapsed()
+    );
 }

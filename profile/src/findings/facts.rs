@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::rules::{Only, Rule};
 use crate::lookup::Lookup;
-use crate::proto::{Profile, Sample};
+use crate::proto::Profile;
 use crate::source::Source;
-use crate::stacks::View;
+use crate::stacks::{Numbers, Step, View};
 use crate::waiting::{Waiting, is_php};
 
 const IDLE: &str = "[idle]";
@@ -117,13 +117,8 @@ pub(super) struct Facts<'a> {
     pub receipts: Vec<Receipt>,
 }
 
-/// The numbers while samples are added.
-#[derive(Default)]
-struct Known<'a> {
-    functions: HashMap<(&'a str, &'a str), usize>,
-    /// By parent and function.
-    nodes: HashMap<(usize, usize), usize>,
-}
+/// The numbers of nodes, by parent and function.
+type Known = HashMap<(usize, usize), usize>;
 
 impl<'a> Facts<'a> {
     /// `None` if there are no receipts, not the sample types of phpprof, or too many call paths.
@@ -137,7 +132,7 @@ impl<'a> Facts<'a> {
         };
         let waiting = Waiting::of(source);
         let lookup = Lookup::new(profile);
-        let mut known = Known::default();
+        let (mut numbers, mut known) = (Numbers::default(), Known::new());
         source.each(&mut |sample| {
             if facts.nodes.len() > MOST_NODES || !view.has_labels(profile, sample) {
                 return;
@@ -150,7 +145,9 @@ impl<'a> Facts<'a> {
                 wall: value(wall),
                 waits: waits.map_or(0, |(_, wall)| wall),
             };
-            let path = facts.steps(&lookup, sample, &mut known);
+            let path = numbers.steps(&lookup, sample, true);
+            let new = numbers.functions.iter().skip(facts.functions.len());
+            facts.functions.extend(new.map(|it| (it.name, it.file)));
             facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
         });
         (facts.nodes.len() <= MOST_NODES).then_some(facts)
@@ -172,35 +169,24 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The functions of a sample, root first.
-    fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, known: &mut Known<'a>) -> Vec<usize> {
-        let frames = lookup.frames(sample).map(|frame| {
-            let function = (frame.name, frame.file);
-            *known.functions.entry(function).or_insert_with(|| {
-                self.functions.push(function);
-                self.functions.len() - 1
-            })
-        });
-        let mut path: Vec<usize> = frames.collect();
-        path.reverse();
-        path
-    }
-
     fn add(
         &mut self,
-        path: &[usize],
+        path: &[Step],
         values: Values,
         kind: Option<&'static str>,
-        known: &mut Known<'a>,
+        known: &mut Known,
     ) {
-        if path.last().is_some_and(|leaf| self.name(*leaf) == IDLE) {
+        if path
+            .last()
+            .is_some_and(|(leaf, _)| self.name(*leaf) == IDLE)
+        {
             return;
         }
         let mut at = 0;
-        for &function in path {
+        for &(function, _) in path {
             let next = self.nodes.len();
             let parent = at;
-            at = *known.nodes.entry((parent, function)).or_insert(next);
+            at = *known.entry((parent, function)).or_insert(next);
             if at == next {
                 self.nodes.push(Node {
                     parent,
@@ -213,7 +199,7 @@ impl<'a> Facts<'a> {
         if let Some(node) = self.nodes.get_mut(at) {
             node.flat.add(values);
         }
-        if let (Some(leaf), Some(kind)) = (path.last(), kind) {
+        if let (Some((leaf, _)), Some(kind)) = (path.last(), kind) {
             self.kinds.insert(*leaf, kind);
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Incoming<'a> {
     functions: HashMap<u64, &'a Function>,
     mappings: HashMap<u64, &'a Mapping>,
     known: HashMap<u64, u64>,
+    /// The merged index of each string of the profile, so that each is hashed once and not for each label of each sample.
+    strings: Vec<Option<i64>>,
 }
 
 impl<'a> Incoming<'a> {
@@ -43,6 +45,7 @@ impl<'a> Incoming<'a> {
             functions: profile.function.iter().map(|row| (row.id, row)).collect(),
             mappings: profile.mapping.iter().map(|row| (row.id, row)).collect(),
             known: HashMap::new(),
+            strings: vec![None; profile.string_table.len()],
         }
     }
 
@@ -107,29 +110,36 @@ impl<'a> Incoming<'a> {
         stack
     }
 
-    fn location(&self, id: u64, tables: &mut Tables) -> Option<u64> {
+    fn string(&mut self, index: i64, tables: &mut Tables) -> i64 {
+        let known = usize::try_from(index).ok();
+        match known.and_then(|index| self.strings.get_mut(index)) {
+            Some(known) => *known.get_or_insert_with(|| tables.string(self.profile.string(index))),
+            None => 0,
+        }
+    }
+
+    fn location(&mut self, id: u64, tables: &mut Tables) -> Option<u64> {
         let row = *self.locations.get(&id)?;
-        let mapping = self.mappings.get(&row.mapping_id);
+        let mapping = self.mappings.get(&row.mapping_id).copied();
         let mapping_id = mapping.map_or(0, |row| {
-            let filename = tables.string(self.profile.string(row.filename));
-            let build_id = tables.string(self.profile.string(row.build_id));
+            let filename = self.string(row.filename, tables);
+            let build_id = self.string(row.build_id, tables);
             tables.mapping(Mapping {
                 filename,
                 build_id,
-                ..**row
+                ..*row
             })
         });
         let mut line = Vec::new();
         for of in &row.line {
-            let Some(function) = self.functions.get(&of.function_id) else {
+            let Some(function) = self.functions.get(&of.function_id).copied() else {
                 continue;
             };
-            let mut string = |index| tables.string(self.profile.string(index));
             let function = Function {
-                name: string(function.name),
-                system_name: string(function.system_name),
-                filename: string(function.filename),
-                ..**function
+                name: self.string(function.name, tables),
+                system_name: self.string(function.system_name, tables),
+                filename: self.string(function.filename, tables),
+                ..*function
             };
             line.push(Line {
                 function_id: tables.function(function),
@@ -144,14 +154,14 @@ impl<'a> Incoming<'a> {
     }
 
     /// The labels of the sample and of the trusted metadata, in order.
-    pub fn labels(&self, sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+    pub fn labels(&mut self, sample: &Sample, tables: &mut Tables) -> Vec<Label> {
         let mut labels = self.own_labels(tables);
-        let mut string = |index| tables.string(self.profile.string(index));
-        labels.extend(self.kept_labels(sample).map(|label| Label {
-            key: string(label.key),
-            str: string(label.str),
+        let theirs: Vec<Label> = self.kept_labels(sample).copied().collect();
+        labels.extend(theirs.into_iter().map(|label| Label {
+            key: self.string(label.key, tables),
+            str: self.string(label.str, tables),
             num: label.num,
-            num_unit: string(label.num_unit),
+            num_unit: self.string(label.num_unit, tables),
         }));
         labels.sort_unstable();
         labels
@@ -178,4 +188,27 @@ impl<'a> Incoming<'a> {
 
 fn label_cost(texts: [&str; 3]) -> usize {
     rows::LABEL_BYTES + texts.map(str::len).iter().sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::{self, Builder, FrameRef, Settings};
+
+    #[test]
+    fn each_string_of_a_profile_is_looked_up_once() {
+        let mut builder = Builder::new(Settings::default());
+        let labels = [builder::Label::Str("route", "/cart")];
+        builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
+        let profile = builder.finish();
+        let known = TrustedMetadata::default();
+        let mut incoming = Incoming::new(&profile, Vec::new(), &known, &[]);
+        let sample = &profile.sample[0];
+        let mut tables = Tables::new();
+        let labels = incoming.labels(sample, &mut tables);
+        assert!(tables.bytes > 0);
+        let mut others = Tables::new();
+        assert_eq!(incoming.labels(sample, &mut others), labels);
+        assert_eq!(others.bytes, 0, "nothing was asked for again");
+    }
 }

@@ -69,7 +69,12 @@ fn pushed(body: &str) -> (Vec<(String, String)>, Profile) {
         .collect();
     let profile = text(&series["samples"][0]["rawProfile"]);
     let profile = STANDARD.decode(profile).unwrap();
-    (labels, decode(&profile, &Limits::default()).unwrap())
+    // A receiver takes longer names than a sampler writes.
+    let limits = Limits {
+        string: LONGEST_STRING,
+        ..Limits::default()
+    };
+    (labels, decode(&profile, &limits).unwrap())
 }
 
 #[test]

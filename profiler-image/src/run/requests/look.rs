@@ -10,6 +10,7 @@ use phpprof_zend::request::Source;
 use super::{Known, Requests, Served};
 use crate::read::reader::Reader;
 use crate::read::request_watch::{Found, Seen};
+use crate::request::asked::Verdict;
 use crate::run::time::unix_now;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,13 +40,27 @@ impl Current {
             .map(|seen| time.map_or(seen, |time| time.at.min(seen)));
     }
 
-    /// Whether it has this time of the engine, and nothing else is known of it than what was known.
-    fn is_of(&self, time: Option<Time>, known: &Known) -> bool {
+    /// Whether it has this time of the engine.
+    fn has(&self, time: Option<Time>) -> bool {
         let bits = |time: Option<Time>| time.map(|time| time.bits);
-        let mut values = self.known.values.iter().zip(&known.values);
-        time.is_some()
-            && bits(self.time) == bits(time)
-            && values.all(|(old, new)| *old == 0 || old == new)
+        time.is_some() && bits(self.time) == bits(time)
+    }
+
+    /// What is known of it if this is its newest read, unless that contradicts what was known: `$_SERVER` may be built late, and
+    /// php-fpm forgets the script before the request ends.
+    fn known_with(&self, mut now: Known) -> Option<Known> {
+        for (new, old) in now.values.iter_mut().zip(self.known.values) {
+            match (*new, old) {
+                (_, 0) => {}
+                (0, old) => *new = old,
+                (new, old) if new == old => {}
+                _ => return None,
+            }
+        }
+        if now.verdict == Verdict::Unknown {
+            now.verdict = self.known.verdict;
+        }
+        Some(now)
     }
 }
 
@@ -107,13 +122,11 @@ impl Requests {
         (source, time): (Source, Option<Time>),
         now: u64,
     ) {
-        let known = match before {
-            Some(before) if found.is_again => before.known,
-            _ => self.known(&found.request),
-        };
+        let known = self.known(&found.request);
         served.last = Some(known);
-        let same = before.filter(|it| found.is_again || it.is_of(time, &known));
-        if let Some(mut current) = same {
+        let same = before.filter(|current| found.is_again || current.has(time));
+        let same = same.and_then(|current| Some((current, current.known_with(known)?)));
+        if let Some((mut current, known)) = same {
             current.known = known;
             current.goes_on(time);
             served.current = Some(current);

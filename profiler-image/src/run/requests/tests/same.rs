@@ -136,6 +136,19 @@ fn a_request_of_which_more_becomes_known_keeps_its_number() {
 }
 
 #[test]
+fn a_request_of_which_less_is_known_at_its_end_keeps_its_number_and_its_labels() {
+    let mut watched = Watched::serving("/a", unix_now() - 10.0);
+    assert_eq!(watched.number(), 1);
+    watched.serve("GET", "");
+    assert_eq!(watched.number(), 1);
+    let fate = watched
+        .requests
+        .fate(&mut watched.served, stack(), now(), true);
+    let expected = [("method", "GET".to_owned()), ("route", "/a".to_owned())];
+    assert_eq!(shown(&watched.requests, fate), expected);
+}
+
+#[test]
 fn requests_of_one_route_are_told_apart_by_their_words_or_their_time() {
     let mut watched = Watched::serving("/shop/17", 0.0);
     assert_eq!(watched.number(), 1);

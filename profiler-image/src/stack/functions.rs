@@ -309,7 +309,10 @@ impl Functions {
         index: u32,
     ) -> Option<(u8, u32)> {
         let code = self.arena.get_mut(id.0 as usize)?.as_mut()?;
-        code.ops.get(memory, layout, &code.function.key, index)
+        let before = code.ops.bytes();
+        let op = code.ops.get(memory, layout, &code.function.key, index);
+        self.bytes += code.ops.bytes() - before;
+        op
     }
 
     /// Checks functions that outlive requests, in one gather, beginning with those that have not been checked for longest. If one has

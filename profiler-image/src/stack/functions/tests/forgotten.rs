@@ -65,10 +65,13 @@ fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was(
     };
     memory.put_function(long.func, &key);
     names(&mut codes, &memory, &mut maps, &[long]);
+    // As long as none was met, it takes no more than others: the ops of code that has ended cannot be read either.
+    assert!(codes.bytes < before + 512, "{}", codes.bytes);
     let id = maps.1.by_func[&long.func].code;
     for op in 0..1000 {
         assert!(codes.op(&memory, memory.layout, id, op).is_some());
     }
+    assert!(codes.bytes > before + (13 << 10), "{}", codes.bytes);
     codes.forget(&mut maps.1);
     assert_eq!(codes.bytes, before);
 }

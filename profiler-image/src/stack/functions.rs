@@ -6,7 +6,8 @@
 //! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | checked each second, many together |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
 //! | code in shared memory of a class that each request links anew | its code block and its class's name | like other functions elsewhere |
-//! | a closure, an include, eval()'d code | its code block, read in each sample; in shared memory by the opline in it | never |
+//! | a closure, an include, eval()'d code | its code block, read in each sample | never |
+//! | the same in shared memory | the opline of an include's frame, or of a closure's that has called, inside a known block | for some seconds after its block, or scripts, were checked |
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //!
 //! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
@@ -428,11 +429,10 @@ impl Functions {
             return None;
         }
         let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;
-        // A restart of opcache reuses the block of a file, and no function has to show it.
+        // A restart of opcache reuses the block of a file or a closure, and no function has to show it.
         let checked = block.checked.max(place.shared.scripts_checked);
         let is_recent = place.now.saturating_sub(checked) < TRUSTED_NANOSECONDS;
-        (frame.opline < block.end && !block.is_ambiguous && (is_recent || !is_script))
-            .then_some(block.code)
+        (frame.opline < block.end && !block.is_ambiguous && is_recent).then_some(block.code)
     }
 }
 

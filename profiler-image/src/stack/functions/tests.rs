@@ -2,6 +2,7 @@ mod bodies;
 mod forgotten;
 mod looks;
 mod ops;
+mod restarted;
 mod scripts;
 mod torn;
 mod volume;

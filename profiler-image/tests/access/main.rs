@@ -102,7 +102,7 @@ fn a_worker_of_php_fpm_that_changed_its_user_is_hidden_from_it() -> Result<()> {
     fs::write(&configuration, pool)?;
     let mut fpm = Command::new("/usr/sbin/php-fpm8.2");
     let master = Target::start(fpm.arg("--nodaemonize").arg("-y").arg(&configuration))?;
-    let worker = master.wait_for_child()?;
+    let worker = master.wait_for_child_of(33)?;
     let said = scene.record(WWW_DATA, worker)?;
     check(&said, 16, "NotDumpable", "process.dumpable = yes")?;
     check(

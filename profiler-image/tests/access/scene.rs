@@ -113,17 +113,20 @@ impl Target {
         Ok(())
     }
 
-    /// The first child, once there is one.
-    pub fn wait_for_child(&self) -> Result<u32> {
+    /// The first child, once it has changed to this user.
+    pub fn wait_for_child_of(&self, user: u32) -> Result<u32> {
         let began = Instant::now();
         let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid);
         while began.elapsed() < Duration::from_secs(10) {
             if let Some(child) = fs::read_to_string(&path)?.split_ascii_whitespace().next() {
-                return Ok(child.parse()?);
+                let status = fs::read_to_string(format!("/proc/{child}/status"))?;
+                if status.contains(&format!("\nUid:\t{user}\t")) {
+                    return Ok(child.parse()?);
+                }
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("process {} has no child", self.pid)
+        bail!("process {} has no child of user {user}", self.pid)
     }
 }
 

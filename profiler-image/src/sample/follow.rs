@@ -82,14 +82,15 @@ impl Sampler {
         let mut has_callers = true;
         for (moment, (top, look)) in moments(words.tops.len()).enumerate() {
             self.follow_one(worker, words, (top, look), (trace, climb), now);
-            if climb.is_whole
-                && !has_callers
-                && !self.follow_callers(worker, words, look, (trace, climb), now)
-            {
-                self.follow_one(worker, words, (top, look), (trace, climb), now);
-            }
             if climb.is_whole {
-                return Followed::Whole;
+                if !has_callers && !self.follow_callers(worker, words, look, (trace, climb), now) {
+                    self.follow_one(worker, words, (top, look), (trace, climb), now);
+                }
+                // A bound, or what the callers have shown, may end it earlier now. A later moment would be of another call.
+                return match climb.is_whole {
+                    true => Followed::Whole,
+                    false => Followed::Part(climb.path()),
+                };
             }
             if climb.is_full {
                 return Followed::Part(climb.path());

@@ -19,6 +19,16 @@ const ALLOCATIONS_PER_SAMPLE: f64 = 0.05;
 /// System calls of a process that begins and ends, beside those of the sampler.
 const OWN_CALLS: u64 = 30;
 
+/// Whether a row breaks limits only by its counts: which functions are new in its few seconds is chance. A wrong stack is not.
+#[must_use]
+pub fn may_be_chance(row: &Row) -> bool {
+    let is_wrong = row
+        .wrong
+        .as_ref()
+        .is_some_and(|wrong| wrong.edges + wrong.truncated > 0);
+    !is_wrong && !broken(row).is_empty()
+}
+
 /// The limits that one of our rows breaks, in words. For applications they limit the cost of a sample, for constructed programs
 /// they allow no wrong stack.
 #[must_use]
@@ -165,6 +175,8 @@ mod tests {
             ..COUNTS
         };
         assert_eq!(broken(allocations).len(), 1);
+        assert!(may_be_chance(&row(DOKUWIKI, allocations, None)));
+        assert!(!may_be_chance(&row(DOKUWIKI, COUNTS, None)));
     }
 
     #[test]
@@ -173,7 +185,9 @@ mod tests {
             edges: 1,
             truncated: 0,
         };
-        assert_eq!(broken(&row(FRAMEWORK, COUNTS, Some(wrong))).len(), 1);
+        let wrong = row(FRAMEWORK, COUNTS, Some(wrong));
+        assert_eq!(broken(&wrong).len(), 1);
+        assert!(!may_be_chance(&wrong));
         let idle = Counts {
             taken: COUNTS.idle,
             ..COUNTS

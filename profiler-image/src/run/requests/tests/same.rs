@@ -150,44 +150,44 @@ fn a_request_whose_reads_differ_is_recognised_by_its_time_alone() {
     }
 }
 
-#[test]
-fn a_request_of_which_more_becomes_known_keeps_its_number() {
-    let mut watched = Watched::serving("", unix_now() - 10.0);
-    assert_eq!(watched.number(), 1);
-    watched.serve("GET", "/a");
+/// A request that a sample shows with this path, and the next one with the other: it keeps its number, and has both labels.
+#[track_caller]
+fn keeps_number_and_labels(path: &str, later: &str) {
+    let mut watched = Watched::serving(path, unix_now() - 10.0);
+    watched.serve("GET", later);
     assert_eq!(watched.number(), 1);
     let fate = watched
         .requests
         .fate(&mut watched.served, stack(), now(), true);
     let expected = [("method", "GET".to_owned()), ("route", "/a".to_owned())];
     assert_eq!(shown(&watched.requests, fate), expected);
+}
+
+#[test]
+fn a_request_of_which_more_becomes_known_keeps_its_number() {
+    keeps_number_and_labels("", "/a");
 }
 
 #[test]
 fn a_request_of_which_less_is_known_at_its_end_keeps_its_number_and_its_labels() {
-    let mut watched = Watched::serving("/a", unix_now() - 10.0);
-    assert_eq!(watched.number(), 1);
-    watched.serve("GET", "");
-    assert_eq!(watched.number(), 1);
-    let fate = watched
-        .requests
-        .fate(&mut watched.served, stack(), now(), true);
-    let expected = [("method", "GET".to_owned()), ("route", "/a".to_owned())];
-    assert_eq!(shown(&watched.requests, fate), expected);
+    keeps_number_and_labels("/a", "");
 }
 
 #[test]
 fn requests_of_one_route_are_told_apart_by_their_words_or_their_time() {
-    let mut watched = Watched::serving("/shop/17", 0.0);
-    assert_eq!(watched.number(), 1);
-    watched.serve("GET", "/shop/18");
-    assert_eq!(watched.number(), 2);
-    let time = unix_now();
-    watched.scene.set_request_time(time - 9.0);
-    assert_eq!(watched.number(), 2);
-    watched.scene.set_request_time(time - 8.0);
-    assert_eq!(watched.number(), 3);
-    // What was known cannot become something else.
-    watched.serve("POST", "/shop/18");
-    assert_eq!(watched.number(), 4);
+    let numbers = numbers(0, || {
+        let mut watched = Watched::serving("/shop/17", 0.0);
+        watched.serve("GET", "/shop/18");
+        let words = watched.number();
+        let time = unix_now();
+        watched.scene.set_request_time(time - 9.0);
+        let same = watched.number();
+        watched.scene.set_request_time(time - 8.0);
+        let later = watched.number();
+        // What was known cannot become something else.
+        watched.serve("POST", "/shop/18");
+        let method = watched.number();
+        (watched, [words, same, later, method])
+    });
+    assert_eq!(numbers, [2, 2, 3, 4]);
 }

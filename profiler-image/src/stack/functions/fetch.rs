@@ -17,39 +17,30 @@ use crate::stack::stand::Stand;
 /// Addresses and lengths.
 pub(super) type Ranges = SmallVec<[(u64, usize); 32]>;
 
-/// Reads the functions' first bytes: their keys, and the hashes of their texts at the known addresses.
+/// Reads the functions' first bytes, for their keys, and what distinguishes their texts at the known addresses.
 pub(super) fn read_heads<M: Memory + ?Sized>(
     place: &Place<'_, M>,
+    set: &ReadSet<'_, M>,
     looks: &mut [Look],
-) -> SmallVec<[Option<[u64; 2]>; FEW]> {
-    let mut heads: SmallVec<[_; FEW]> = SmallVec::from_elem([0_u8; HEAD], looks.len());
-    let mut hashes: SmallVec<[_; FEW]> = SmallVec::from_elem([[0_u8; 8]; 2], looks.len());
-    let mut pieces: SmallVec<[Piece<'_>; 3 * FEW]> = SmallVec::new();
-    for ((look, head), hashes) in looks.iter().zip(&mut heads).zip(&mut hashes) {
-        pieces.push(Piece {
-            address: look.func,
-            bytes: head,
+) {
+    let ranges = looks.iter().flat_map(|look| {
+        let [name, file] = look.anchors.map(|anchor| {
+            // The engine computes the hash of a text in a request's memory when it first needs it, often never.
+            match is_shared(place, anchor) {
+                true => (at(anchor, place.layout.zend_string.h), 8),
+                false => (anchor, STRING_HEAD),
+            }
         });
-        for (&anchor, hash) in look.anchors.iter().zip(hashes).filter(|(at, _)| **at != 0) {
-            pieces.push(Piece {
-                address: anchor + place.layout.zend_string.h as u64,
-                bytes: hash,
-            });
+        [(look.func, HEAD), name, file]
+    });
+    set.fetch(ranges);
+    for look in looks {
+        let mut head = [0_u8; HEAD];
+        // One invalid address must not fail the read of the others.
+        if set.read(look.func, &mut head).is_ok() {
+            look.key = key_of(place, &look.frame, &head);
         }
     }
-    let together = place.memory.gather(&mut pieces).is_ok();
-    drop(pieces);
-    let looks = looks.iter_mut().zip(&mut heads).zip(hashes);
-    let stored = looks.map(|((look, head), hashes)| {
-        // One invalid address must not fail the read of the others.
-        if together || place.memory.read(look.func, head).is_ok() {
-            look.key = key_of(place, &look.frame, head);
-        }
-        let anchors = look.key.map(|key| key.anchors());
-        let is_as_expected = together && anchors == Some(look.anchors);
-        is_as_expected.then(|| hashes.map(u64::from_le_bytes))
-    });
-    stored.collect()
 }
 
 /// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.

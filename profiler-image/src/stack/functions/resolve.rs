@@ -36,11 +36,11 @@ impl Functions {
         looks: &mut [Look],
         mut look_again: impl FnMut(usize, Gather<'_>) -> Stand,
     ) {
-        let stored = read_heads(place, looks);
+        let set = ReadSet::new(place.memory);
+        read_heads(place, &set, looks);
         for look in looks.iter_mut().filter(|look| look.key.is_none()) {
             look.key = key_of_cached(place, &look.frame);
         }
-        let set = ReadSet::new(place.memory);
         let words = words(place, looks);
         let layout = place.layout;
         let is_early = |look: &&mut Look| is_unknown_and_passing(place, look);
@@ -52,13 +52,10 @@ impl Functions {
             .collect();
         let code = early.iter().flat_map(|look| code_of(place, look));
         fetch(&set, (code.collect(), words), early, &mut look_again);
-        for (look, stored) in looks.iter_mut().zip(stored) {
+        for look in looks.iter_mut() {
             let Some(key) = look.key else { continue };
-            look.code = self.known(place, &set, &key, stored);
-            if look.code.is_none() {
-                let relinked = relinked(place, &set, &key);
-                look.code = relinked.and_then(|key| self.known(place, &set, &key, None));
-            }
+            let are_as_expected = key.anchors() == look.anchors;
+            look.code = self.known(place, &set, &key, are_as_expected);
         }
         let mut new: SmallVec<[&mut Look; FEW]> = looks
             .iter_mut()
@@ -89,14 +86,28 @@ impl Functions {
         }
     }
 
-    /// A code that is known under this key and by the current texts of its strings; `stored` are their hashes, as far as these have
-    /// been read.
+    /// A code that is known under this key and by the current texts of its strings, also as a method of a class that each request links
+    /// anew. If the texts are at the expected addresses, their stored hashes distinguish them.
     fn known<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
         texts: &ReadSet<'_, M>,
         key: &Key,
-        stored: Option<[u64; 2]>,
+        are_as_expected: bool,
+    ) -> Option<FunctionId> {
+        let known = self.known_under(place, texts, key, are_as_expected);
+        known.or_else(|| {
+            let key = relinked(place, texts, key)?;
+            self.known_under(place, texts, &key, false)
+        })
+    }
+
+    fn known_under<M: Memory + ?Sized>(
+        &self,
+        place: &Place<'_, M>,
+        texts: &ReadSet<'_, M>,
+        key: &Key,
+        are_as_expected: bool,
     ) -> Option<FunctionId> {
         let map = if outlives(place, key) {
             &*place.shared
@@ -106,13 +117,17 @@ impl Functions {
         if !map.knows(key) {
             return None;
         }
-        let mut fingerprints = stored.unwrap_or_default();
+        let mut fingerprints = [0; 2];
         for (address, fingerprint) in key.anchors().into_iter().zip(&mut fingerprints) {
-            // The engine computes a hash when it first needs it.
-            if address != 0 && *fingerprint == 0 {
-                let text = ZendString::read(texts, place.layout, address)?;
-                *fingerprint = text.fingerprint();
+            if address == 0 {
+                continue;
             }
+            let hash = at(address, place.layout.zend_string.h);
+            let stored = are_as_expected.then(|| texts.word(hash).ok()).flatten();
+            *fingerprint = match stored.filter(|&hash| hash != 0) {
+                Some(hash) => hash,
+                None => ZendString::read(texts, place.layout, address)?.fingerprint(),
+            };
         }
         map.find(self, &(*key, fingerprints)).1
     }
@@ -202,7 +217,12 @@ impl Functions {
         let set = ReadSet::new(place.memory);
         for (frame, key) in frames.iter().zip(keys) {
             ids.push(key.and_then(|key| {
-                let known = self.known(place, &set, &key, None);
+                let has_key = |id: &FunctionId| {
+                    let code = self.get(*id);
+                    code.is_some_and(|code| code.function.key == key)
+                };
+                let trusted = self.trusted(place, frame, true).filter(has_key);
+                let known = trusted.or_else(|| self.known(place, &set, &key, false));
                 if known.is_some() || !self.has_room_for(place.layout, Some(key)) {
                     return known;
                 }

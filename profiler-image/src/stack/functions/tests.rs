@@ -1,11 +1,14 @@
 mod bodies;
 mod forgotten;
+mod known;
 mod looks;
 mod ops;
 mod restarted;
 mod scripts;
 mod torn;
 mod volume;
+
+use std::cell::Cell;
 
 use phpprof_zend::layouts::{Machine, layout_of};
 use phpprof_zend::testing::EngineImage;
@@ -55,15 +58,59 @@ fn place<'a>(
     shared: &'a mut Map,
     local: &'a mut Map,
 ) -> Place<'a, EngineImage> {
+    place_in(memory, memory, (shared, local))
+}
+
+/// The image, as it is read through this memory.
+fn place_in<'a, M: Memory>(
+    memory: &'a M,
+    image: &EngineImage,
+    (shared, local): (&'a mut Map, &'a mut Map),
+) -> Place<'a, M> {
     Place {
         memory,
-        layout: memory.layout,
-        executor_globals: memory.executor_globals,
+        layout: image.layout,
+        executor_globals: image.executor_globals,
         shared_ranges: std::slice::from_ref(&SHARED),
         shared,
         local,
         request_ends: true,
         now: 1,
+    }
+}
+
+/// Counts the calls that reach the memory, and the bytes that they read.
+struct Counted<'a> {
+    memory: &'a EngineImage,
+    calls: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(memory: &'a EngineImage) -> Self {
+        let (calls, bytes) = Default::default();
+        Self {
+            memory,
+            calls,
+            bytes,
+        }
+    }
+
+    fn count(&self, bytes: usize) {
+        self.calls.set(self.calls.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+}
+
+impl Memory for Counted<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.count(bytes.len());
+        self.memory.read(address, bytes)
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.count(pieces.iter().map(|piece| piece.bytes.len()).sum());
+        self.memory.gather(pieces)
     }
 }
 

@@ -1,7 +1,5 @@
 //! How much is read and remembered of the ops of large functions.
 
-use std::cell::Cell;
-
 use super::*;
 
 /// The ops that all functions of these tests share.
@@ -9,16 +7,6 @@ const OPS: u64 = 0x50_0000;
 /// The most ops that are read at once, and their bytes.
 const MOST: u32 = 1 << 16;
 const MOST_BYTES: u64 = 2 << 20;
-
-/// Counts the bytes that are read.
-struct Counted<'a>(&'a EngineImage, Cell<usize>);
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.1.set(self.1.get() + bytes.len());
-        self.0.read(address, bytes)
-    }
-}
 
 /// Puts a function with this many ops into the memory; returns its frame.
 fn put_large(memory: &mut EngineImage, number: u64, last: u32, scope: u64) -> Frame {
@@ -46,23 +34,14 @@ fn identified(
     maps: &mut (Map, Map),
     frames: &[Frame],
 ) -> (usize, usize) {
-    let memory = Counted(memory, Cell::new(0));
-    let mut place = Place {
-        memory: &memory,
-        layout: memory.0.layout,
-        executor_globals: memory.0.executor_globals,
-        shared_ranges: std::slice::from_ref(&SHARED),
-        shared: &mut maps.0,
-        local: &mut maps.1,
-        request_ends: true,
-        now: 1,
-    };
+    let counted = Counted::new(memory);
+    let mut place = place_in(&counted, memory, (&mut maps.0, &mut maps.1));
     let mut ids = Vec::new();
     // In tests all functions have so little memory that the next sample would forget these.
     codes.refused.clear();
     codes.ops_read = 0;
     codes.identify(&mut place, frames, &mut ids, |_, _| stands(frames.len()));
-    (ids.iter().flatten().count(), memory.1.get())
+    (ids.iter().flatten().count(), counted.bytes.get())
 }
 
 /// Many functions that share a few megabytes of ops must not cost many times as much.

@@ -22,6 +22,8 @@ pub struct Worker {
     watch: Option<Arc<Watch>>,
     /// The request in which `local` was learned.
     pub generation: u64,
+    /// The address of the table of the classes that are being autoloaded, when it was last read.
+    pub autoloaded: u64,
 }
 
 impl Worker {
@@ -34,6 +36,7 @@ impl Worker {
             process,
             local: Map::default(),
             generation: 0,
+            autoloaded: 0,
             watch: None,
         }
     }

@@ -6,7 +6,7 @@
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{
-    Phase, can_wait, function_looks_up_class, is_inside_include, looks_up_class,
+    self, Phase, can_wait, function_looks_up_class, is_inside_include, looks_up_class,
 };
 use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
@@ -35,8 +35,10 @@ const COMPILES: [&str; 4] = [
 const COMPILING_METHOD: (&[u8], &[u8]) = (b"PhpToken", b"tokenize");
 
 /// Whether exactly this many classes are being autoloaded, by the engine's count.
-pub(super) fn autoloads(worker: &Worker, count: usize) -> bool {
-    worker.process.engine.autoloads(&*worker.reader.memory) == Some(count)
+pub(super) fn autoloads(worker: &mut Worker, count: usize) -> bool {
+    let (engine, known) = (&worker.process.engine, &mut worker.autoloaded);
+    let memory = &*worker.reader.memory;
+    phase::autoloads(memory, engine.layout, engine.executor_globals, known) == Some(count)
 }
 
 /// The outcome for a worker without a frame.

@@ -11,7 +11,7 @@ use phpprof_zend::op::{Op, is_frameless, may_push_frame};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::{Check, Evidence, Side, Site, Words};
+use phpprof_zend::site::{Check, Evidence, Side, Site, Words, own_cache};
 use phpprof_zend::unwind::Frame;
 use phpprof_zend::zval::ZVAL;
 
@@ -353,10 +353,11 @@ impl Sampler {
         let set = ReadSet::new(memory);
         let callee = self.functions.get(id_at(index)?)?;
         let frames = &trace.frames;
+        let compiler_globals = engine.phase_globals.compiler_globals;
         let ends = [(site_at, at_site), (index, callee)];
         fetch_site(
             &set,
-            engine.layout,
+            (engine.layout, compiler_globals),
             frames,
             ends.map(|(index, code)| (index, &code.function)),
         );
@@ -376,7 +377,7 @@ impl Sampler {
             layout: engine.layout,
             copy: &worker.reader.copy,
             executor_globals: engine.executor_globals,
-            compiler_globals: engine.phase_globals.compiler_globals,
+            compiler_globals,
             frameless_functions: engine.frameless_functions,
             through,
             caller: side(&frames[site_at], &at_site.function),
@@ -391,11 +392,11 @@ impl Sampler {
     }
 }
 
-/// Reads what a call site needs of the code in one call: its ops, and the scopes of functions that are linked again in each request. `ends` are
-/// the indices and functions of the caller and the callee.
+/// Reads what a call site needs of the code in one call: its ops, what leads to its inline cache, and the scopes of functions that are linked
+/// again in each request. `ends` are the indices and functions of the caller and the callee.
 fn fetch_site<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
-    layout: &Layout,
+    (layout, compiler_globals): (&Layout, Option<u64>),
     frames: &[Frame],
     ends: [(usize, &Function); 2],
 ) {
@@ -415,7 +416,8 @@ fn fetch_site<M: Memory + ?Sized>(
             let scope = layout.function.scope as u64;
             (frames[index].func.saturating_add(scope), 8)
         });
-    set.fetch([ops].into_iter().chain(scopes));
+    let cache = own_cache(layout, compiler_globals, &frames[caller]);
+    set.fetch([ops].into_iter().chain(cache).chain(scopes));
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

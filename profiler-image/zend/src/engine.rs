@@ -71,17 +71,6 @@ impl Engine {
         self.threads.is_some()
     }
 
-    /// How many classes are being autoloaded; `None` if that is unknown.
-    pub fn autoloads<M: Memory + ?Sized>(&self, memory: &M) -> Option<usize> {
-        let offset = self.layout.executor_globals.in_autoload as u64;
-        let table = memory.word(self.executor_globals + offset).ok()?;
-        if offset == 0 || table == 0 {
-            return None;
-        }
-        let count = table.checked_add(self.layout.zend_array.n_num_of_elements as u64)?;
-        usize::try_from(memory.half(count).ok()?).ok()
-    }
-
     /// The engine as one of its threads sees it.
     #[must_use]
     pub fn of_thread(&self, thread: &Thread) -> Self {

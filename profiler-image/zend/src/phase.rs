@@ -1,8 +1,7 @@
 //! The phases in which the engine does not run PHP code: it begins and ends requests, compiles, loads scripts, autoloads classes,
 //! collects garbage.
 //!
-//! They are derived from the engine's own words. What this module does not do: read them; the read of
-//! the stack includes them. Invariant: an uncertain phase is not reported, and its time then belongs to the PHP code at the leaf.
+//! They are derived from the engine's own words, most of which the read of the stack includes. Invariant: an uncertain phase is not reported, and its time then belongs to the PHP code at the leaf.
 
 use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
@@ -241,6 +240,39 @@ pub fn function_looks_up_class(name: &str) -> bool {
     )
 }
 
+/// How many classes are being autoloaded (`EG(in_autoload)`); `None` if that is unknown. `known` is the address of their table at the last
+/// call, 0 before the first one: if the table is still there, this takes one read.
+pub fn autoloads<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    executor_globals: u64,
+    known: &mut u64,
+) -> Option<usize> {
+    let offset = layout.executor_globals.in_autoload as u64;
+    if offset == 0 {
+        return None;
+    }
+    let at = executor_globals.wrapping_add(offset);
+    let count_at = |table: u64| table.wrapping_add(layout.zend_array.n_num_of_elements as u64);
+    let (mut table, mut count) = ([0; 8], [0; 4]);
+    let read = memory.gather(&mut [
+        Piece {
+            address: at,
+            bytes: &mut table,
+        },
+        Piece {
+            address: count_at(*known),
+            bytes: &mut count,
+        },
+    ]);
+    if read.is_ok() && u64::from_le_bytes(table) == *known {
+        return usize::try_from(u32::from_le_bytes(count)).ok();
+    }
+    let table = memory.word(at).ok().filter(|&table| table != 0)?;
+    *known = table;
+    usize::try_from(memory.half(count_at(table)).ok()?).ok()
+}
+
 /// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being searched for or loaded.
 ///
 /// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is trusted only if the ops that
@@ -302,6 +334,24 @@ mod tests {
     use crate::layouts::layout_of;
     use crate::memory::Recorded;
     use crate::testing::EngineImage;
+
+    #[test]
+    fn the_classes_that_are_being_autoloaded_are_counted_in_whichever_table_they_are() {
+        for layout in crate::layouts::ROWS {
+            let mut image = EngineImage::new(layout);
+            let (globals, mut known) = (image.executor_globals, 0);
+            let offset = layout.executor_globals.in_autoload;
+            let mut count = |image: &EngineImage| autoloads(image, layout, globals, &mut known);
+            assert_eq!(count(&image), None, "before the first one");
+            for entries in [&[("cart", 0), ("item", 0)][..], &[("cart", 0)]] {
+                let table = image.block();
+                image.put_table(table, entries);
+                image.put_word(globals, offset, table);
+                let expected = (offset != 0).then_some(entries.len());
+                assert_eq!([count(&image), count(&image)], [expected, expected]);
+            }
+        }
+    }
 
     #[test]
     fn the_byte_that_a_function_returns_is_found_in_its_code() {

@@ -35,6 +35,7 @@ mod passed;
 mod string;
 mod words;
 
+pub use operand::own_cache;
 pub use words::Words;
 
 /// The class of an operand without a name (Zend/zend_compile.h).
@@ -247,7 +248,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn judge_init(&self, init: &Op) -> Evidence {
-        self.prepare(init);
+        self.prepare_slots(init);
+        if let Some(evidence) = self.judge_slots(init) {
+            return evidence;
+        }
+        self.prepare_texts(init);
         match init.opcode {
             INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
             INIT_METHOD_CALL => self.judge_method(init),
@@ -258,6 +263,26 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
+    /// The answer of the inline cache, if it has the callee: then no text is needed.
+    fn judge_slots(&self, init: &Op) -> Option<Evidence> {
+        let has_name = init.op2_type == self.layout.op_types.is_const;
+        let callee = Some(self.callee.frame.func);
+        let (check, words) = match init.opcode {
+            INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => {
+                // Else the literal, which the code has, is the better proof.
+                let is_own = self.cache_words() == Words::Code;
+                let is_callee = is_own && self.cached_function(init) == callee;
+                return is_callee.then_some(Evidence::Proven(Check::Nothing, Words::Code));
+            }
+            NEW => return self.judge_cached_class(init),
+            INIT_METHOD_CALL if has_name => (self.check_of(init), self.cache_words()),
+            INIT_STATIC_METHOD_CALL if has_name => (Check::Nothing, self.cache_words()),
+            _ => return None,
+        };
+        let is_callee = self.cached_method(init) == callee;
+        is_callee.then_some(Evidence::Proven(check, words))
+    }
+
     fn judge_function(&self, init: &Op) -> Evidence {
         let named = |index| {
             self.callee.function.class.is_empty()
@@ -266,7 +291,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if named(0) {
             return Evidence::Proven(Check::Nothing, Words::Code);
         }
-        match self.cached(self.slot(init, init.result, init.op2)) {
+        match self.cached_function(init) {
             Some(function) if function == self.callee.frame.func => {
                 return Evidence::Proven(Check::Nothing, self.cache_words());
             }
@@ -283,25 +308,24 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    fn judge_method(&self, init: &Op) -> Evidence {
-        let check = if init.op1_type == self.layout.op_types.is_unused {
+    /// The relation of the two frames of a method's call.
+    fn check_of(&self, init: &Op) -> Check {
+        // A static method may be called on an object: then the callee has no such object.
+        if !self.is_object_call() {
+            Check::Nothing
+        } else if init.op1_type == self.layout.op_types.is_unused {
             Check::SameThis
         } else if init.op1_type == self.layout.op_types.is_cv {
             Check::ThisIn(init.op1)
         } else {
             Check::Nothing
-        };
-        // A static method may be called on an object: then the callee has no such object.
-        let check = if self.is_object_call() {
-            check
-        } else {
-            Check::Nothing
-        };
+        }
+    }
+
+    fn judge_method(&self, init: &Op) -> Evidence {
+        let check = self.check_of(init);
         if init.op2_type != self.layout.op_types.is_const {
             return self.judge_named_method(init, check);
-        }
-        if self.cached_method(init) == Some(self.callee.frame.func) {
-            return Evidence::Proven(check, self.cache_words());
         }
         if !self.literal_is(init, init.op2, 0, &self.callee.function.function_name) {
             return self.judge_other_name(init, check);
@@ -374,9 +398,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let op_types = &self.layout.op_types;
         let callee = self.callee.function;
         if init.op2_type == op_types.is_const {
-            if self.cached_method(init) == Some(self.callee.frame.func) {
-                return Evidence::Proven(Check::Nothing, self.cache_words());
-            }
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
                 return self.judge_other_name(init, Check::Nothing);
             }

@@ -2,6 +2,7 @@
 //! engine is autoloading (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
 //! table).
 
+use super::operand::TEXT;
 use super::{Site, Words};
 use crate::hash::find;
 use crate::memory::Memory;
@@ -9,7 +10,7 @@ use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class};
 use crate::short::Text;
 use crate::text::ZendString;
-use crate::zval::IS_STRING;
+use crate::zval::{IS_STRING, ZVAL};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that the class which this op looks up is being autoloaded.
@@ -27,6 +28,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that the class in this operand is being autoloaded.
     pub(super) fn autoloads_operand(&self, op: &Op, operand: u32, kind: u8) -> Option<Words> {
         let class = if kind == self.layout.op_types.is_const {
+            self.prepare_lookup(self.literal_address(op, operand, 0)?);
             self.literal(op, operand, 0)
         } else if kind == self.layout.op_types.is_unused {
             None
@@ -34,6 +36,22 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             self.string_at(self.caller.frame.address.wrapping_add(u64::from(operand)))
         };
         self.is_being_loaded(class)
+    }
+
+    /// Reads together what tells whether a literal's class is being loaded: first the places, then their content.
+    fn prepare_lookup(&self, literal: u64) {
+        let argument = self.first_argument_at(self.callee.frame.address);
+        let in_autoload = self.in_autoload_at();
+        let argument = self.copy.zval(argument);
+        let argument = argument.filter(|&(_, kind)| kind == IS_STRING);
+        self.memory.prepare(&[
+            (literal, ZVAL),
+            (argument.map_or(0, |(string, _)| string), TEXT),
+            (in_autoload.unwrap_or(0), 8),
+        ]);
+        let table = in_autoload.and_then(|at| self.memory.word(at).ok());
+        let header = (table.unwrap_or(0), self.layout.zend_array.sizeof);
+        self.memory.prepare(&[self.text_of(literal), header]);
     }
 
     /// The same for an internal caller such as `class_exists`: the class is its first argument.
@@ -54,7 +72,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn first_argument(&self, frame: u64) -> Option<ZendString> {
-        self.string_at(frame.wrapping_add(self.layout.execute_data.first_argument as u64))
+        self.string_at(self.first_argument_at(frame))
+    }
+
+    fn first_argument_at(&self, frame: u64) -> u64 {
+        frame.wrapping_add(self.layout.execute_data.first_argument as u64)
     }
 
     fn string_at(&self, address: u64) -> Option<ZendString> {
@@ -65,13 +87,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn is_in_autoload(&self, name: &[u8]) -> bool {
-        let offset = self.layout.executor_globals.in_autoload as u64;
-        match self.memory.word(self.executor_globals + offset) {
-            Ok(table) if offset != 0 && table != 0 => {
-                find(self.memory, self.layout, table, name).is_some()
-            }
+        let table = self.in_autoload_at().map(|at| self.memory.word(at));
+        match table {
+            Some(Ok(table)) if table != 0 => find(self.memory, self.layout, table, name).is_some(),
             _ => false,
         }
+    }
+
+    /// The address of `EG(in_autoload)`.
+    fn in_autoload_at(&self) -> Option<u64> {
+        let offset = self.layout.executor_globals.in_autoload as u64;
+        (offset != 0).then_some(self.executor_globals + offset)
     }
 }
 

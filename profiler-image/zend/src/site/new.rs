@@ -6,29 +6,28 @@ use crate::op::Op;
 use crate::zval::IS_OBJECT;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
+    /// The answer of the class that the site has made last, if it has a literal class and has made one.
+    pub(super) fn judge_cached_class(&self, init: &Op) -> Option<Evidence> {
+        if init.op1_type != self.layout.op_types.is_const {
+            return None;
+        }
+        let class = self.cached(self.slot(init, init.op2, init.op1));
+        let class = class.filter(|&class| class != 0)?;
+        let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
+        // If a class has no constructor, its `new` with arguments calls the nameless `zend_pass_function`.
+        let expected = match self.callee.function.key.is_nameless() {
+            true => 0,
+            false => self.callee.frame.func,
+        };
+        Some(match self.memory.word(constructor) == Ok(expected) {
+            true => Evidence::Proven(Check::Nothing, self.cache_words()),
+            false => Evidence::Refuted,
+        })
+    }
+
     pub(super) fn judge_new(&self, init: &Op) -> Evidence {
         let callee = self.callee.function;
         let is_const = init.op1_type == self.layout.op_types.is_const;
-        let class = match is_const {
-            true => self
-                .cached(self.slot(init, init.op2, init.op1))
-                .unwrap_or(0),
-            false => 0,
-        };
-        if class != 0 {
-            let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
-            // If a class has no constructor, its `new` with arguments calls the nameless `zend_pass_function`.
-            let expected = if callee.key.is_nameless() {
-                0
-            } else {
-                self.callee.frame.func
-            };
-            return if self.memory.word(constructor) == Ok(expected) {
-                Evidence::Proven(Check::Nothing, self.cache_words())
-            } else {
-                Evidence::Refuted
-            };
-        }
         if callee.key.is_nameless() {
             return Evidence::Open;
         }

@@ -4,73 +4,92 @@
 
 use super::{Site, Words};
 use crate::hash::find;
+use crate::layouts::Layout;
 use crate::memory::{Memory, word_at};
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::text::ZendString;
-use crate::zval::{IS_STRING, TYPE, U2};
+use crate::unwind::Frame;
+use crate::zval::{IS_STRING, TYPE, U2, ZVAL};
 
 /// How much is read of a literal's text with its header, of an operand's literals, and of a cache slot.
-const TEXT: usize = 96;
+pub(super) const TEXT: usize = 96;
 const LITERALS: usize = 48;
 const SLOTS: usize = 24;
 
+/// What leads from a caller's frame to its function's run-time cache: the word in the `op_array`, and `CG(map_ptr_base)`, each an address
+/// and a length; 0 if it is not known.
+#[must_use]
+pub fn own_cache(
+    layout: &Layout,
+    compiler_globals: Option<u64>,
+    caller: &Frame,
+) -> [(u64, usize); 2] {
+    let own = caller.func.wrapping_add(layout.function.run_time_cache as u64);
+    let base = layout.compiler_globals.map_ptr_base as u64;
+    [own, compiler_globals.map_or(0, |globals| globals + base)].map(|address| (address, 8))
+}
+
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Reads all that a call's operands may need together: first their places, then their content.
-    pub(super) fn prepare(&self, init: &Op) {
-        let is_const = self.layout.op_types.is_const;
-        let literal = |kind: u8, operand: u32| {
-            let address = (kind == is_const).then(|| self.literal_address(init, operand, 0));
-            address.flatten().unwrap_or(0)
-        };
-        let literals = [
-            literal(init.op1_type, init.op1),
-            literal(init.op2_type, init.op2),
-        ];
+    /// Reads together what a call's inline cache needs, and the places of its operands' texts.
+    pub(super) fn prepare_slots(&self, init: &Op) {
         let cache = self.caller.frame.run_time_cache;
         let slots = match self.layout.rules.cache_slots_in_literals {
             true => [0, 0],
             false => [init.result, init.op2].map(|slot| cache.saturating_add(u64::from(slot))),
         };
-        let own = self.own_cache_at();
-        let base = self.map_ptr_base_at().unwrap_or(0);
+        let through = match self.caller.function.key.is_named() {
+            true => self.own_cache_slot().unwrap_or(0),
+            false => 0,
+        };
+        let [first, second] = self.literals(init);
         self.memory.prepare(&[
-            (literals[0], LITERALS),
-            (literals[1], LITERALS),
+            (first, LITERALS),
+            (second, LITERALS),
             (slots[0], SLOTS),
             (if init.opcode == NEW { slots[1] } else { 0 }, SLOTS),
-            (own, 8),
-            (base, 8),
+            (through, 8),
         ]);
-        let word = |address: u64| match address {
-            0 => 0,
-            _ => self.memory.word(address).unwrap_or(0),
-        };
-        let text = |literal: u64| {
-            let mut zval = [0; 16];
-            let is_read = literal != 0 && self.memory.read(literal, &mut zval).is_ok();
-            let is_string = is_read && zval[TYPE] == IS_STRING;
-            (if is_string { word_at(&zval, 0) } else { 0 }, TEXT)
-        };
-        let stored = word(own);
-        let through = if stored & 1 == 1 {
-            word(base).wrapping_add(stored)
-        } else {
-            0
-        };
-        self.memory
-            .prepare(&[text(literals[0]), text(literals[1]), (through, 8)]);
     }
 
-    /// The address of the `op_array`'s run-time cache, or of what leads to it.
-    fn own_cache_at(&self) -> u64 {
-        let offset = self.layout.function.run_time_cache as u64;
-        self.caller.frame.func.wrapping_add(offset)
+    /// Reads the texts of a call's literal operands together.
+    pub(super) fn prepare_texts(&self, init: &Op) {
+        let texts = self.literals(init).map(|literal| self.text_of(literal));
+        self.memory.prepare(&texts);
     }
 
-    /// The address of `CG(map_ptr_base)`.
-    fn map_ptr_base_at(&self) -> Option<u64> {
-        let offset = self.layout.compiler_globals.map_ptr_base as u64;
-        Some(self.compiler_globals? + offset)
+    /// Where a literal's text is; no address if it has none.
+    pub(super) fn text_of(&self, literal: u64) -> (u64, usize) {
+        let mut zval = [0; ZVAL];
+        let is_read = literal != 0 && self.memory.read(literal, &mut zval).is_ok();
+        let is_string = is_read && zval[TYPE] == IS_STRING;
+        (if is_string { word_at(&zval, 0) } else { 0 }, TEXT)
+    }
+
+    /// The addresses of both operands' literals, 0 for another operand.
+    fn literals(&self, op: &Op) -> [u64; 2] {
+        let is_const = self.layout.op_types.is_const;
+        [(op.op1_type, op.op1), (op.op2_type, op.op2)].map(|(kind, operand)| {
+            let address = (kind == is_const).then(|| self.literal_address(op, operand, 0));
+            address.flatten().unwrap_or(0)
+        })
+    }
+
+    /// Where the pointer to the run-time cache is, according to the caller's `op_array`. Up to 7.3 that has the pointer itself, and what
+    /// is returned is the cache; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else the address of the
+    /// pointer, and in newer versions the pointer.
+    fn own_cache_slot(&self) -> Option<u64> {
+        let [own, base] = own_cache(self.layout, self.compiler_globals, self.caller.frame);
+        let stored = self.memory.word(own.0).ok().filter(|&stored| stored != 0)?;
+        match stored & 1 {
+            1 if base.0 == 0 => None,
+            1 => Some(self.memory.word(base.0).ok()?.wrapping_add(stored)),
+            _ => Some(stored),
+        }
+    }
+
+    /// The function that the site calls, if it has called it.
+    pub(super) fn cached_function(&self, init: &Op) -> Option<u64> {
+        self.cached(self.slot(init, init.result, init.op2))
     }
 
     /// The method that the site has called last.
@@ -125,21 +144,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return None;
         }
         let cache = self.caller.frame.run_time_cache;
-        let stored = self
-            .memory
-            .word(self.own_cache_at())
-            .ok()
-            .filter(|&stored| stored != 0)?;
-        // Up to 7.3 the pointer itself; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else
-        // the address of the pointer, and in newer versions the pointer. Any of them that leads to this cache is accepted.
-        let slot = if stored & 1 == 1 {
-            let base = self.map_ptr_base_at()?;
-            self.memory.word(base).ok()?.wrapping_add(stored)
-        } else {
-            stored
-        };
+        // Any of the words that leads to this cache is accepted.
+        let slot = self.own_cache_slot()?;
         let through = self.memory.word(slot).ok().filter(|&word| word != 0)?;
-        Some(cache != 0 && (stored == cache || through == cache))
+        Some(cache != 0 && (slot == cache || through == cache))
     }
 
     /// The word in the caller's run-time cache at a byte offset; none if the cache is another function's.

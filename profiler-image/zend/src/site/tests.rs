@@ -1,5 +1,6 @@
 mod callable;
 mod computed;
+mod cost;
 mod generator;
 mod included;
 mod string;
@@ -133,9 +134,14 @@ impl Scene {
     }
 
     fn with_site(&self, look: impl FnOnce(&Site<'_, EngineImage>)) {
+        self.with_site_in(&self.image, look);
+    }
+
+    /// The same for a site that is read through this memory.
+    fn with_site_in<M: Memory>(&self, memory: &M, look: impl FnOnce(&Site<'_, M>)) {
         let caller_function = self.image.function_at(self.code.func).unwrap();
         look(&Site {
-            memory: &self.image,
+            memory,
             layout: self.image.layout,
             copy: &self.copy,
             executor_globals: self.image.executor_globals,

@@ -1,0 +1,63 @@
+//! How many reads a call site's answer takes, once its ops and what leads to its inline cache were read.
+
+use std::cell::Cell;
+
+use super::*;
+use crate::memory::{Fault, Piece};
+use crate::read_set::ReadSet;
+
+/// Counts the calls that reach the memory.
+struct Counted<'a>(&'a EngineImage, Cell<usize>);
+
+impl Memory for Counted<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.1.set(self.1.get() + 1);
+        self.0.read(address, bytes)
+    }
+
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+        self.1.set(self.1.get() + 1);
+        self.0.gather(pieces)
+    }
+}
+
+fn check(scene: &mut Scene, expected: Evidence, reads: usize) {
+    let layout = scene.image.layout;
+    // As in a process, there is more memory behind each text.
+    scene.image.room(0, 0x40_0000);
+    let memory = Counted(&scene.image, Cell::new(0));
+    let set = ReadSet::new(&memory);
+    let (first, size) = (scene.code.op(0), layout.zend_op.sizeof);
+    let ops = (scene.caller.opline - first) as usize + size;
+    set.fetch([(first, ops)].into_iter().chain(own_cache(layout, None, &scene.caller)));
+    scene.with_site_in(&set, |site| {
+        let op = Op::read(&set, layout, scene.caller.opline).unwrap();
+        assert_eq!(site.judge(Some(&op)), expected);
+    });
+    assert_eq!(memory.1.get() - 1, reads, "{expected:?}");
+}
+
+/// The caller, whose function has the cache that its frame has.
+fn with_own_cache(mut scene: Scene) -> Scene {
+    let row = &scene.image.layout.function;
+    let (func, offset) = (scene.code.func, row.run_time_cache);
+    scene.image.put_word(func, offset, CACHE);
+    scene.image.put_word(CACHE, 0, 1);
+    scene
+}
+
+#[test]
+fn a_callee_in_the_inline_cache_takes_one_read_and_a_name_two() {
+    let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+    let scene = |opcode: u8, literal: &str| {
+        with_own_cache(Scene::new(layout, &[opcode, DO_FCALL], literal, "work"))
+    };
+    let proven = |check| Evidence::Proven(check, Words::Code);
+    let method = || scene(INIT_METHOD_CALL, "work").method_of("C");
+    check(&mut method().cached(8, CALLEE), proven(Check::SameThis), 1);
+    let function = || scene(INIT_FCALL_BY_NAME, "work");
+    check(&mut function().cached(0, CALLEE), proven(Check::Nothing), 1);
+    check(&mut function(), proven(Check::Nothing), 2);
+    let other = || scene(INIT_FCALL_BY_NAME, "other");
+    check(&mut other(), Evidence::Refuted, 2);
+}

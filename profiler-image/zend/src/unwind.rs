@@ -27,6 +27,10 @@ const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 const PAGE: u64 = 256 << 10;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
+/// The types of values with their flags are below, and no program is (`vm.mmap_min_addr`).
+const END_OF_TYPES: u64 = 64 << 10;
+/// The numbers beside these types are mostly below; the kernel maps nothing from 4 to 64 GiB.
+const END_OF_U2: u64 = 16;
 /// Dummy frames and placeholders in one stack; each is beside a frame with a function.
 const MAX_NAMELESS: usize = 1024;
 
@@ -421,7 +425,7 @@ pub fn unwind<M: Memory + ?Sized>(
             return End::Torn;
         };
         if frame.func != 0 {
-            if !frame.is_pushed() {
+            if !frame.is_pushed() || is_type_of_zval(frame.func) {
                 return End::Torn;
             }
             if frames.is_empty() && has_caller(memory, layout, copy, &frame) != Some(true) {
@@ -444,6 +448,12 @@ pub fn unwind<M: Memory + ?Sized>(
         Some(root) if root.call_info & layout.call_info.top != 0 => End::Root,
         _ => End::Torn,
     }
+}
+
+/// Whether a word is the type of a zval (`u1.type_info`, below a small `u2`) and not an address. Variables take the place of a frame that
+/// has ended; the word beside such a type would lead to memory that has nothing to do with the stack.
+fn is_type_of_zval(word: u64) -> bool {
+    word & 0xffff_ffff < END_OF_TYPES && word >> 32 < END_OF_U2
 }
 
 /// Whether a frame without a function is the placeholder of `yield from`: `execute_fake` inside a `zend_generator`. The

@@ -6,18 +6,20 @@ use crate::memory::Recorded;
 use crate::testing::EngineImage;
 
 const BASE: u64 = 0x7e00_0000_0000;
+/// The tests' functions, each by its number, are from here on; a frame whose number is 0 has none.
+const FUNCTIONS: u64 = 0x5500_0000_0000;
 
 fn of_8_2() -> &'static Layout {
     layout_of(Machine::X86_64, 8, 2).unwrap()
 }
 
-/// Frames, each by its address, `func`, `prev_execute_data` and call info.
+/// Frames, each by its address, function, `prev_execute_data` and call info.
 fn image(layout: &'static Layout, frames: &[(u64, u64, u64, u32)]) -> EngineImage {
     let mut image = EngineImage::new(layout);
-    for &(address, func, prev, call_info) in frames {
+    for &(address, function, prev, call_info) in frames {
         image.put_frame(&Frame {
             address,
-            func,
+            func: if function == 0 { 0 } else { FUNCTIONS + function },
             prev,
             call_info,
             ..Frame::default()
@@ -40,7 +42,8 @@ fn check(frames: &[(u64, u64, u64, u32)], start: u64, expected_functions: &[u64]
 fn functions(image: &EngineImage, copy: &mut Copy, start: u64) -> (Vec<u64>, End) {
     let mut frames = Vec::new();
     let end = unwind(image, image.layout, copy, start, &mut frames);
-    (frames.iter().map(|frame| frame.func).collect(), end)
+    let functions = frames.iter().map(|frame| frame.func - FUNCTIONS);
+    (functions.collect(), end)
 }
 
 /// The same for frames that are all outside the copy.
@@ -94,7 +97,7 @@ fn a_frame_that_is_not_wholly_pushed_is_torn() {
         let mut image = EngineImage::new(of_8_2());
         image.put_frame(&Frame {
             address: BASE,
-            func: 1,
+            func: FUNCTIONS,
             call_info: TOP,
             this_type,
             ..Frame::default()
@@ -102,6 +105,26 @@ fn a_frame_that_is_not_wholly_pushed_is_torn() {
         let (_, end) = functions(&image, &mut Copy::default(), BASE);
         assert_eq!(end, expected, "{this_type:#x}");
     }
+}
+
+/// Two variables have taken its place; the second one's type is where `func` was.
+#[test]
+fn a_frame_whose_function_is_the_type_of_a_variable_is_torn_and_leads_nowhere() {
+    let check = |func: u64, expected: &[u64]| {
+        let mut page = image(of_8_2(), &[(BASE + 32, 1, BASE + 0x2000, TOP)]);
+        page.put_word(BASE + 32, of_8_2().execute_data.func, func);
+        page.room(BASE, 4096);
+        let mut copy = page.copy(BASE, 4096);
+        let found = functions(&page, &mut copy, BASE + 32);
+        assert_eq!(found, (expected.to_vec(), End::Torn), "{func:#x}");
+        assert_eq!(copy.fetches(), expected.len(), "{func:#x}");
+    };
+    for kind in [0x6, 0x106, 0x307, 0x308] {
+        check(kind, &[]);
+        check(kind | 3 << 32, &[]);
+    }
+    check(1 << 32, &[]);
+    check(FUNCTIONS + 0x308, &[0x308]);
 }
 
 #[test]

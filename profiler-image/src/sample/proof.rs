@@ -108,15 +108,20 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> bool {
-        let is_denied = self.pushes_no_frame(worker, trace, index, edge)
-            || matches!(
-                self.ask(worker, trace, index, edge),
-                Some((Evidence::Refuted, _))
-            );
-        if is_denied {
-            self.edges.refute(edge);
+        if !self.pushes_no_frame(worker, trace, index, edge) {
+            match self.ask(worker, trace, index, edge) {
+                Some((Evidence::Refuted, _)) => {}
+                other => {
+                    // The code has this call, of whatever moments the two frames are.
+                    if let Some((Evidence::Proven(check, Words::Code), true)) = other {
+                        self.edges.prove(edge, check);
+                    }
+                    return false;
+                }
+            }
         }
-        is_denied
+        self.edges.refute(edge);
+        true
     }
 
     /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.

@@ -417,3 +417,23 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
     assert_eq!(sampler.quality, before, "it is no sample");
 }
+
+/// The two frames need not be of one moment: the code names the callee whenever they were read.
+#[test]
+fn a_call_that_the_code_proves_while_it_is_asked_for_a_refusal_is_not_asked_for_again() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (_, _, trace) = followed(&scene, &mut sampler, &mut worker);
+    let [main, found] = [1, 0].map(|index| {
+        let id = trace.ids[index].unwrap();
+        sampler.functions.name(id, index == 1)
+    });
+    let edge = |op: u32| sampler.edge_at(&trace, 0, Some((main, op)), found).unwrap();
+    // The first op of `{main}` calls nothing.
+    let (calls, prepares) = (edge(1), edge(0));
+    sampler.edges = Edges::default();
+    assert!(!sampler.denies(&worker, &trace, 0, calls));
+    let known = sampler.edges.known(&calls);
+    assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
+    assert!(sampler.denies(&worker, &trace, 0, prepares));
+}

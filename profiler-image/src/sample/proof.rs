@@ -1,7 +1,8 @@
 //! Proves an edge: its frames stand, or its call site names the callee.
 //!
-//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes three reads; frames that
-//! stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a call may end soon.
+//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes two reads if its inline cache
+//! has the callee, else three; frames that stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because
+//! such a call may end soon.
 //! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
 
 use phpprof_zend::Layout;

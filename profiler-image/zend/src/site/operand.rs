@@ -24,7 +24,9 @@ pub fn own_cache(
     compiler_globals: Option<u64>,
     caller: &Frame,
 ) -> [(u64, usize); 2] {
-    let own = caller.func.wrapping_add(layout.function.run_time_cache as u64);
+    let own = caller
+        .func
+        .wrapping_add(layout.function.run_time_cache as u64);
     let base = layout.compiler_globals.map_ptr_base as u64;
     [own, compiler_globals.map_or(0, |globals| globals + base)].map(|address| (address, 8))
 }

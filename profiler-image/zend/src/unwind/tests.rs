@@ -19,7 +19,11 @@ fn image(layout: &'static Layout, frames: &[(u64, u64, u64, u32)]) -> EngineImag
     for &(address, function, prev, call_info) in frames {
         image.put_frame(&Frame {
             address,
-            func: if function == 0 { 0 } else { FUNCTIONS + function },
+            func: if function == 0 {
+                0
+            } else {
+                FUNCTIONS + function
+            },
             prev,
             call_info,
             ..Frame::default()

@@ -29,7 +29,8 @@ fn check(scene: &mut Scene, expected: Evidence, reads: usize) {
     let set = ReadSet::new(&memory);
     let (first, size) = (scene.code.op(0), layout.zend_op.sizeof);
     let ops = (scene.caller.opline - first) as usize + size;
-    set.fetch([(first, ops)].into_iter().chain(own_cache(layout, None, &scene.caller)));
+    let cache = own_cache(layout, None, &scene.caller);
+    set.fetch([(first, ops)].into_iter().chain(cache));
     scene.with_site_in(&set, |site| {
         let op = Op::read(&set, layout, scene.caller.opline).unwrap();
         assert_eq!(site.judge(Some(&op)), expected);

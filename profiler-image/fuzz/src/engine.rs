@@ -2,7 +2,7 @@
 
 use phpprof_zend::engine::{Engine, Module, Refusal, find};
 use phpprof_zend::memory::Memory;
-use phpprof_zend::phase::MomentBytes;
+use phpprof_zend::phase::{MomentBytes, autoloads};
 
 use crate::image::{Image, WORDS};
 
@@ -42,8 +42,12 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
         .map(|thread| engine.of_thread(thread))
         .collect();
     for engine in threads.iter().chain([&engine]) {
-        engine.autoloads(memory);
         let globals = engine.executor_globals;
+        // Twice, because the second call expects the table where it was.
+        let mut known = 0;
+        for _ in 0..2 {
+            autoloads(memory, engine.layout, globals, &mut known);
+        }
         let mut bytes = MomentBytes::default();
         if let Some(mut pieces) = bytes.pieces(&engine.phase_globals, engine.layout, globals)
             && memory.gather(&mut pieces).is_ok()

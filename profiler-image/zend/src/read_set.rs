@@ -19,12 +19,13 @@ pub struct ReadSet<'a, M: Memory + ?Sized> {
 #[derive(Default)]
 struct Fetched {
     /// Address and length of each range, in the order of their bytes.
-    ranges: Short<(u64, usize), 16>,
-    bytes: Short<u8, 2048>,
+    ranges: Short<(u64, usize), IN_PLACE>,
+    bytes: Short<u8, BYTES_IN_PLACE>,
 }
 
-/// Pieces of a gather that need no allocation.
-const IN_PLACE: usize = 16;
+/// Ranges and pieces of a gather that need no allocation, and bytes.
+const IN_PLACE: usize = 24;
+const BYTES_IN_PLACE: usize = 4096;
 
 impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     /// A set without fetched ranges.
@@ -54,7 +55,7 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     ) -> Result<(), Fault> {
         // The iterator may read from this set, so it runs before the set changes.
         let is_range = |&(address, length): &(u64, usize)| address != 0 && length != 0;
-        let mut ranges = Short::<(u64, usize), 16>::default();
+        let mut ranges = Short::<(u64, usize), IN_PLACE>::default();
         ranges.extend(before.into_iter().filter(is_range));
         let is_before = ranges.len();
         ranges.extend(after.into_iter().filter(is_range));

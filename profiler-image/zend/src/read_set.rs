@@ -152,45 +152,33 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
 mod tests {
     use super::*;
     use crate::memory::Recorded;
+    use crate::testing::Counted;
 
-    /// Counts the calls that reach the memory.
-    struct Counted(Recorded, Cell<usize>);
-
-    impl Memory for Counted {
-        fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-            self.1.set(self.1.get() + 1);
-            self.0.read(address, bytes)
-        }
-
-        fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-            self.1.set(self.1.get() + 1);
-            self.0.gather(pieces)
-        }
-    }
-
-    fn memory() -> Counted {
+    fn memory() -> Recorded {
         let mut memory = Recorded::default();
         memory.put_word(0x1000, 7);
         memory.put_word(0x2000, 9);
-        Counted(memory, Cell::new(0))
+        memory
     }
 
     #[test]
     fn what_was_fetched_costs_no_further_read() {
         let memory = memory();
+        let memory = Counted::new(&memory);
         let set = ReadSet::new(&memory);
         set.fetch([(0x1000, 8), (0x2000, 8), (0, 8)]);
         assert_eq!((set.word(0x1000), set.word(0x2000)), (Ok(7), Ok(9)));
-        assert_eq!(memory.1.get(), 1);
+        assert_eq!(memory.calls(), 1);
         assert_eq!(set.half(0x1004), Ok(0));
-        assert_eq!(memory.1.get(), 1);
+        assert_eq!(memory.calls(), 1);
         assert_eq!(set.word(0x1004), Err(Fault::Unmapped));
-        assert_eq!(memory.1.get(), 2);
+        assert_eq!(memory.calls(), 2);
     }
 
     #[test]
     fn pieces_are_filled_in_the_gather_that_fetches() {
         let memory = memory();
+        let memory = Counted::new(&memory);
         let set = ReadSet::new(&memory);
         let mut bytes = [0; 8];
         let mut between = [Piece {
@@ -200,16 +188,17 @@ mod tests {
         let read = set.fetch_around([(0x1000, 8)], &mut between, [(0x1000, 4), (0x2004, 4)]);
         assert_eq!((read, u64::from_le_bytes(bytes)), (Ok(()), 9));
         assert_eq!((set.word(0x1000), set.half(0x2004)), (Ok(7), Ok(0)));
-        assert_eq!((memory.1.get(), set.direct_reads()), (1, 0));
+        assert_eq!((memory.calls(), set.direct_reads()), (1, 0));
         assert_eq!((set.word(0x2000), set.direct_reads()), (Ok(9), 1));
     }
 
     #[test]
     fn a_fetch_that_fails_leaves_the_memory_itself() {
         let memory = memory();
+        let memory = Counted::new(&memory);
         let set = ReadSet::new(&memory);
         set.fetch([(0x1000, 8), (0x9000, 8)]);
         assert_eq!(set.word(0x1000), Ok(7));
-        assert_eq!(memory.1.get(), 2);
+        assert_eq!(memory.calls(), 2);
     }
 }

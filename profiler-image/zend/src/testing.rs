@@ -5,6 +5,7 @@
 //! dependencies. Invariant: only what was put is mapped, and in a test's own memory no byte moves.
 
 mod code;
+mod counted;
 
 use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
@@ -15,6 +16,7 @@ use crate::unwind::{Copy, Frame};
 
 pub use crate::zval::{IS_NULL, IS_STRING};
 pub use code::{FILE, NewOp, UserFunction};
+pub use counted::Counted;
 
 /// Size of a [`EngineImage::block`].
 pub const BLOCK: u64 = 0x200;

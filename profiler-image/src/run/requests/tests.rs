@@ -3,12 +3,11 @@
 mod same;
 mod young;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::request::Source;
-use phpprof_zend::testing::IS_NULL;
+use phpprof_zend::testing::{Counted, IS_NULL};
 
 use super::*;
 use crate::read::request_watch::{RequestWatch, Seen};
@@ -18,7 +17,6 @@ use crate::run::time::now;
 use crate::sample::tests::Scene;
 use crate::sample::{Outcome, Sampler};
 use crate::stack::names::Names;
-use crate::target::process::ProcessMemory;
 
 const MS: u64 = SECOND / 1000;
 
@@ -198,21 +196,6 @@ fn another_request_in_a_read_that_was_held_up_is_not_believed() {
     }
 }
 
-/// Counts the calls that reach a memory.
-struct Counted<'a>(&'a ProcessMemory, Cell<u32>);
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.1.set(self.1.get() + 1);
-        self.0.read(address, bytes)
-    }
-
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-        self.1.set(self.1.get() + 1);
-        self.0.gather(pieces)
-    }
-}
-
 #[test]
 fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
@@ -224,9 +207,9 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     for _ in 0..100 {
         sampler.sample(&mut worker, now());
         let memory = Arc::clone(&worker.reader.memory);
-        let memory = Counted(&memory, Cell::new(0));
+        let memory = Counted::new(&*memory);
         let read = worker.reader.request.as_mut().unwrap().read(&memory);
-        gathers = memory.1.get();
+        gathers = memory.calls();
         assert!((2..=8).contains(&gathers), "{gathers} gathers");
         if read.is_ok_and(|request| request.is_some()) {
             break;

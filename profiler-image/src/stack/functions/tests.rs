@@ -8,10 +8,8 @@ mod scripts;
 mod torn;
 mod volume;
 
-use std::cell::Cell;
-
 use phpprof_zend::layouts::{Machine, layout_of};
-use phpprof_zend::testing::EngineImage;
+use phpprof_zend::testing::{Counted, EngineImage};
 
 use super::lifetime::outlives;
 use super::*;
@@ -76,41 +74,6 @@ fn place_in<'a, M: Memory>(
         local,
         request_ends: true,
         now: 1,
-    }
-}
-
-/// Counts the calls that reach the memory, and the bytes that they read.
-struct Counted<'a> {
-    memory: &'a EngineImage,
-    calls: Cell<usize>,
-    bytes: Cell<usize>,
-}
-
-impl<'a> Counted<'a> {
-    fn new(memory: &'a EngineImage) -> Self {
-        let (calls, bytes) = Default::default();
-        Self {
-            memory,
-            calls,
-            bytes,
-        }
-    }
-
-    fn count(&self, bytes: usize) {
-        self.calls.set(self.calls.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes);
-    }
-}
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.count(bytes.len());
-        self.memory.read(address, bytes)
-    }
-
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-        self.count(pieces.iter().map(|piece| piece.bytes.len()).sum());
-        self.memory.gather(pieces)
     }
 }
 

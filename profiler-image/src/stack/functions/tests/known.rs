@@ -2,41 +2,54 @@
 
 use super::*;
 
+type Ids = Vec<Option<FunctionId>>;
+
 /// Identifies the frames as a sample does: their ids, and the calls that it makes.
 fn identified(
     codes: &mut Functions,
     image: &EngineImage,
     maps: &mut (Map, Map),
     frames: &[Frame],
-) -> (Vec<Option<FunctionId>>, usize) {
-    let memory = Counted::new(image);
-    let mut place = place_in(&memory, image, (&mut maps.0, &mut maps.1));
-    let mut ids = Vec::new();
-    codes.identify(&mut place, frames, &mut ids, |_, gather| {
-        assert_eq!(gather(&mut []), Ok(()));
-        stands(frames.len())
-    });
-    (ids, memory.calls.get())
+) -> (Ids, usize) {
+    counted(image, maps, |place, ids| {
+        codes.identify(place, frames, ids, |_, gather| {
+            assert_eq!(gather(&mut []), Ok(()));
+            stands(frames.len())
+        });
+    })
 }
 
-/// Identifies the frames by the keys that a quiescent read has read with them: their ids, and the calls that it makes.
+/// The same by the keys that a quiescent read has read with the frames.
 fn identified_by_keys(
     codes: &mut Functions,
     image: &EngineImage,
     maps: &mut (Map, Map),
     frames: &[Frame],
-) -> (Vec<Option<FunctionId>>, usize) {
-    let memory = Counted::new(image);
-    let mut place = place_in(&memory, image, (&mut maps.0, &mut maps.1));
+) -> (Ids, usize) {
     let key_at = |frame: &Frame| {
         let mut head = [0; HEAD];
         image.read(frame.func, &mut head).ok()?;
         Key::parse(image.layout, &head)
     };
     let keys: Vec<_> = frames.iter().map(key_at).collect();
+    counted(image, maps, |place, ids| {
+        codes.identify_keys(place, frames, &keys, ids)
+    })
+}
+
+/// The ids that are found in the image, and the calls that reach it.
+fn counted(
+    image: &EngineImage,
+    maps: &mut (Map, Map),
+    identify: impl FnOnce(&mut Place<'_, Counted<'_, EngineImage>>, &mut Ids),
+) -> (Ids, usize) {
+    let memory = Counted::new(image);
     let mut ids = Vec::new();
-    codes.identify_keys(&mut place, frames, &keys, &mut ids);
-    (ids, memory.calls.get())
+    identify(
+        &mut place_in(&memory, image, (&mut maps.0, &mut maps.1)),
+        &mut ids,
+    );
+    (ids, memory.calls())
 }
 
 #[test]

@@ -14,10 +14,10 @@ fn identified(name: &str) -> (bool, usize, usize) {
         let address = frame.address;
         let bytes = &mut word;
         assert_eq!(gather(&mut [Piece { address, bytes }]), Ok(()));
-        looked = memory.calls.get();
+        looked = memory.calls();
         stands(1)
     });
-    (ids[0].is_some(), looked, memory.calls.get())
+    (ids[0].is_some(), looked, memory.calls())
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn identified(
     codes.refused.clear();
     codes.ops_read = 0;
     codes.identify(&mut place, frames, &mut ids, |_, _| stands(frames.len()));
-    (ids.iter().flatten().count(), counted.bytes.get())
+    (ids.iter().flatten().count(), counted.bytes())
 }
 
 /// Many functions that share a few megabytes of ops must not cost many times as much.

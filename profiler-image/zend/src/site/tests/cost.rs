@@ -1,31 +1,14 @@
 //! How many reads a call site's answer takes, once its ops and what leads to its inline cache were read.
 
-use std::cell::Cell;
-
 use super::*;
-use crate::memory::{Fault, Piece};
 use crate::read_set::ReadSet;
-
-/// Counts the calls that reach the memory.
-struct Counted<'a>(&'a EngineImage, Cell<usize>);
-
-impl Memory for Counted<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.1.set(self.1.get() + 1);
-        self.0.read(address, bytes)
-    }
-
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
-        self.1.set(self.1.get() + 1);
-        self.0.gather(pieces)
-    }
-}
+use crate::testing::Counted;
 
 fn check(scene: &mut Scene, expected: Evidence, reads: usize) {
     let layout = scene.image.layout;
     // As in a process, there is more memory behind each text.
     scene.image.room(0, 0x40_0000);
-    let memory = Counted(&scene.image, Cell::new(0));
+    let memory = Counted::new(&scene.image);
     let set = ReadSet::new(&memory);
     let (first, size) = (scene.code.op(0), layout.zend_op.sizeof);
     let ops = (scene.caller.opline - first) as usize + size;
@@ -35,7 +18,7 @@ fn check(scene: &mut Scene, expected: Evidence, reads: usize) {
         let op = Op::read(&set, layout, scene.caller.opline).unwrap();
         assert_eq!(site.judge(Some(&op)), expected);
     });
-    assert_eq!(memory.1.get() - 1, reads, "{expected:?}");
+    assert_eq!(memory.calls() - 1, reads, "{expected:?}");
 }
 
 /// The caller, whose function has the cache that its frame has.

@@ -109,20 +109,22 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> bool {
-        if !self.pushes_no_frame(worker, trace, index, edge) {
-            match self.ask(worker, trace, index, edge) {
-                Some((Evidence::Refuted, _)) => {}
-                other => {
-                    // The code has this call, of whatever moments the two frames are.
-                    if let Some((Evidence::Proven(check, Words::Code), true)) = other {
-                        self.edges.prove(edge, check);
-                    }
-                    return false;
-                }
+        let known = match self.pushes_no_frame(worker, trace, index, edge) {
+            true => Some((Evidence::Refuted, true)),
+            false => self.ask(worker, trace, index, edge),
+        };
+        match known {
+            Some((Evidence::Refuted, _)) => {
+                self.edges.refute(edge);
+                true
             }
+            // The code has this call, of whatever moments the two frames are.
+            Some((Evidence::Proven(check, Words::Code), true)) => {
+                self.edges.prove(edge, check);
+                false
+            }
+            _ => false,
         }
-        self.edges.refute(edge);
-        true
     }
 
     /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.

@@ -29,7 +29,7 @@ const PAGE: u64 = 256 << 10;
 const MAX_OLDER: usize = 4 << 20;
 /// The types of values with their flags are below, and no program is (`vm.mmap_min_addr`).
 const END_OF_TYPES: u64 = 64 << 10;
-/// The numbers beside these types are mostly below; the kernel maps nothing from 4 to 64 GiB.
+/// The numbers beside these types are mostly below. By itself, the kernel maps nothing from 4 to 64 GiB.
 const END_OF_U2: u64 = 16;
 /// Dummy frames and placeholders in one stack; each is beside a frame with a function.
 const MAX_NAMELESS: usize = 1024;

@@ -8,6 +8,7 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
 use phpprof_decide::pod::view;
+use phpprof_decide::select::candidates;
 
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
 use crate::decide::observed::{
@@ -18,7 +19,7 @@ use crate::decide::status::is_terminal;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::fleet::Fleet;
-use crate::reconcile::resolve::{Named, Unresolved, resolve};
+use crate::reconcile::resolve::{Named, Unresolved, Versions, resolve, version, versions};
 use crate::reconcile::watches::{RequestRef, WatchError};
 use crate::storage::store::StoreError;
 
@@ -32,7 +33,7 @@ pub enum ObserveError {
     Store(String, #[source] StoreError),
     #[error(transparent)]
     Watch(#[from] WatchError),
-    #[error("the API server has pods of the target that its watch does not show yet")]
+    #[error("the API server has a newer state of the target's pods than its watch shows")]
     Behind,
 }
 
@@ -220,42 +221,53 @@ async fn matched(
     request: &ProfileRequest,
     reference: &RequestRef,
 ) -> Result<Result<Vec<PodView>, Refusal>, ObserveError> {
-    let named = match resolve(&context.client, namespace, &request.spec.target).await {
+    let (client, target) = (&context.client, &request.spec.target);
+    let named = match resolve(client, namespace, target).await {
         Ok(named) => named,
         Err(Unresolved::Refused(refusal)) => return Ok(Err(refusal)),
         Err(Unresolved::Failed(error)) => return Err(ObserveError::Target(error)),
     };
     let pods = context.watches.pods(namespace, reference).await?;
-    let views: BTreeMap<String, PodView> = pods
-        .iter()
-        .map(|pod| view(pod))
-        .map(|pod| (pod.name.clone(), pod))
-        .collect();
-    let matched: Vec<PodView> = match &named {
-        Named::Pod(name) => views.get(name).cloned().into_iter().collect(),
-        Named::Uids(uids) => views
-            .into_values()
-            .filter(|pod| uids.contains(&pod.uid))
-            .collect(),
+    let is_named = |pod: &PodView| match &named {
+        Named::Pod(name) => pod.name == *name,
+        Named::Pods(listed) => listed.contains_key(&pod.uid),
     };
-    match named {
-        _ if !matched.is_empty() => Ok(Ok(matched)),
-        Named::Pod(name) => missing(context, namespace, &name).await.map(Err),
-        // The API server has just named them, so the watch is behind.
-        Named::Uids(_) => Err(ObserveError::Behind),
+    let views = pods.iter().map(|pod| view(pod)).filter(is_named);
+    let mut matched: Vec<PodView> = views.collect();
+    matched.sort_by(|one, other| one.name.cmp(&other.name));
+    if candidates(target, &matched).is_ok() {
+        return Ok(Ok(matched));
+    }
+    // The request would be refused, which is final. So the watch has to show all that the API server has.
+    let listed = match named {
+        Named::Pods(listed) => listed,
+        Named::Pod(name) => {
+            let only = ListParams::default().fields(&format!("metadata.name={name}"));
+            let listed = versions(client, namespace, only).await;
+            let listed = listed.map_err(ObserveError::Target)?;
+            if listed.is_empty() {
+                return Ok(Err(Refusal {
+                    reason: Reason::NoPodsMatched,
+                    message: format!("pod {name} does not exist in namespace {namespace}"),
+                }));
+            }
+            listed
+        }
+    };
+    match is_behind(&pods, &listed) {
+        true => Err(ObserveError::Behind),
+        false => Ok(Ok(matched)),
     }
 }
 
-/// Why a pod that the watch does not show cannot be profiled. The API server confirms that it does not exist.
-async fn missing(context: &Context, namespace: &str, name: &str) -> Result<Refusal, ObserveError> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-    let only = ListParams::default().fields(&format!("metadata.name={name}"));
-    let live = call(|| pods.list_metadata(&only)).await;
-    match live.map_err(ObserveError::Target)?.items.as_slice() {
-        [_, ..] => Err(ObserveError::Behind),
-        [] => Ok(Refusal {
-            reason: Reason::NoPodsMatched,
-            message: format!("pod {name} does not exist in namespace {namespace}"),
-        }),
-    }
+/// Whether a watch with these pods lacks one of those listed, or its listed version.
+fn is_behind(pods: &[Arc<Pod>], listed: &Versions) -> bool {
+    let shown: Versions = pods.iter().filter_map(|pod| version(&**pod)).collect();
+    let is_shown = |(uid, version): (&String, &Option<u64>)| {
+        shown.get(uid).is_some_and(|shown| shown >= version)
+    };
+    !listed.iter().all(is_shown)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Resolves a target to the pods that it names.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -17,7 +17,16 @@ use crate::reconcile::watches::PAGE;
 /// Which pods of the namespace a target names.
 pub enum Named {
     Pod(String),
-    Uids(HashSet<String>),
+    Pods(Versions),
+}
+
+/// The versions of pods, by uid. The API server counts them up, so a newer version is a greater number.
+pub type Versions = HashMap<String, Option<u64>>;
+
+/// The uid of a pod, and its version.
+pub fn version(pod: &impl ResourceExt) -> Option<(String, Option<u64>)> {
+    let version = pod.resource_version();
+    Some((pod.uid()?, version.and_then(|number| number.parse().ok())))
 }
 
 /// Why there are no pods: the target is refused for good, or the API server did not answer.
@@ -52,8 +61,9 @@ pub async fn resolve(
             return refuse(Reason::NoPodsMatched, "the target names nothing".to_owned());
         }
     };
-    let uids = match uids(client, namespace, &selector).await {
-        Ok(uids) => uids,
+    let listed = versions(client, namespace, ListParams::default().labels(&selector)).await;
+    let pods = match listed {
+        Ok(pods) => pods,
         Err(kube::Error::Api(status)) if status.code == 400 => {
             return refuse(
                 Reason::NoPodsMatched,
@@ -62,30 +72,30 @@ pub async fn resolve(
         }
         Err(error) => return Err(error.into()),
     };
-    if uids.is_empty() {
+    if pods.is_empty() {
         return refuse(
             Reason::NoPodsMatched,
             format!("no pod of namespace {namespace} matches {selector}"),
         );
     }
-    Ok(Named::Uids(uids))
+    Ok(Named::Pods(pods))
 }
 
 /// Lists in pages, so that few objects are in memory at once.
-async fn uids(
+pub async fn versions(
     client: &Client,
     namespace: &str,
-    selector: &str,
-) -> Result<HashSet<String>, kube::Error> {
+    which: ListParams,
+) -> Result<Versions, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut params = ListParams::default().labels(selector).limit(PAGE);
-    let mut uids = HashSet::new();
+    let mut params = which.limit(PAGE);
+    let mut versions = Versions::new();
     loop {
         let page = call_for_page(|| pods.list_metadata(&params)).await?;
-        uids.extend(page.items.iter().filter_map(ResourceExt::uid));
+        versions.extend(page.items.iter().filter_map(version));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(uids),
+            None => return Ok(versions),
         }
     }
 }
@@ -183,10 +193,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_of_pods_has_no_more_objects_than_it_was_given_room_for() {
-        let pod = json!({"metadata": {"name": "web", "uid": "u1"}});
+        let pod = json!({"metadata": {"name": "web", "uid": "u1", "resourceVersion": "7"}});
         let server = ApiServer::new([vec![pod], vec![]], json!({}));
-        let found = uids(&server.client(), "shop", "app=web").await.unwrap();
-        assert_eq!(found, ["u1".to_owned()].into());
+        let which = ListParams::default().labels("app=web");
+        let found = versions(&server.client(), "shop", which).await.unwrap();
+        assert_eq!(found, [("u1".to_owned(), Some(7))].into());
         assert_eq!(server.limits(), [OBJECTS]);
     }
 }

@@ -49,10 +49,9 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
             autoloads(memory, engine.layout, globals, &mut known);
         }
         let mut bytes = MomentBytes::default();
-        if let Some(mut pieces) = bytes.pieces(&engine.phase_globals, engine.layout, globals)
-            && memory.gather(&mut pieces).is_ok()
-        {
-            let _ = bytes.moment(engine.layout).phase();
+        let pieces = bytes.pieces(&engine.phase_globals, engine.layout, globals);
+        if memory.gather(&mut pieces.collect::<Vec<_>>()).is_ok() {
+            let _ = bytes.phase(&engine.phase_globals, engine.layout);
         }
     }
     Ok(Found { engine, threads })

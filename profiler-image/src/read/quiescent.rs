@@ -131,7 +131,7 @@ impl QuiescentReader {
         let request = Request {
             watch,
             tid: process.tid,
-            reader: Reader::new(process),
+            reader: worker.reader.another(process),
             layout: process.engine.layout,
             shared_ranges: Arc::clone(&process.shared_ranges),
             spare: std::mem::take(&mut self.last),

@@ -2,7 +2,7 @@
 //!
 //! The kernel reads the call's pieces in order: the pointer to the top frame, the part around the stack's top several times, with
 //! that pointer in between from the second time on, the words that show phases, then the part below, and the pointer again. The sample
-//! before tells where the top is expected; if that was far off, the call is made again.
+//! before, also of an earlier request, tells where the top is expected; if that was far off, the call is made again.
 //!
 //! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
 //! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use phpprof_zend::Layout;
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
-use phpprof_zend::phase::{Moment, MomentBytes, Phase, PhaseGlobals};
+use phpprof_zend::phase::{MomentBytes, Phase, PhaseGlobals};
 use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
@@ -101,8 +101,8 @@ pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
     reason = "there is one at a time, which shall take no place on the heap"
 )]
 pub enum Reading {
-    /// `EG(current_execute_data)` is NULL.
-    NoFrame(Phase),
+    /// `EG(current_execute_data)` is NULL; `None` if the words that tell the phase are not known.
+    NoFrame(Option<Phase>),
     /// There is a frame; [`Reader::copy`] has the stack.
     Busy {
         /// The top frame, look by look.
@@ -144,7 +144,8 @@ pub struct Reader {
     pub heap: Option<Heap>,
     /// Reads the heap, if that is requested.
     pub heap_watch: Option<HeapWatch>,
-    last: Option<Globals>,
+    /// The top when it was last read with a frame: the next request's stack is usually on the same page.
+    expected: Option<Globals>,
     /// The last read took too long to be of one moment.
     was_held_up: bool,
 }
@@ -174,8 +175,17 @@ impl Reader {
             request: None,
             heap: None,
             heap_watch: None,
-            last: None,
+            expected: None,
             was_held_up: false,
+        }
+    }
+
+    /// Another reader of the same process, which expects the stack where this one last saw it.
+    #[must_use]
+    pub fn another(&self, process: &Process) -> Self {
+        Self {
+            expected: self.expected,
+            ..Self::new(process)
         }
     }
 
@@ -187,8 +197,8 @@ impl Reader {
     pub fn read(&mut self) -> Result<Reading, Fault> {
         let mut found = Err(Fault::Unmapped);
         for _ in 0..MAX_READS {
-            let known = match self.last {
-                Some(known) => known,
+            let expected = match self.expected {
+                Some(expected) => expected,
                 None => {
                     let (globals, phase) = self.globals()?;
                     if globals.current_execute_data == 0 {
@@ -198,11 +208,11 @@ impl Reader {
                     globals
                 }
             };
-            match self.read_at(&known) {
+            match self.read_at(&expected) {
                 Ok(Reading::Busy { tops, last }) => {
                     let newest = newest(&tops);
-                    self.last = Some(newest);
-                    if newest.page != known.page {
+                    self.expected = Some(newest);
+                    if newest.page != expected.page {
                         continue;
                     }
                     // The sample is of the first moment; the top may have moved far since.
@@ -210,7 +220,7 @@ impl Reader {
                     let is_inside = self.copy.inside(top);
                     let is_shown = top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
-                    let distance = top.abs_diff(known.top);
+                    let distance = top.abs_diff(expected.top);
                     self.window.moved(distance, is_inside && is_shown);
                     if !is_inside {
                         continue;
@@ -223,8 +233,12 @@ impl Reader {
                         break;
                     }
                 }
-                // The process had a frame a moment ago.
-                Ok(Reading::NoFrame(_)) | Err(Fault::Unmapped) => self.last = None,
+                Ok(Reading::NoFrame(Some(Phase::Idle))) => {
+                    self.request_time = 0;
+                    return Ok(Reading::NoFrame(Some(Phase::Idle)));
+                }
+                // Inside a request there is no frame for a moment, such as between two fibers.
+                Ok(Reading::NoFrame(_)) | Err(Fault::Unmapped) => self.expected = None,
                 Err(other) => return Err(other),
             }
         }
@@ -243,21 +257,21 @@ impl Reader {
         self.executor_globals + self.layout.executor_globals.current_execute_data as u64
     }
 
-    /// Reads the globals, and the words that tell phases without a frame: nothing else is read of an idle worker.
-    fn globals(&mut self) -> Result<(Globals, Phase), Fault> {
+    /// Reads the globals, and the words that tell phases without a frame: nothing else is read while no stack has been seen.
+    fn globals(&mut self) -> Result<(Globals, Option<Phase>), Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let mut bytes = [0_u8; Globals::SIZE];
-        let mut moment = self.moment(at, &mut bytes[..length]);
+        let mut phase = self.phase(at, &mut bytes[..length]);
         // The memory of the request or the heap may be gone, while the globals are still there.
-        if moment.is_none() && self.lost() {
-            moment = self.moment(at, &mut bytes[..length]);
+        if phase.is_err() && self.lost() {
+            phase = self.phase(at, &mut bytes[..length]);
         }
-        if moment.is_none() {
+        if phase.is_err() {
             self.memory.read(at, &mut bytes[..length])?;
         }
-        let phase = moment.map_or(Phase::Idle, Moment::phase);
-        Ok((Globals::parse(self.layout, &bytes), phase))
+        let globals = Globals::parse(self.layout, &bytes);
+        Ok((globals, phase.unwrap_or_default()))
     }
 
     /// Takes the heap's piece, which has been read, if there is one.
@@ -276,15 +290,15 @@ impl Reader {
         heap || request
     }
 
-    /// Reads the words of the phase, beside the globals; `None` if a word is not known or not readable.
-    fn moment(&mut self, at: u64, globals: &mut [u8]) -> Option<Moment> {
+    /// Reads the globals, and the phase, if it is known, of the same moment.
+    fn phase(&mut self, at: u64, globals: &mut [u8]) -> Result<Option<Phase>, Fault> {
         let (mut words, mut time) = (MomentBytes::default(), [0; 8]);
         let mut pieces = Pieces::new();
         pieces.push(Piece {
             address: at,
             bytes: globals,
         });
-        pieces.extend(words.pieces(&self.phase_globals, self.layout, self.executor_globals)?);
+        pieces.extend(words.pieces(&self.phase_globals, self.layout, self.executor_globals));
         let began = Instant::now();
         if let Some(request) = &mut self.request {
             pieces.extend(request.pieces());
@@ -294,22 +308,22 @@ impl Reader {
             }));
         }
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
-        self.memory.gather(&mut pieces).ok()?;
+        self.memory.gather(&mut pieces)?;
         drop(pieces);
         self.took_heap();
         if let Some(request) = &mut self.request {
             request.took(u64::from_le_bytes(time), began.elapsed() > LONGEST);
         }
-        Some(words.moment(self.layout))
+        Ok(words.phase(&self.phase_globals, self.layout))
     }
 
     /// Reads a stack whose page and top are expected there.
-    fn read_at(&mut self, known: &Globals) -> Result<Reading, Fault> {
+    fn read_at(&mut self, expected: &Globals) -> Result<Reading, Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
-        let (mut in_compilation, mut gc, mut jit) = ([0_u8; 1], [0_u8; 2], [0_u8; 16]);
-        let hot = known.around_top(self.window.reach());
+        let (mut words, mut gc, mut jit) = (MomentBytes::default(), [0_u8; 2], [0_u8; 16]);
+        let hot = expected.around_top(self.window.reach());
         let looks = match self.has_room {
             true => self.window.looks(hot.len()),
             false => FEW_LOOKS,
@@ -317,21 +331,21 @@ impl Reader {
         let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let copy = &mut self.copy;
-        copy.make_room(known.page, hot.clone(), looks);
+        copy.make_room(expected.page, hot.clone(), looks);
         let mut pieces = Pieces::new();
         let slices = tops.iter_mut().map(|top| Piece {
             address: at,
             bytes: &mut top[..length],
         });
         add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks));
+        let phases = &self.phase_globals;
+        pieces.extend(words.pieces(phases, self.layout, self.executor_globals));
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
-        let phases = &self.phase_globals;
-        add(phases.in_compilation(self.layout), &mut in_compilation);
         add(phases.gc_enabled(self.layout), &mut gc);
         add(
-            (hot.start > 0).then_some(known.page),
+            (hot.start > 0).then_some(expected.page),
             &mut copy.bytes[..hot.start],
         );
         add(Some(at), &mut last[..length]);
@@ -352,7 +366,7 @@ impl Reader {
         }
         read?;
         self.took_heap();
-        self.in_compilation = in_compilation == [1];
+        self.in_compilation = words.in_compilation();
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {
             Some(buffer) => buffer.has_code(&jit),
@@ -365,7 +379,9 @@ impl Reader {
             .collect();
         self.has_frame = newest(&tops).current_execute_data != 0;
         if !self.has_frame {
-            return Ok(Reading::NoFrame(Phase::Idle));
+            return Ok(Reading::NoFrame(
+                words.phase(&self.phase_globals, self.layout),
+            ));
         }
         Ok(Reading::Busy {
             tops,

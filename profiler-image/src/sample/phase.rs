@@ -42,12 +42,12 @@ pub(super) fn autoloads(worker: &mut Worker, count: usize) -> bool {
 }
 
 /// The outcome for a worker without a frame.
-pub(super) fn without_frame(phase: Phase) -> Outcome {
+pub(super) fn without_frame(phase: Option<Phase>) -> Outcome {
     let name = match phase {
-        Phase::Idle => return Outcome::Idle,
-        Phase::Startup => Names::STARTUP,
-        Phase::Compiling => Names::COMPILING,
-        Phase::Shutdown => Names::SHUTDOWN,
+        None | Some(Phase::Idle) => return Outcome::Idle,
+        Some(Phase::Startup) => Names::STARTUP,
+        Some(Phase::Compiling) => Names::COMPILING,
+        Some(Phase::Shutdown) => Names::SHUTDOWN,
     };
     Outcome::Sample(Sampled {
         stack: Stack::of_phase(name),

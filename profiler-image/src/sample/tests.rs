@@ -2,6 +2,7 @@
 
 mod bounds;
 mod first_look;
+mod idle;
 mod told;
 mod variables;
 
@@ -43,6 +44,7 @@ pub(crate) struct Scene {
     jit: Option<JitBuffer>,
     /// `sapi_globals`, once a request is served.
     sapi_globals: Option<u64>,
+    phase_globals: PhaseGlobals,
 }
 
 /// The offsets of a request's method, path with query, and script from its `fcgi_request`.
@@ -66,6 +68,7 @@ impl Scene {
             table,
             jit: None,
             sapi_globals: None,
+            phase_globals: PhaseGlobals::default(),
         }
     }
 
@@ -176,7 +179,7 @@ impl Scene {
             request_time: self
                 .sapi_globals
                 .map(|at| at + self.image.layout.sapi_globals.global_request_time),
-            phase_globals: PhaseGlobals::default(),
+            phase_globals: self.phase_globals,
             frameless_functions: Some(self.table),
             module_registry: 0,
             execute_hook: None,

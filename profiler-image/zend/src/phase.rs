@@ -64,34 +64,38 @@ pub struct MomentBytes {
 }
 
 impl MomentBytes {
-    /// The pieces to read; `None` if an address is not known.
+    /// The pieces to read, those whose addresses are known.
     pub fn pieces(
         &mut self,
         globals: &PhaseGlobals,
         layout: &Layout,
         executor_globals: u64,
-    ) -> Option<[Piece<'_>; 3]> {
-        let active = layout.executor_globals.active as u64;
+    ) -> impl Iterator<Item = Piece<'_>> {
+        let active = executor_globals + layout.executor_globals.active as u64;
         let startup = layout.core_globals.during_request_startup as u64;
-        Some([
-            Piece {
-                address: executor_globals + active,
-                bytes: &mut self.executor,
-            },
-            Piece {
-                address: globals.core_globals? + startup,
-                bytes: &mut self.core,
-            },
-            Piece {
-                address: globals.in_compilation(layout)?,
-                bytes: &mut self.compiler,
-            },
-        ])
+        let [executor, core, compiler] = [
+            (Some(active), &mut self.executor[..]),
+            (globals.core_globals.map(|at| at + startup), &mut self.core),
+            (globals.in_compilation(layout), &mut self.compiler),
+        ]
+        .map(|(address, bytes)| address.map(|address| Piece { address, bytes }));
+        executor.into_iter().chain(core).chain(compiler)
     }
 
-    /// The words that were read.
+    /// The phase without a frame that was read; `None` if a word's address is not known.
     #[must_use]
-    pub fn moment(&self, layout: &Layout) -> Moment {
+    pub fn phase(&self, globals: &PhaseGlobals, layout: &Layout) -> Option<Phase> {
+        let is_known = globals.core_globals.is_some() && globals.compiler_globals.is_some();
+        is_known.then(|| self.moment(layout).phase())
+    }
+
+    /// Whether `CG(in_compilation)` was set; false if its address is not known.
+    #[must_use]
+    pub fn in_compilation(&self) -> bool {
+        self.compiler == [1]
+    }
+
+    fn moment(&self, layout: &Layout) -> Moment {
         let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
         Moment {
             active: self.executor[0] != 0,

@@ -43,8 +43,7 @@ pub struct PhaseGlobals {
 
 impl PhaseGlobals {
     /// The address of `CG(in_compilation)`, a byte.
-    #[must_use]
-    pub fn in_compilation(&self, layout: &Layout) -> Option<u64> {
+    fn in_compilation(&self, layout: &Layout) -> Option<u64> {
         Some(self.compiler_globals? + layout.compiler_globals.in_compilation as u64)
     }
 
@@ -145,15 +144,15 @@ pub fn returned_byte<M: Memory + ?Sized>(
 
 /// Words of the engine's globals at a moment without a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moment {
+struct Moment {
     /// `EG(active)`: the executor is set up.
-    pub active: bool,
+    active: bool,
     /// `EG(flags) & EG_FLAGS_IN_SHUTDOWN`; false in 7.0 to 7.2, which have no such flag.
-    pub in_shutdown: bool,
+    in_shutdown: bool,
     /// `PG(during_request_startup)`.
-    pub during_request_startup: bool,
+    during_request_startup: bool,
     /// `CG(in_compilation)`.
-    pub in_compilation: bool,
+    in_compilation: bool,
 }
 
 /// The engine's activity while `EG(current_execute_data)` is NULL.
@@ -171,8 +170,7 @@ pub enum Phase {
 
 impl Moment {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
-    #[must_use]
-    pub fn phase(self) -> Phase {
+    fn phase(self) -> Phase {
         // Once the executor is gone, the end of a request cannot be distinguished from the wait for the next one.
         if self.in_compilation {
             Phase::Compiling

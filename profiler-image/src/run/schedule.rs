@@ -4,7 +4,7 @@
 //! in one, up to [`TOGETHER`]; more are spread evenly over the period.
 
 /// The number of workers that one wake-up reads.
-pub const TOGETHER: usize = 32;
+pub const TOGETHER: usize = 64;
 
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn few_workers_are_read_in_one_wake_up() {
-        let mut schedule = Schedule::new(0, 100, 32);
+        let mut schedule = Schedule::new(0, 100, 64);
         assert_eq!(
             schedule.take(0),
             Turn {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn many_workers_are_spread_over_the_period() {
-        let mut schedule = Schedule::new(0, 100, 80);
+        let mut schedule = Schedule::new(0, 100, 160);
         let due: Vec<(u64, usize)> = (0..4)
             .map(|_| (schedule.due(), schedule.take(schedule.due()).group))
             .collect();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
-        let mut schedule = Schedule::new(0, 100, 64);
+        let mut schedule = Schedule::new(0, 100, 128);
         let mut groups: Vec<usize> = (0..6)
             .map(|_| schedule.take(schedule.due() + 50).group)
             .collect();

@@ -13,8 +13,8 @@ use crate::target::process::stat::Watch;
 pub struct Worker {
     /// What it is.
     pub process: Arc<Process>,
-    /// Reads its stack.
-    pub reader: Reader,
+    /// Reads its stack. It lies elsewhere, so that the clocks of sleeping workers, whose stacks are not read, are on few pages.
+    pub reader: Box<Reader>,
     /// Its CPU time, and whether it sleeps.
     pub clocks: Clocks,
     /// Known functions in the worker's own memory.
@@ -31,7 +31,7 @@ impl Worker {
     #[must_use]
     pub fn new(process: Arc<Process>) -> Self {
         Self {
-            reader: Reader::new(&process),
+            reader: Box::new(Reader::new(&process)),
             clocks: Clocks::of(&process),
             process,
             local: Map::default(),

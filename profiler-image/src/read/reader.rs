@@ -35,6 +35,8 @@ const FEW_LOOKS: usize = 2;
 /// A read takes 5 to 20 microseconds. A longer one was delayed, by another process or an interrupt: the program then ran so long
 /// between two of its pieces that a stack can have ended and another one have taken its place.
 const LONGEST: Duration = Duration::from_micros(50);
+/// By this time after the last read, the top of a stack that moves far is asked for first.
+const AGED: Duration = Duration::from_millis(5);
 /// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
 const MAX_READS: usize = 3;
 /// The pieces of one read, without an allocation.
@@ -146,6 +148,8 @@ pub struct Reader {
     pub heap_watch: Option<HeapWatch>,
     /// The top when it was last read with a frame: the next request's stack is usually on the same page.
     expected: Option<Globals>,
+    /// When the stack was last read.
+    last_read: Option<Instant>,
     /// The last read took too long to be of one moment.
     was_held_up: bool,
 }
@@ -176,6 +180,7 @@ impl Reader {
             heap: None,
             heap_watch: None,
             expected: None,
+            last_read: None,
             was_held_up: false,
         }
     }
@@ -196,19 +201,26 @@ impl Reader {
     /// the stack was not found.
     pub fn read(&mut self) -> Result<Reading, Fault> {
         let mut found = Err(Fault::Unmapped);
+        let mut asks_first = self.asks_first();
         for _ in 0..MAX_READS {
-            let expected = match self.expected {
-                Some(expected) => expected,
+            let before = self.expected;
+            let known = before.filter(|_| !std::mem::take(&mut asks_first));
+            let (expected, reach) = match known {
+                Some(expected) => (expected, self.window.reach()),
                 None => {
                     let (globals, phase) = self.globals()?;
                     if globals.current_execute_data == 0 {
+                        // Inside a request there is no frame for a moment, such as between two fibers.
+                        if phase != Some(Phase::Idle) && self.expected.take().is_some() {
+                            continue;
+                        }
                         (self.request_time, self.has_frame) = (0, false);
                         return Ok(Reading::NoFrame(phase));
                     }
-                    globals
+                    (globals, Window::NEAR)
                 }
             };
-            match self.read_at(&expected) {
+            match self.read_at(&expected, reach) {
                 Ok(Reading::Busy { tops, last }) => {
                     let newest = newest(&tops);
                     self.expected = Some(newest);
@@ -220,8 +232,12 @@ impl Reader {
                     let is_inside = self.copy.inside(top);
                     let is_shown = top.saturating_sub(self.copy.hot) >= SHOWN
                         || self.copy.hot == self.copy.base;
-                    let distance = top.abs_diff(expected.top);
-                    self.window.moved(distance, is_inside && is_shown);
+                    let distance = top.abs_diff(before.unwrap_or(expected).top);
+                    let would_show = match known {
+                        Some(_) => is_inside && is_shown,
+                        None => distance + SHOWN <= self.window.reach(),
+                    };
+                    self.window.moved(distance, would_show);
                     if !is_inside {
                         continue;
                     }
@@ -243,6 +259,12 @@ impl Reader {
             }
         }
         found
+    }
+
+    /// Whether a short read has to tell where the top is: the bytes of all places that it may have by now would take longer.
+    fn asks_first(&self) -> bool {
+        let is_aged = |at: Instant| at.elapsed() >= AGED;
+        self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
     /// The row of the worker's engine.
@@ -317,13 +339,13 @@ impl Reader {
         Ok(words.phase(&self.phase_globals, self.layout))
     }
 
-    /// Reads a stack whose page and top are expected there.
-    fn read_at(&mut self, expected: &Globals) -> Result<Reading, Fault> {
+    /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
+    fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, Fault> {
         let (offset, length) = Globals::slice(self.layout);
         let at = self.executor_globals + offset;
         let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
         let (mut words, mut gc, mut jit) = (MomentBytes::default(), [0_u8; 2], [0_u8; 16]);
-        let hot = expected.around_top(self.window.reach());
+        let hot = expected.around_top(reach);
         let looks = match self.has_room {
             true => self.window.looks(hot.len()),
             false => FEW_LOOKS,
@@ -357,6 +379,7 @@ impl Reader {
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
         let began = Instant::now();
         let read = self.memory.gather(&mut pieces);
+        self.last_read = Some(began);
         self.was_held_up = began.elapsed() > LONGEST;
         drop(pieces);
         if read.is_err() {

@@ -31,6 +31,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// The bytes below and above a top that was read a moment ago.
+    pub const NEAR: u64 = *REACH.start();
+
     /// The number of looks at this many bytes.
     #[must_use]
     pub fn looks(&self, bytes: usize) -> usize {
@@ -42,6 +45,12 @@ impl Window {
     #[must_use]
     pub fn reach(&self) -> u64 {
         self.reach
+    }
+
+    /// Whether the top often moves farther than the least bytes around it.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        self.reach > Self::NEAR
     }
 
     /// Takes more looks if none showed a whole stack, and fewer again after many reads that did.

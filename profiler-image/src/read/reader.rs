@@ -1,8 +1,9 @@
 //! The one call that reads a worker's stack.
 //!
-//! The kernel reads the call's pieces in order: the pointer to the top frame, the part around the stack's top several times, with
-//! that pointer in between from the second time on, the words that show phases, then the part below, and the pointer again. The sample
-//! before, also of an earlier request, tells where the top is expected; if that was far off, the call is made again.
+//! The kernel reads the call's pieces in order: the pointer to the top frame, then the part around the stack's top several times, with the
+//! part below after the second time and the pointer before each later one; then the words that show phases, and the pointer again. The
+//! sample before, also of an earlier request, tells where the top is expected. If that was far off, the call is made again; if that is
+//! likely, because the top moves far and the last read is long ago, a short read asks first.
 //!
 //! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
 //! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
@@ -359,17 +360,17 @@ impl Reader {
             address: at,
             bytes: &mut top[..length],
         });
-        add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks));
+        let below = (hot.start > 0).then_some(Piece {
+            address: expected.page,
+            bytes: &mut copy.bytes[..hot.start],
+        });
+        add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks), below);
         let phases = &self.phase_globals;
         pieces.extend(words.pieces(phases, self.layout, self.executor_globals));
         let mut add = |address: Option<u64>, bytes| {
             pieces.extend(address.map(|address| Piece { address, bytes }));
         };
         add(phases.gc_enabled(self.layout), &mut gc);
-        add(
-            (hot.start > 0).then_some(expected.page),
-            &mut copy.bytes[..hot.start],
-        );
         add(Some(at), &mut last[..length]);
         add(self.jit.map(JitBuffer::marks), &mut jit);
         add(self.request_time_at, &mut time);
@@ -413,17 +414,29 @@ impl Reader {
     }
 }
 
-/// Adds the looks at the part at `hot`, and the reads of the top's pointer between them.
+/// How many of so many looks come before the read of the part below.
+#[must_use]
+pub fn looks_before_below(looks: usize) -> usize {
+    looks.saturating_sub(1).min(2)
+}
+
+/// Adds the looks at the part at `hot`, the reads of the top's pointer between them, and the read of the part below.
 ///
 /// The frames around the top change fastest, so they are looked at several times, right before and after each read of the pointer, except
-/// before the first one: nothing is touched before that.
+/// before the first one: nothing is touched before that. The part below is read between two looks, which tell whether its calls stood.
 fn add_looks<'a>(
     pieces: &mut Pieces<'a>,
     mut tops: impl Iterator<Item = Piece<'a>>,
     (hot, looks): (u64, &'a mut [Vec<u8>]),
+    below: Option<Piece<'a>>,
 ) {
+    let before = looks_before_below(looks.len());
+    let mut below = below.into_iter();
     pieces.extend(tops.next());
     for (index, bytes) in looks.iter_mut().enumerate() {
+        if index == before {
+            pieces.extend(below.next());
+        }
         if index > 1 {
             pieces.extend(tops.next());
         }
@@ -443,6 +456,48 @@ pub fn newest(tops: &Tops) -> Globals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::tests::Scene;
+
+    /// The addresses of the pieces with so many looks: the pointer is at 1, the looks at 2, and the part below at 3.
+    fn addresses(count: usize) -> Vec<u64> {
+        let (mut looks, mut tops) = (vec![vec![0; 8]; count], vec![[0_u8; 8]; count - 1]);
+        let tops = tops.iter_mut().map(|bytes| Piece { address: 1, bytes });
+        let mut below = [0; 8];
+        let below = Piece {
+            address: 3,
+            bytes: &mut below,
+        };
+        let mut pieces = Pieces::new();
+        add_looks(&mut pieces, tops, (2, &mut looks), Some(below));
+        pieces.iter().map(|piece| piece.address).collect()
+    }
+
+    #[test]
+    fn the_pointer_is_read_first_and_the_part_below_between_two_looks() {
+        assert_eq!(addresses(2), [1, 2, 3, 2]);
+        assert_eq!(addresses(4), [1, 2, 2, 3, 1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn only_the_top_of_an_aged_stack_that_moves_far_is_asked_for_first() {
+        let scene = Scene::cut();
+        let mut reader = Reader::new(&scene.process());
+        assert!(!reader.asks_first(), "nothing is expected");
+        let read = |reader: &mut Reader| matches!(reader.read(), Ok(Reading::Busy { .. }));
+        assert!(read(&mut reader) && !reader.asks_first());
+        let aged = Instant::now().checked_sub(AGED);
+        reader.last_read = aged;
+        assert!(!reader.asks_first(), "it has not moved");
+        (0..1000).for_each(|_| reader.window.moved(1 << 20, false));
+        assert!(reader.asks_first());
+        assert!(
+            read(&mut reader) && !reader.asks_first(),
+            "it has been read"
+        );
+        reader.last_read = aged;
+        (0..1000).for_each(|_| reader.window.moved(0, true));
+        assert!(!reader.asks_first());
+    }
 
     #[test]
     fn what_is_read_of_a_page_is_bounded_by_the_page() {

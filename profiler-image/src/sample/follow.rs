@@ -14,7 +14,7 @@ use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
-use crate::read::reader::Globals;
+use crate::read::reader::{Globals, looks_before_below};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
@@ -43,13 +43,6 @@ struct Kept {
     address: u64,
 }
 
-/// The words of one read of a worker: the top frames, and the top at the end of the read.
-#[derive(Clone, Copy)]
-pub(super) struct Words<'a> {
-    pub tops: &'a [Globals],
-    pub last: &'a Globals,
-}
-
 impl Kept {
     const NOTHING: Self = Self {
         path: PathId::NONE,
@@ -71,20 +64,20 @@ impl Sampler {
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Followed {
         self.functions.begin();
         self.asked = 0;
-        trace.is_fast = is_fast(words.tops);
+        trace.is_fast = is_fast(tops);
         let mut kept = Kept::NOTHING;
         let mut has_callers = true;
-        for (moment, (top, look)) in moments(words.tops.len()).enumerate() {
-            self.follow_one(worker, words, (top, look), (trace, climb), now);
+        for (moment, (top, look)) in moments(tops.len()).enumerate() {
+            self.follow_one(worker, tops, (top, look), (trace, climb), now);
             if climb.is_whole {
-                if !has_callers && !self.follow_callers(worker, words, look, (trace, climb), now) {
-                    self.follow_one(worker, words, (top, look), (trace, climb), now);
+                if !has_callers && !self.follow_callers(worker, tops, look, (trace, climb), now) {
+                    self.follow_one(worker, tops, (top, look), (trace, climb), now);
                 }
                 // A bound, or what the callers have shown, may end it earlier now. A later moment would be of another call.
                 return match climb.is_whole {
@@ -100,7 +93,7 @@ impl Sampler {
                 kept = kept.or(stood);
             }
             if moment == 0 {
-                match self.follow_first_look(worker, words, (trace, climb), now) {
+                match self.follow_first_look(worker, tops, (trace, climb), now) {
                     Ok(followed) => return followed,
                     Err(shown) => {
                         has_callers = shown.address != 0;
@@ -116,32 +109,32 @@ impl Sampler {
     fn follow_first_look(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Result<Followed, Kept> {
-        let first = words.tops[0].current_execute_data;
+        let first = tops[0].current_execute_data;
         let mut kept = shown(&worker.reader.copy, trace, climb, first);
         if trace.end == End::Root && trace.stood == trace.frames.len() {
             // Nothing has moved: no call has ended or begun.
             return Err(kept);
         }
         // If the word's own frame leads nowhere, a later word leads to its callers.
-        for (top, globals) in words.tops.iter().enumerate().skip(1) {
+        for (top, globals) in tops.iter().enumerate().skip(1) {
             let address = globals.current_execute_data;
-            let is_known = words.tops[..top]
+            let is_known = tops[..top]
                 .iter()
                 .any(|known| known.current_execute_data == address);
             if is_known || !worker.reader.copy.inside(address) {
                 continue;
             }
-            self.follow_from(worker, words, (address, 0, 0), (trace, climb), now);
+            self.follow_from(worker, tops, (address, 0, 0), (trace, climb), now);
             if climb.is_full {
                 return Ok(Followed::Part(climb.path()));
             }
             kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
         }
-        self.follow_callees(worker, words, kept, (trace, climb), now)
+        self.follow_callees(worker, tops, kept, (trace, climb), now)
     }
 
     /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
@@ -149,16 +142,13 @@ impl Sampler {
     fn follow_callers(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         look: usize,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> bool {
         let copy = &worker.reader.copy;
-        let (layout, first) = (
-            worker.process.engine.layout,
-            words.tops[0].current_execute_data,
-        );
+        let (layout, first) = (worker.process.engine.layout, tops[0].current_execute_data);
         let stood = copy.stood(layout, &trace.frames, 0..look + 1);
         let mut callers = trace.frames.iter().rev().take(stood).rev();
         let Some(caller) =
@@ -166,10 +156,10 @@ impl Sampler {
         else {
             return false;
         };
-        self.follow_from(worker, words, (caller.address, 0, 0), (trace, climb), now);
+        self.follow_from(worker, tops, (caller.address, 0, 0), (trace, climb), now);
         let kept = shown(&worker.reader.copy, trace, climb, first);
         matches!(
-            self.follow_callees(worker, words, kept, (trace, climb), now),
+            self.follow_callees(worker, tops, kept, (trace, climb), now),
             Ok(Followed::Whole)
         )
     }
@@ -178,7 +168,7 @@ impl Sampler {
     fn follow_callees(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         mut kept: Kept,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
@@ -187,13 +177,13 @@ impl Sampler {
             return Err(kept);
         }
         let layout = worker.process.engine.layout;
-        let first = words.tops[0].current_execute_data;
+        let first = tops[0].current_execute_data;
         for _ in 0..CALLEES {
             let copy = &worker.reader.copy;
             let Some(callee) = copy.callee_of(layout, kept.address, first) else {
                 break;
             };
-            self.follow_from(worker, words, (callee, 0, 0), (trace, climb), now);
+            self.follow_from(worker, tops, (callee, 0, 0), (trace, climb), now);
             if climb.is_refuted {
                 // A call that has ended, or that is not made yet.
                 break;
@@ -207,7 +197,7 @@ impl Sampler {
             }
         }
         let leaf = (kept.address, 0, 0);
-        self.follow_from(worker, words, leaf, (trace, climb), now);
+        self.follow_from(worker, tops, leaf, (trace, climb), now);
         match climb.is_whole {
             true => Ok(Followed::Whole),
             false => Err(kept),
@@ -233,20 +223,20 @@ impl Sampler {
     pub(super) fn follow_one(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         (top, look): (usize, usize),
         found: (&mut Trace, &mut Climb),
         now: u64,
     ) {
-        let address = words.tops[top].current_execute_data;
-        self.follow_from(worker, words, (address, top, look), found, now);
+        let address = tops[top].current_execute_data;
+        self.follow_from(worker, tops, (address, top, look), found, now);
     }
 
     /// Unwinds a look from an address, which is of about the moment of a word, identifies the frames, and climbs.
     fn follow_from(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         (address, top, look): (u64, usize, usize),
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
@@ -259,11 +249,15 @@ impl Sampler {
             return;
         }
         worker.reader.copy.take_look(look);
-        trace.around = around_if_below_stood(worker, top, words);
+        let looks = tops.len() + 1;
+        trace.around = around(top, looks);
         let memory = Arc::clone(&worker.reader.memory);
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
         self.unwound += trace.frames.len();
+        if !copy.stood_below(layout, &trace.frames, around_below(look, looks)) {
+            trace.end = End::Torn;
+        }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
         trace.may_have_gone_on = (top, look) == (0, 0);
         if trace.end == End::Torn {
@@ -313,14 +307,10 @@ fn next_to(top: usize) -> Range<usize> {
     top..top + 2
 }
 
-/// The looks around a word; none if the part below, which was read last, belongs to later calls, because the word's own
-/// had returned by then.
-fn around_if_below_stood(worker: &Worker, top: usize, words: Words<'_>) -> Range<usize> {
-    let (copy, last) = (&worker.reader.copy, words.last.current_execute_data);
-    match last >= copy.hot || !copy.inside(last) {
-        true => around(top, words.tops.len() + 1),
-        false => 0..0,
-    }
+/// The looks from one of so many to the read of the part below, on both sides of both.
+fn around_below(look: usize, looks: usize) -> Range<usize> {
+    let before = looks_before_below(looks);
+    look.min(before.saturating_sub(1))..look.max(before) + 1
 }
 
 /// The looks around a word, of this many.

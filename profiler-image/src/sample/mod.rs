@@ -21,7 +21,7 @@ use phpprof_zend::memory::Fault;
 use phpprof_zend::unwind::Copy;
 use rustc_hash::FxHashMap;
 
-use crate::read::reader::{Reader, Reading};
+use crate::read::reader::{Globals, Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
@@ -31,7 +31,7 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
-use follow::{Followed, MOST_UNWOUND, Words};
+use follow::{Followed, MOST_UNWOUND};
 use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
@@ -186,11 +186,7 @@ impl Sampler {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
         });
         self.quality.moved += u64::from(has_moved);
-        let words = Words {
-            tops: &tops,
-            last: &last,
-        };
-        let followed = self.follow(worker, words, (trace, climb), now);
+        let followed = self.follow(worker, &tops, (trace, climb), now);
         worker
             .reader
             .window
@@ -199,7 +195,7 @@ impl Sampler {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
-                    self.learn(worker, words, (trace, climb), now);
+                    self.learn(worker, &tops, (trace, climb), now);
                 }
                 outcome
             }
@@ -212,15 +208,15 @@ impl Sampler {
     fn learn(
         &mut self,
         worker: &mut Worker,
-        words: Words<'_>,
+        tops: &[Globals],
         found: (&mut Trace, &mut Climb),
         now: u64,
     ) {
-        let Some(newest) = words.tops.len().checked_sub(1) else {
+        let Some(newest) = tops.len().checked_sub(1) else {
             return;
         };
         self.standing.begin(true);
-        self.follow_one(worker, words, (newest, newest + 1), found, now);
+        self.follow_one(worker, tops, (newest, newest + 1), found, now);
     }
 
     fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {

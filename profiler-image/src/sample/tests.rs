@@ -274,23 +274,15 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
 }
 
 /// A busy read of the scene's worker, followed at its first moment.
-fn followed(
-    scene: &Scene,
-    sampler: &mut Sampler,
-    worker: &mut Worker,
-) -> (Vec<Globals>, Globals, Trace) {
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+fn followed(scene: &Scene, sampler: &mut Sampler, worker: &mut Worker) -> (Vec<Globals>, Trace) {
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
-    };
-    let words = Words {
-        tops: &tops,
-        last: &last,
     };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.standing.begin(true);
-    sampler.follow_one(worker, words, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     assert_eq!(trace.frames.len(), 2, "{}", scene.main_frame);
-    (tops.to_vec(), last, trace)
+    (tops.to_vec(), trace)
 }
 
 /// Words of two moments can show a call that the program does not make. It is in a path since then, and stays open.
@@ -302,18 +294,14 @@ fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     // The functions are known, the calls are not.
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
     let is_whole = |sampler: &mut Sampler, worker: &mut Worker| {
-        let words = Words {
-            tops: &tops,
-            last: &last,
-        };
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         // No site names the callee, and nothing may be looked at again.
         sampler.standing.begin(false);
-        sampler.follow_one(worker, words, (0, 0), (&mut trace, &mut climb), 1);
+        sampler.follow_one(worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
         (climb.is_whole, climb.open)
     };
     let (shown, open) = is_whole(&mut sampler, &mut worker);
@@ -333,7 +321,7 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
     for (code, is_fast, expected) in [(0, true, true), (32, false, true), (32, true, false)] {
         let mut scene = Scene::calling().with_jit(code);
         let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-        let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+        let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
         trace.is_fast = is_fast;
         for words in [site::Words::Frames, site::Words::Cache] {
             assert!(sampler.is_one_moment(&worker, &trace, 0, words), "{code}");
@@ -353,7 +341,7 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
 fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+    let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
     let above = Stand { below: 2, above: 3 };
     (trace.stands, trace.stands_since) = (Some(above), Some(above));
     sampler.standing.begin(true);
@@ -367,7 +355,7 @@ fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
 fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (_, _, mut trace) = followed(&scene, &mut sampler, &mut worker);
+    let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
     (trace.ids[0], trace.stands_since) = (None, None);
     sampler.standing.begin(true);
     assert!(sampler.stand(&mut worker, &mut trace, 1, 1));
@@ -378,17 +366,13 @@ fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
 fn a_read_asks_so_many_call_sites_and_no_more() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (tops, last, trace) = followed(&scene, &mut sampler, &mut worker);
+    let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
     let edge = sampler.edge_at(&trace, 0, None, Names::UNSTABLE).unwrap();
     let asks = (0..1000).take_while(|_| sampler.ask(&worker, &trace, 0, edge).is_some());
     assert!((64..256).contains(&asks.count()));
     // The next read may ask again.
-    let words = Words {
-        tops: &tops,
-        last: &last,
-    };
     let (mut again, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow(&mut worker, words, (&mut again, &mut climb), 1);
+    sampler.follow(&mut worker, &tops, (&mut again, &mut climb), 1);
     assert!(sampler.ask(&worker, &trace, 0, edge).is_some());
 }
 
@@ -396,7 +380,7 @@ fn a_read_asks_so_many_call_sites_and_no_more() {
 fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (tops, last, trace) = followed(&scene, &mut sampler, &mut worker);
+    let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
     let names = [1, 0].map(|index| {
         sampler
             .functions
@@ -409,13 +393,9 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     worker.reader.copy.looks[..newest]
         .iter_mut()
         .for_each(|look| look.fill(0));
-    let words = Words {
-        tops: &tops,
-        last: &last,
-    };
     let before = sampler.quality;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.learn(&mut worker, words, (&mut trace, &mut climb), 2);
+    sampler.learn(&mut worker, &tops, (&mut trace, &mut climb), 2);
     let known = sampler.edges.known(&edge.unwrap());
     assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
     assert_eq!(sampler.quality, before, "it is no sample");
@@ -426,7 +406,7 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
 fn a_call_that_the_code_proves_while_it_is_asked_for_a_refusal_is_not_asked_for_again() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (_, _, trace) = followed(&scene, &mut sampler, &mut worker);
+    let (_, trace) = followed(&scene, &mut sampler, &mut worker);
     let [main, found] = [1, 0].map(|index| {
         let id = trace.ids[index].unwrap();
         sampler.functions.name(id, index == 1)

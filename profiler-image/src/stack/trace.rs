@@ -18,7 +18,7 @@ pub struct Trace {
     pub ids: Vec<Option<FunctionId>>,
     /// How unwinding them ended.
     pub end: End,
-    /// The looks at the part around the top that are next to its moment; none if the part below is of another moment.
+    /// The looks at the part around the top that are next to its moment.
     pub around: Range<usize>,
     /// The program moves between half of the looks, so they can be in step with one of its loops.
     pub is_fast: bool,

@@ -23,6 +23,9 @@ const MAX_FETCHES: usize = 256;
 const FETCH: usize = 256;
 const READS_OF_HEAP_FRAME: usize = 3;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
+/// As much of a frame has to be the same in several looks to tell that it has stood: its header and the first variables, which are what
+/// it was called with.
+const STANDS: u64 = 256;
 /// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
 const PAGE: u64 = 256 << 10;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
@@ -225,6 +228,37 @@ impl Copy {
     #[must_use]
     pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).1
+    }
+
+    /// Whether the frames below the looks are the callers of those in the look that was taken: these looks, which are around the read of the part
+    /// below, show that the lowest of the frames above that part has stood. Its caller has not gone on, so neither has any below.
+    #[must_use]
+    pub fn stood_below(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> bool {
+        let mut on_page = frames.iter().rev().filter(|it| self.inside(it.address));
+        if on_page
+            .clone()
+            .next()
+            .is_none_or(|it| self.is_looked_at(it.address))
+        {
+            return true;
+        }
+        let Some(lowest) = on_page.find(|it| self.is_looked_at(it.address)) else {
+            return true;
+        };
+        let size = layout.execute_data.sizeof as u64;
+        let above = on_page
+            .next()
+            .map_or(size, |it| it.address.saturating_sub(lowest.address));
+        let length = usize::try_from(above.clamp(size, STANDS)).unwrap_or(usize::MAX);
+        let lies_at = |base: u64| {
+            let offset = usize::try_from(lowest.address.checked_sub(base)?).ok()?;
+            Some(offset..offset.checked_add(length)?)
+        };
+        let taken = lies_at(self.base).and_then(|range| self.bytes.get(range));
+        let shown = lies_at(self.hot);
+        let looks = self.looks.get(looks).unwrap_or_default();
+        let shows = |look: &Vec<u8>| shown.clone().and_then(|range| look.get(range)) == taken;
+        taken.is_some() && looks.iter().all(shows)
     }
 
     /// How many of the frames, leaf first, these looks show, and how many they do not contradict, both counted from the root: the same

@@ -26,7 +26,7 @@ fn followed_with_a_first_look(
 ) -> Option<Vec<String>> {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
     let copy = &mut worker.reader.copy;
@@ -44,13 +44,9 @@ fn followed_with_a_first_look(
         let at = usize::try_from(frame - copy.hot).unwrap() + offset;
         copy.looks[0][at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
-    let words = Words {
-        tops: &tops,
-        last: &last,
-    };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.unwound = MOST_UNWOUND - frames;
-    let followed = sampler.follow(&mut worker, words, (&mut trace, &mut climb), 2);
+    let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
 }
 

@@ -30,7 +30,7 @@ fn followed_frames(scene: &Scene, moved: usize) -> usize {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
     let (layout, copy) = (scene.image.layout, &mut worker.reader.copy);
@@ -45,14 +45,10 @@ fn followed_frames(scene: &Scene, moved: usize) -> usize {
             look[func..func + 8].copy_from_slice(&OTHER.to_le_bytes());
         }
     }
-    let words = Words {
-        tops: &tops,
-        last: &last,
-    };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.asked = 0;
     sampler.standing.begin(false);
-    sampler.follow_one(&mut worker, words, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     assert_eq!(trace.frames.len(), 3);
     assert!(climb.open.is_empty());
     climb.proven()

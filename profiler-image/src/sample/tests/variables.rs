@@ -4,7 +4,6 @@ use phpprof_zend::op::{INIT_DYNAMIC_CALL, Op};
 use phpprof_zend::site::{Evidence, Words};
 use phpprof_zend::zval::IS_OBJECT;
 
-use super::super::follow;
 use super::*;
 
 /// `found` calls the closure in its variable, which has called `text`.
@@ -40,16 +39,12 @@ fn scene() -> Scene {
 fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_read() {
     let scene = scene();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
-    };
-    let words = follow::Words {
-        tops: &tops,
-        last: &last,
     };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.standing.begin(true);
-    sampler.follow_one(&mut worker, words, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     let callee = sampler.functions.name(trace.ids[1].unwrap(), false);
     let edge = sampler.edge_at(&trace, 1, None, callee).unwrap();
     for (above, is_named) in [(4, true), (3, true), (2, false), (0, false)] {
@@ -64,7 +59,7 @@ fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_rea
 fn a_variable_below_the_looks_is_of_the_moment_of_its_call() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let (_, _, trace) = followed(&scene, &mut sampler, &mut worker);
+    let (_, trace) = followed(&scene, &mut sampler, &mut worker);
     let (callee, row) = (trace.frames[0].address, scene.image.layout);
     let words = site::Words::Operand(trace.frames[1].address);
     // The looks show other words there, and nothing may be looked at again.

@@ -375,6 +375,52 @@ fn what_no_look_can_show_is_denied_only_with_its_caller() {
     assert_eq!(not_denied(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
 }
 
+/// A call at each of these offsets of a page whose looks begin at 0x100; each is an argument of 16 bytes longer than a header.
+#[track_caller]
+fn check_below(offsets: &[u64], changed: Option<usize>, looks: Range<usize>, expected: bool) {
+    let layout = of_8_2();
+    let look = vec![1; 0x100];
+    let mut copy = Copy {
+        base: 0x1000,
+        bytes: vec![1; 0x200],
+        hot: 0x1100,
+        looks: vec![look.clone(), look.clone(), look],
+        ..Copy::default()
+    };
+    copy.take_look(0);
+    if let Some(byte) = changed {
+        copy.looks[2][byte] = 2;
+    }
+    let frame = |offset: &u64| Frame {
+        address: 0x1000 + offset,
+        ..Frame::default()
+    };
+    let frames: Vec<Frame> = offsets.iter().rev().map(frame).collect();
+    assert_eq!(copy.stood_below(layout, &frames, looks), expected);
+}
+
+#[test]
+fn calls_below_the_looks_have_stood_if_the_lowest_above_them_has() {
+    let offsets = [0x20, 0x120, 0x180];
+    check_below(&offsets, None, 0..3, true);
+    // Its header, or what it was called with.
+    check_below(&offsets, Some(0x20), 0..3, false);
+    check_below(&offsets, Some(0x7f), 0..3, false);
+    check_below(&offsets, Some(0x7f), 0..2, true);
+    // What lies beside it, or belongs to its callee.
+    check_below(&offsets, Some(0x1f), 0..3, true);
+    check_below(&offsets, Some(0x80), 0..3, true);
+}
+
+#[test]
+fn without_calls_on_both_sides_of_where_the_looks_begin_there_is_nothing_to_compare() {
+    check_below(&[0x120, 0x180], Some(0x20), 0..3, true);
+    check_below(&[0x20], Some(0x20), 0..3, true);
+    check_below(&[], Some(0x20), 0..3, true);
+    // The looks end within the lowest call above.
+    check_below(&[0x20, 0x1e0], None, 0..3, false);
+}
+
 #[test]
 fn a_zval_is_shown_by_looks_that_all_have_it_as_the_copy_does() {
     let look = |value: u8| vec![value; 64];

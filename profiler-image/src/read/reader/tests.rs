@@ -1,0 +1,60 @@
+use super::*;
+use crate::sample::tests::Scene;
+
+/// The addresses of the pieces with so many looks: the pointer is at 1, the looks at 2, and the part below at 3.
+fn addresses(count: usize) -> Vec<u64> {
+    let (mut looks, mut tops) = (vec![vec![0; 8]; count], vec![[0_u8; 8]; count - 1]);
+    let tops = tops.iter_mut().map(|bytes| Piece { address: 1, bytes });
+    let mut below = [0; 8];
+    let below = Piece {
+        address: 3,
+        bytes: &mut below,
+    };
+    let mut pieces = Pieces::new();
+    add_looks(&mut pieces, tops, (2, &mut looks), Some(below));
+    pieces.iter().map(|piece| piece.address).collect()
+}
+
+#[test]
+fn the_pointer_is_read_first_and_the_part_below_between_two_looks() {
+    assert_eq!(addresses(2), [1, 2, 3, 2]);
+    assert_eq!(addresses(4), [1, 2, 2, 3, 1, 2, 1, 2]);
+}
+
+#[test]
+fn only_the_top_of_an_aged_stack_that_moves_far_is_asked_for_first() {
+    let scene = Scene::cut();
+    let mut reader = Reader::new(&scene.process());
+    assert!(!reader.asks_first(), "nothing is expected");
+    let read = |reader: &mut Reader| matches!(reader.read(), Ok(Reading::Busy { .. }));
+    assert!(read(&mut reader) && !reader.asks_first());
+    let aged = Instant::now().checked_sub(AGED);
+    reader.last_read = aged;
+    assert!(!reader.asks_first(), "it has not moved");
+    (0..1000).for_each(|_| reader.window.moved(1 << 20, false));
+    assert!(reader.asks_first());
+    assert!(
+        read(&mut reader) && !reader.asks_first(),
+        "it has been read"
+    );
+    reader.last_read = aged;
+    (0..1000).for_each(|_| reader.window.moved(0, true));
+    assert!(!reader.asks_first());
+}
+
+#[test]
+fn what_is_read_of_a_page_is_bounded_by_the_page() {
+    let globals = Globals {
+        top: 0x11000,
+        end: 0x50000,
+        page: 0x10000,
+        current_execute_data: 0x10020,
+    };
+    assert_eq!(globals.extent(), 0x40000);
+    let endless = Globals {
+        end: u64::MAX,
+        ..globals
+    };
+    assert_eq!(endless.extent(), MAX_EXTENT);
+    assert_eq!(Globals { end: 0, ..globals }.extent(), 0);
+}

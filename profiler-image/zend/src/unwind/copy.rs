@@ -1,0 +1,326 @@
+//! One copy of the used part of a VM stack page, with several looks at the part around the stack's top.
+//!
+//! Invariant: what lies outside of the copied bytes is absent, whatever address is asked for.
+
+use std::ops::Range;
+
+use super::Frame;
+use crate::layouts::Layout;
+use crate::memory::{Memory, Piece, word_at};
+use crate::short::Short;
+use crate::zval::ZVAL;
+
+/// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one stack.
+const MAX_FETCHES: usize = 256;
+/// How much is read of a frame outside the copy: its header and the first variables, which proofs need.
+const FETCH: usize = 256;
+const READS_OF_HEAP_FRAME: usize = 3;
+/// As much of a frame has to be the same in several looks to tell that it has stood: its header and the first variables, which are what
+/// it was called with.
+const STANDS: u64 = 256;
+/// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
+const PAGE: u64 = 256 << 10;
+/// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
+const MAX_OLDER: usize = 4 << 20;
+
+/// The bytes of a frame outside the copy, or of an older page up to its last frame.
+type Fetched = Short<u8, FETCH>;
+
+/// One copy of the used part of a VM stack page, and bytes that were fetched beside it.
+#[derive(Debug, Default)]
+pub struct Copy {
+    /// The address of the page, whose header (`zend_vm_stack`) is copied too.
+    pub base: u64,
+    /// The bytes of the page from its beginning.
+    pub bytes: Vec<u8>,
+    /// The address of the part around the top, which the same call has read several times.
+    pub hot: u64,
+    /// The bytes of each look at the part at `hot`, in order.
+    pub looks: Vec<Vec<u8>>,
+    /// Unused looks, whose memory is reused.
+    pub(super) spare: Vec<Vec<u8>>,
+    /// Frames on the heap, then older VM stack pages, the oldest last.
+    pub(super) fetched: Vec<(u64, Fetched)>,
+    pub(super) pages: usize,
+    pub(super) fetches: usize,
+    /// Generators that were looked up.
+    pub(super) nodes: usize,
+}
+
+impl Copy {
+    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for this many looks at that part.
+    pub fn make_room(&mut self, page: u64, hot: Range<usize>, looks: usize) {
+        self.forget();
+        (self.base, self.hot) = (page, page.saturating_add(hot.start as u64));
+        self.bytes.resize(hot.end, 0);
+        while self.looks.len() < looks {
+            self.looks.push(self.spare.pop().unwrap_or_default());
+        }
+        self.spare.extend(self.looks.drain(looks..));
+        for look in &mut self.looks {
+            look.resize(hot.len(), 0);
+        }
+    }
+
+    /// Forgets what was fetched for an earlier stack.
+    pub fn forget(&mut self) {
+        self.fetched.clear();
+        (self.pages, self.fetches, self.nodes) = (0, 0, 0);
+    }
+
+    /// How many reads of frames unwinding has made since [`Copy::forget`].
+    #[must_use]
+    pub fn fetches(&self) -> usize {
+        self.fetches
+    }
+
+    /// Whether an address is in the copied part of the page.
+    #[must_use]
+    pub fn inside(&self, address: u64) -> bool {
+        address
+            .checked_sub(self.base)
+            .is_some_and(|offset| offset < self.bytes.len() as u64)
+    }
+
+    /// The lowest frame above this one, up to an address, that has it as its caller; none unless both are in the copied part.
+    #[must_use]
+    pub fn callee_of(&self, layout: &Layout, caller: u64, last: u64) -> Option<u64> {
+        if !self.inside(caller) || !self.inside(last) {
+            return None;
+        }
+        let size = layout.execute_data.sizeof;
+        let first = caller.checked_add(size as u64)?;
+        (first..=last).step_by(ZVAL).find(|&address| {
+            let header = self.at(address).and_then(|bytes| bytes.get(..size));
+            let frame = header.map(|header| Frame::parse(layout, address, header));
+            frame.is_some_and(|frame| frame.prev == caller && frame.func != 0 && frame.is_pushed())
+        })
+    }
+
+    /// The bytes from `address` on, as far as they were copied.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&[u8]> {
+        let rest = |base: u64, bytes: &'_ [u8]| -> Option<std::ops::Range<usize>> {
+            let offset = usize::try_from(address.checked_sub(base)?).ok()?;
+            (offset < bytes.len()).then_some(offset..bytes.len())
+        };
+        if let Some(range) = rest(self.base, &self.bytes) {
+            return self.bytes.get(range);
+        }
+        self.fetched
+            .iter()
+            .find_map(|(base, bytes)| bytes.get(rest(*base, bytes)?))
+    }
+
+    /// Value and type of the zval at `address`, if it was copied.
+    #[must_use]
+    pub fn zval(&self, address: u64) -> Option<(u64, u8)> {
+        let bytes = self.at(address)?.get(..ZVAL)?;
+        Some((word_at(bytes, 0), bytes[8]))
+    }
+
+    /// Puts the bytes of a look at the part around the top into the copy.
+    pub fn take_look(&mut self, look: usize) {
+        let at = self.hot.checked_sub(self.base).map(usize::try_from);
+        if let (Some(Ok(at)), Some(look)) = (at, self.looks.get(look))
+            && let Some(part) = self
+                .bytes
+                .get_mut(at..)
+                .and_then(|rest| rest.get_mut(..look.len()))
+        {
+            part.copy_from_slice(look);
+        }
+    }
+
+    /// How many of the frames, from the root, all these looks show. Memory outside the part around the top was
+    /// read once, and a frame there stood if a frame above it did.
+    #[must_use]
+    pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        self.agree(layout, frames, looks).0
+    }
+
+    /// How many of the frames, from the root, none of these looks contradicts: the same, but a frame outside the part counts if its caller
+    /// stood at its op.
+    #[must_use]
+    pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        self.agree(layout, frames, looks).1
+    }
+
+    /// Whether the frames below the looks are the callers of those in the look that was taken: these looks, which are around the read of the part
+    /// below, show that the lowest of the frames above that part has stood. Its caller has not gone on, so neither has any below.
+    #[must_use]
+    pub fn stood_below(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> bool {
+        let mut on_page = frames.iter().rev().filter(|it| self.inside(it.address));
+        if on_page
+            .clone()
+            .next()
+            .is_none_or(|it| self.is_looked_at(it.address))
+        {
+            return true;
+        }
+        let Some(lowest) = on_page.find(|it| self.is_looked_at(it.address)) else {
+            return true;
+        };
+        let size = layout.execute_data.sizeof as u64;
+        let above = on_page
+            .next()
+            .map_or(size, |it| it.address.saturating_sub(lowest.address));
+        let length = usize::try_from(above.clamp(size, STANDS)).unwrap_or(usize::MAX);
+        let lies_at = |base: u64| {
+            let offset = usize::try_from(lowest.address.checked_sub(base)?).ok()?;
+            Some(offset..offset.checked_add(length)?)
+        };
+        let taken = lies_at(self.base).and_then(|range| self.bytes.get(range));
+        let shown = lies_at(self.hot);
+        let looks = self.looks.get(looks).unwrap_or_default();
+        let shows = |look: &Vec<u8>| shown.clone().and_then(|range| look.get(range)) == taken;
+        taken.is_some() && looks.iter().all(shows)
+    }
+
+    /// How many of the frames, leaf first, these looks show, and how many they do not contradict, both counted from the root: the same
+    /// calls, at the same ops, except the last one, which may have moved on.
+    fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> (usize, usize) {
+        let looks = self.looks.get(looks).unwrap_or_default();
+        let (mut stood, mut not_denied) = (0, 0);
+        for (index, frame) in frames.iter().enumerate().rev() {
+            let mut shown = looks
+                .iter()
+                .filter_map(|look| frame_at(layout, self.hot, look, frame.address))
+                .peekable();
+            let is_shown = shown.peek().is_some();
+            let (mut is_call, mut is_op) = (true, true);
+            for again in shown {
+                is_call &= again.is_same_call(frame);
+                is_op &= again.opline == frame.opline;
+            }
+            if !is_call {
+                break;
+            }
+            not_denied = frames.len() - index;
+            if is_shown {
+                stood = not_denied;
+            }
+            if !is_op {
+                break;
+            }
+        }
+        (stood, not_denied)
+    }
+
+    /// Whether these looks show the same zval at an address as the copy; false without any look.
+    #[must_use]
+    pub fn shows(&self, address: u64, looks: Range<usize>) -> bool {
+        let looks = self.looks.get(looks).unwrap_or_default();
+        let copied = self.at(address).and_then(|bytes| bytes.get(..ZVAL));
+        let offset = address.checked_sub(self.hot).map(usize::try_from);
+        let Some(Ok(offset)) = offset else {
+            return false;
+        };
+        let mut shown = looks
+            .iter()
+            .map(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)));
+        copied.is_some() && !looks.is_empty() && shown.all(|zval| zval == copied)
+    }
+
+    /// Whether an address is in the part around the top, of which there are looks.
+    #[must_use]
+    pub fn is_looked_at(&self, address: u64) -> bool {
+        address >= self.hot && self.inside(address)
+    }
+
+    /// Whether this many bytes are in the copied part and below the looks.
+    #[must_use]
+    pub fn is_below_looks(&self, address: u64, length: usize) -> bool {
+        self.inside(address) && address.saturating_add(length as u64) <= self.hot
+    }
+
+    /// Fetches a frame outside the copy; for an older page, all of it below the frame in one read.
+    fn fetch<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        address: u64,
+    ) -> Option<()> {
+        if self.fetches >= MAX_FETCHES {
+            return None;
+        }
+        self.fetches += 1;
+        let oldest = match self.fetched.last() {
+            Some((_, bytes)) if self.pages > 0 => bytes,
+            _ => self.bytes.as_slice(),
+        };
+        let older_page = word_at(oldest, layout.vm_stack_prev);
+        let offset = address.wrapping_sub(older_page);
+        let older: usize = self.fetched.iter().map(|(_, bytes)| bytes.len()).sum();
+        if older_page != 0 && offset < PAGE && older < MAX_OLDER {
+            let mut bytes = Fetched::default();
+            bytes.resize(usize::try_from(offset).ok()? + FETCH);
+            if memory.read(older_page, &mut bytes).is_ok() {
+                self.fetched.push((older_page, bytes));
+                self.pages += 1;
+                return Some(());
+            }
+        }
+        let bytes = heap_frame(memory, layout, address)?;
+        // Heap frames are inserted first, so that the last one remains the oldest VM stack page.
+        self.fetched.insert(0, (address, bytes));
+        Some(())
+    }
+
+    /// The frame at an address, fetched if it was not copied.
+    pub fn frame<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        address: u64,
+    ) -> Option<Frame> {
+        let size = layout.execute_data.sizeof;
+        if self.at(address).is_none_or(|bytes| bytes.len() < size) {
+            self.fetch(memory, layout, address)?;
+        }
+        Some(Frame::parse(
+            layout,
+            address,
+            self.at(address)?.get(..size)?,
+        ))
+    }
+}
+
+/// The frame at an address in bytes that were read from `base` on.
+#[must_use]
+pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Option<Frame> {
+    let offset = usize::try_from(address.checked_sub(base)?).ok()?;
+    let end = offset.checked_add(layout.execute_data.sizeof)?;
+    Some(Frame::parse(layout, address, bytes.get(offset..end)?))
+}
+
+/// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be delayed
+/// in the middle of a frame: so two reads must show the same call.
+fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Fetched> {
+    let header = layout.execute_data.sizeof;
+    let frame = |bytes: &[u8]| Frame::parse(layout, address, bytes);
+    for _ in 0..READS_OF_HEAP_FRAME {
+        let (mut bytes, mut again) = (Fetched::default(), Fetched::default());
+        bytes.resize(FETCH);
+        again.resize(header);
+        let mut read = |bytes: &mut [u8]| {
+            let pieces = &mut [
+                Piece { address, bytes },
+                Piece {
+                    address,
+                    bytes: &mut again,
+                },
+            ];
+            memory.gather(pieces)
+        };
+        if read(&mut bytes).is_err() {
+            // The end of a mapping may cut the variables; the header is enough.
+            bytes.resize(header);
+            read(&mut bytes).ok()?;
+        }
+        if frame(&bytes).is_same_call(&frame(&again)) {
+            return Some(bytes);
+        }
+    }
+    None
+}

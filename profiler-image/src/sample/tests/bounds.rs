@@ -1,6 +1,6 @@
 //! Stacks that are so deep, or of such calls, that a sample shows only a part of them.
 
-use phpprof_zend::unwind::Frame;
+use phpprof_zend::unwind::{End, Frame};
 
 use super::*;
 
@@ -38,30 +38,66 @@ fn sampled(scene: &Scene) -> (Ending, Vec<String>, usize) {
     (stack.ending, names, sampler.unwound)
 }
 
+/// `found` calls `text`, which calls itself so many times on the same page; also the address of its first frame.
+fn piled(count: u64) -> (Scene, u64) {
+    let mut scene = Scene::frameless("implode", IS_NULL);
+    let image = &mut scene.image;
+    let call = NewOp {
+        opcode: FRAMELESS_ICALL_2,
+        result: RESULT,
+        extended_value: NUMBER,
+        ..NewOp::default()
+    };
+    let text = image.user(Some("text"), &[call]);
+    let found = image.top;
+    let called = (text, 0, image.layout.call_info.top);
+    let last = pile(image, (found + 0x100, found), count, called);
+    image.put_top(last);
+    let row = &image.layout.executor_globals;
+    image.put_word(image.executor_globals, row.vm_stack_top, last + 0x100);
+    (scene, found + 0x100)
+}
+
 #[test]
 fn a_stack_with_many_calls_without_a_frame_is_known_up_to_the_64th() {
     for count in [63, 64, 100] {
-        let mut scene = Scene::frameless("implode", IS_NULL);
-        let image = &mut scene.image;
-        let call = NewOp {
-            opcode: FRAMELESS_ICALL_2,
-            result: RESULT,
-            extended_value: NUMBER,
-            ..NewOp::default()
-        };
-        let text = image.user(Some("text"), &[call]);
-        let found = image.top;
-        let called = (text, 0, image.layout.call_info.top);
-        let last = pile(image, (found + 0x100, found), count, called);
-        image.put_top(last);
-        let row = &image.layout.executor_globals;
-        image.put_word(image.executor_globals, row.vm_stack_top, last + 0x100);
+        let (scene, _) = piled(count);
         let (ending, names, _) = sampled(&scene);
         let is_whole = count <= 64;
         assert_eq!(ending == Ending::Whole, is_whole, "{count}");
         let calls = usize::try_from(count.min(64)).unwrap();
         let expected = [vec!["{main}", "found"], ["implode", "text"].repeat(calls)].concat();
         assert_eq!(names, expected, "{count}");
+    }
+}
+
+/// The part below the looks is read between the second and the third.
+#[test]
+fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stood() {
+    let (scene, first) = piled(60);
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let hot = worker.reader.copy.hot;
+    let lowest = (first..)
+        .step_by(RESULT as usize)
+        .find(|address| *address >= hot)
+        .unwrap();
+    assert!(lowest > first, "a part is below the looks");
+    let variable = usize::try_from(lowest - hot + APART - 1).unwrap();
+    for (changed, moment, expected) in [
+        (3, (0, 0), End::Root),
+        (3, (2, 3), End::Torn),
+        (2, (0, 0), End::Torn),
+        (1, (0, 0), End::Torn),
+        (0, (1, 1), End::Root),
+    ] {
+        worker.reader.copy.looks[changed][variable] ^= 1;
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        sampler.follow_one(&mut worker, &tops, moment, (&mut trace, &mut climb), 1);
+        assert_eq!(trace.end, expected, "look {changed}, moment {moment:?}");
+        worker.reader.copy.looks[changed][variable] ^= 1;
     }
 }
 

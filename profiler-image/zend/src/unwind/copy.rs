@@ -151,14 +151,13 @@ impl Copy {
     #[must_use]
     pub fn stood_below(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> bool {
         let mut on_page = frames.iter().rev().filter(|it| self.inside(it.address));
-        if on_page
-            .clone()
-            .next()
-            .is_none_or(|it| self.is_looked_at(it.address))
-        {
-            return true;
-        }
-        let Some(lowest) = on_page.find(|it| self.is_looked_at(it.address)) else {
+        let lowest = match on_page.next() {
+            Some(root) if !self.is_looked_at(root.address) => {
+                on_page.find(|it| self.is_looked_at(it.address))
+            }
+            _ => None,
+        };
+        let Some(lowest) = lowest else {
             return true;
         };
         let size = layout.execute_data.sizeof as u64;

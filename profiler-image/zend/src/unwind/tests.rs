@@ -377,7 +377,7 @@ fn what_no_look_can_show_is_denied_only_with_its_caller() {
     assert_eq!(not_denied(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
 }
 
-/// A call at each of these offsets of a page whose looks begin at 0x100; each is an argument of 16 bytes longer than a header.
+/// Checks calls at these offsets of a page whose looks begin at 0x100, where the third look has another byte.
 #[track_caller]
 fn check_below(offsets: &[u64], changed: Option<usize>, looks: Range<usize>, expected: bool) {
     let layout = of_8_2();

@@ -3,10 +3,12 @@
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
 //! new path does not prove a known edge again. Invariant: a path has proven and open edges only.
 
+use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
 
+use hashbrown::HashTable;
 use phpprof_zend::site::Check;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::edges::{EdgeId, Edges};
 use super::names::{NameId, Names};
@@ -30,11 +32,22 @@ impl PathId {
 struct Node {
     parent: PathId,
     name: NameId,
+    /// The index of the op.
+    op: u32,
     line: u32,
     /// The index of its [`Call`].
     call: u32,
     /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the first one.
     earlier: PathId,
+    /// The child that was asked for last; [`PathId::NONE`] before.
+    last_child: PathId,
+}
+
+impl Node {
+    /// What distinguishes it from all other nodes.
+    fn key(&self) -> (PathId, NameId, u32) {
+        (self.parent, self.name, self.op)
+    }
 }
 
 /// A function with all its callers, at any of its ops.
@@ -55,23 +68,50 @@ pub struct CallTree {
     calls: Vec<Call>,
     /// The last added node of each call.
     newest: Vec<PathId>,
-    /// By parent, function, and the index of its op.
-    children: FxHashMap<(PathId, NameId, u32), PathId>,
-    by_function: FxHashMap<(PathId, NameId), u32>,
+    /// The nodes by parent, function, and the index of its op.
+    children: HashTable<PathId>,
+    /// The indexes of the calls by parent and function.
+    by_function: HashTable<u32>,
 }
 
 impl CallTree {
     /// The node of a function at one of its ops, if it is known.
-    #[must_use]
-    pub fn child(&self, parent: PathId, name: NameId, op: u32) -> Option<PathId> {
-        self.children.get(&(parent, name, op)).copied()
+    pub fn child(&mut self, parent: PathId, name: NameId, op: u32) -> Option<PathId> {
+        if let Some((path, node)) = self.last_child(parent, name)
+            && node.op == op
+        {
+            return Some(path);
+        }
+        let key = Some((parent, name, op));
+        let is_child = |path: &PathId| self.nodes.get(path.0 as usize).map(Node::key) == key;
+        let path = *self.children.find(hash_of(key), is_child)?;
+        self.nodes.get_mut(parent.0 as usize)?.last_child = path;
+        Some(path)
     }
 
     /// The call of a function by a path, if it is known.
     #[must_use]
     pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
-        let index = *self.by_function.get(&(parent, name))?;
+        let index = match self.last_child(parent, name) {
+            Some((_, node)) => node.call,
+            None => self.index_of(parent, name)?,
+        };
         self.calls.get(index as usize)
+    }
+
+    /// The child that was asked for last, if it is a node of this function. Most samples have passed through the same callers as the one
+    /// before, and memory that is next to the parent's costs less than a hash table.
+    fn last_child(&self, parent: PathId, name: NameId) -> Option<(PathId, &Node)> {
+        let path = self.nodes.get(parent.0 as usize)?.last_child;
+        let node = self.nodes.get(path.0 as usize)?;
+        (path != PathId::NONE && node.name == name).then_some((path, node))
+    }
+
+    /// The index of the call of a function by a path.
+    fn index_of(&self, parent: PathId, name: NameId) -> Option<u32> {
+        let key = Some((parent, name));
+        let is_call = |&call: &u32| key_of(&self.nodes, &self.newest, call) == key;
+        self.by_function.find(hash_of(key), is_call).copied()
     }
 
     /// The node of the same call as this one that is known to call a function: the one whose line is nearest.
@@ -99,22 +139,35 @@ impl CallTree {
         if self.nodes.len() >= MAX_PATHS {
             return None;
         }
-        let next = u32::try_from(self.calls.len()).ok()?;
-        let index = *self.by_function.entry((parent, name)).or_insert(next);
-        if index == next {
-            self.calls.push(call);
-            self.newest.push(PathId::NONE);
-        }
         let path = PathId(u32::try_from(self.nodes.len()).ok()?);
-        let newest = self.newest.get_mut(index as usize)?;
+        let known = self.index_of(parent, name);
+        let index = match known {
+            Some(index) => index,
+            None => u32::try_from(self.calls.len()).ok()?,
+        };
+        let earlier = known.and_then(|index| self.newest.get(index as usize));
         self.nodes.push(Node {
             parent,
             name,
+            op,
             line,
             call: index,
-            earlier: std::mem::replace(newest, path),
+            earlier: earlier.copied().unwrap_or(PathId::NONE),
+            last_child: PathId::NONE,
         });
-        self.children.insert((parent, name, op), path);
+        match self.newest.get_mut(index as usize) {
+            Some(newest) => *newest = path,
+            None => {
+                self.calls.push(call);
+                self.newest.push(path);
+                let rehash = |&call: &u32| hash_of(key_of(&self.nodes, &self.newest, call));
+                let hash = hash_of(Some((parent, name)));
+                self.by_function.insert_unique(hash, index, rehash);
+            }
+        }
+        let rehash = |path: &PathId| hash_of(self.nodes.get(path.0 as usize).map(Node::key));
+        let hash = hash_of(Some((parent, name, op)));
+        self.children.insert_unique(hash, path, rehash);
         Some(path)
     }
 
@@ -176,6 +229,17 @@ impl CallTree {
     }
 }
 
+/// The path and the function of a call.
+fn key_of(nodes: &[Node], newest: &[PathId], call: u32) -> Option<(PathId, NameId)> {
+    let newest = newest.get(call as usize)?;
+    let node = nodes.get(newest.0 as usize)?;
+    Some((node.parent, node.name))
+}
+
+fn hash_of(key: impl Hash) -> u64 {
+    FxBuildHasher.hash_one(key)
+}
+
 /// An empty list with room for all nodes and the parent of the roots. Its memory is only used as nodes come; a list that doubles would
 /// reserve more.
 fn all<T>(below: T) -> Vec<T> {
@@ -190,14 +254,16 @@ impl Default for CallTree {
             nodes: all(Node {
                 parent: PathId::NONE,
                 name: Names::UNSTABLE,
+                op: 0,
                 line: 0,
                 call: 0,
                 earlier: PathId::NONE,
+                last_child: PathId::NONE,
             }),
             calls: all(Call::default()),
             newest: all(PathId::NONE),
-            children: FxHashMap::default(),
-            by_function: FxHashMap::default(),
+            children: HashTable::new(),
+            by_function: HashTable::new(),
         }
     }
 }
@@ -266,6 +332,10 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::stack::edges::{Edge, Known};
 
@@ -324,6 +394,29 @@ mod tests {
         assert_eq!(paths.proven(below[0]), paths.proven(below[1]));
         assert!(paths.proven(other_line) != one);
         assert!(paths.is_proven(same_line) && paths.is_proven(below[1]));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_added_is_found_whatever_was_asked_for_before(
+            asked in proptest::collection::vec((0..6_usize, 0..3_usize, 0..3_u32), 1..60)
+        ) {
+            let names = [Names::IDLE, Names::TRUNCATED, Names::COLLECTING];
+            let (mut tree, mut model) = (CallTree::default(), HashMap::new());
+            let mut paths = vec![PathId::NONE];
+            for (parent, name, op) in asked {
+                let (parent, name) = (paths[parent % paths.len()], names[name]);
+                let known = model.get(&(parent, name, op)).copied();
+                prop_assert_eq!(tree.child(parent, name, op), known);
+                let has_call = model.keys().any(|&(of, known, _)| (of, known) == (parent, name));
+                prop_assert_eq!(tree.call_of(parent, name).is_some(), has_call);
+                if known.is_none() {
+                    let added = tree.add(parent, name, op, 0, Call::default()).unwrap();
+                    model.insert((parent, name, op), added);
+                    paths.push(added);
+                }
+            }
+        }
     }
 
     #[test]

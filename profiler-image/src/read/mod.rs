@@ -1,6 +1,7 @@
 //! Reads the bytes of a worker's stack by one call of the kernel, and the worker's CPU clock.
 
 pub mod clocks;
+pub mod compiler_watch;
 pub mod cpu_shares;
 pub mod heap;
 pub mod pauses;

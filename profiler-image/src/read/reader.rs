@@ -20,6 +20,7 @@ use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
 
+use super::compiler_watch::CompilerWatch;
 use super::heap::{Heap, HeapWatch};
 use super::request_watch::RequestWatch;
 use super::window::Window;
@@ -41,7 +42,7 @@ const AGED: Duration = Duration::from_millis(5);
 /// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
 const MAX_READS: usize = 3;
 /// The pieces of one read, without an allocation.
-type Pieces<'a> = SmallVec<[Piece<'a>; 32]>;
+type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
 
 /// The words of `executor_globals` that a sample needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -147,6 +148,8 @@ pub struct Reader {
     pub heap: Option<Heap>,
     /// Reads the heap, if that is requested.
     pub heap_watch: Option<HeapWatch>,
+    /// Reads where the compiler's memory ends, once closures have to be searched for.
+    pub compiler: Option<CompilerWatch>,
     /// The top when it was last read with a frame: the next request's stack is usually on the same page.
     expected: Option<Globals>,
     /// When the stack was last read.
@@ -180,6 +183,7 @@ impl Reader {
             request: None,
             heap: None,
             heap_watch: None,
+            compiler: None,
             expected: None,
             last_read: None,
             was_held_up: false,
@@ -268,6 +272,12 @@ impl Reader {
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
+    /// Reads where the compiler's memory ends from now on.
+    pub fn watch_compiler(&mut self) {
+        let globals = self.phase_globals.compiler_globals;
+        self.compiler = globals.and_then(|globals| CompilerWatch::new(self.layout, globals));
+    }
+
     /// The row of the worker's engine.
     #[must_use]
     pub fn layout(&self) -> &'static Layout {
@@ -297,8 +307,11 @@ impl Reader {
         Ok((globals, phase.unwrap_or_default()))
     }
 
-    /// Takes the heap's piece, which has been read, if there is one.
-    fn took_heap(&mut self) {
+    /// Takes the pieces of the heap and of the compiler's memory, which have been read, if there are any.
+    fn took_beside(&mut self) {
+        if let Some(compiler) = &mut self.compiler {
+            compiler.took();
+        }
         if let Some(heap) = &mut self.heap_watch {
             heap.took();
             self.heap = heap.heap();
@@ -310,13 +323,15 @@ impl Reader {
         self.heap = None;
         let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
         let request = self.request.as_mut().is_some_and(RequestWatch::lost);
-        heap || request
+        let compiler = self.compiler.as_mut().is_some_and(CompilerWatch::lost);
+        heap || request || compiler
     }
 
     /// Reads the globals, and the phase, if it is known, of the same moment.
     fn phase(&mut self, at: u64, globals: &mut [u8]) -> Result<Option<Phase>, Fault> {
         let (mut words, mut time) = (MomentBytes::default(), [0; 8]);
         let mut pieces = Pieces::new();
+        pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
         pieces.push(Piece {
             address: at,
             bytes: globals,
@@ -333,7 +348,7 @@ impl Reader {
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
         self.memory.gather(&mut pieces)?;
         drop(pieces);
-        self.took_heap();
+        self.took_beside();
         if let Some(request) = &mut self.request {
             request.took(u64::from_le_bytes(time), began.elapsed() > LONGEST);
         }
@@ -356,6 +371,7 @@ impl Reader {
         let copy = &mut self.copy;
         copy.make_room(expected.page, hot.clone(), looks);
         let mut pieces = Pieces::new();
+        pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
         let slices = tops.iter_mut().map(|top| Piece {
             address: at,
             bytes: &mut top[..length],
@@ -389,7 +405,7 @@ impl Reader {
             request.took(u64::from_le_bytes(time), self.was_held_up);
         }
         read?;
-        self.took_heap();
+        self.took_beside();
         self.in_compilation = words.in_compilation();
         self.gc_active = gc == [1, 1];
         self.has_jit_code = match self.jit {

@@ -17,8 +17,9 @@ mod quiescent;
 mod standing;
 mod told;
 
-use phpprof_zend::memory::Fault;
-use phpprof_zend::unwind::Copy;
+use phpprof_zend::closure::is_closure;
+use phpprof_zend::memory::{Fault, is_in};
+use phpprof_zend::unwind::{Copy, Frame};
 use rustc_hash::FxHashMap;
 
 use crate::read::reader::{Globals, Reader, Reading};
@@ -236,6 +237,12 @@ impl Sampler {
         };
         self.functions
             .identify(&mut place, frames, &mut trace.ids, look_again);
+        let (layout, shared) = (worker.process.engine.layout, &worker.process.shared_ranges);
+        let may_be_freed =
+            |frame: &Frame| is_closure(layout, frame) && !is_in(shared, frame.opline);
+        if worker.reader.compiler.is_none() && trace.frames.iter().any(may_be_freed) {
+            worker.reader.watch_compiler();
+        }
     }
 
     /// The outcome for a stack whose edges are all proven or open.
@@ -300,6 +307,7 @@ fn place_and_reader<'a>(
         local: &mut worker.local,
         // On the command line the end of a request is not visible; elsewhere its time changes, once it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
+        arena: worker.reader.compiler.as_ref().and_then(|it| it.arena),
         now,
     };
     (place, &worker.reader)

@@ -9,10 +9,12 @@
 //! | a closure, an include, eval()'d code | its code block, read in each sample | never |
 //! | the same in shared memory | the opline of an include's frame, or of a closure's that has called, inside a known block | for some seconds after its block, or scripts, were checked |
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
+//! | a closure that has ended | by its opline in the lists of the functions that hold its code | never |
 //!
 //! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
 
 mod fetch;
+mod held;
 mod lifetime;
 mod ops;
 mod resolve;
@@ -23,6 +25,7 @@ use std::hash::BuildHasher as _;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
+use phpprof_zend::closure::Arena;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -30,6 +33,7 @@ use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::unwind::Frame;
 
+use held::Searched;
 pub use lifetime::stands;
 use ops::{Ops, ops_size};
 use scripts::Scripts;
@@ -173,6 +177,8 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub local: &'a mut Map,
     /// Whether the end of a request is visible, so that functions can be trusted until then.
     pub request_ends: bool,
+    /// The compiler's memory when the stack was read; `None` if closures that have ended are not searched for.
+    pub arena: Option<Arena>,
     /// The time, in nanoseconds of the monotonic clock.
     pub now: u64,
 }
@@ -198,6 +204,8 @@ pub struct Functions {
     pub names: Names,
     /// Addresses that were read since the last [`Functions::begin`] without a result: another try with the same read does not help.
     refused: SmallVec<[u64; FEW]>,
+    /// The closures that were searched for since then.
+    searched: SmallVec<[Searched; FEW]>,
     /// The bytes of ops that were read since then.
     ops_read: usize,
     pauses: Pauses,
@@ -208,6 +216,7 @@ impl Functions {
     /// are forgotten here, and nowhere else.
     pub fn begin(&mut self) {
         self.refused.clear();
+        self.searched.clear();
         self.ops_read = 0;
         if self.bytes > MAX_BYTES {
             (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
@@ -255,18 +264,20 @@ impl Functions {
             }
             ids.push(trusted);
         }
-        if looks.is_empty() {
-            return;
+        if !looks.is_empty() {
+            self.look(place, &mut looks, look_again);
         }
-        self.look(place, &mut looks, look_again);
         let unknown = looks.iter().filter(|look| look.code.is_none());
         self.refused.extend(unknown.map(|look| look.func));
         for (id, frame) in ids.iter_mut().zip(frames) {
             if id.is_none() {
-                *id = looks
-                    .iter()
-                    .find(|look| look.func == frame.func)
-                    .and_then(|look| look.code);
+                let look = looks.iter().find(|look| look.func == frame.func);
+                *id = look.and_then(|look| look.code);
+            }
+        }
+        for index in 0..frames.len() {
+            if ids[index].is_none() {
+                ids[index] = self.held(place, frames, ids, index);
             }
         }
     }

@@ -7,6 +7,7 @@
 //! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in php-src.
 
 pub mod check;
+pub mod closure;
 pub mod declared;
 pub mod elf;
 pub mod engine;

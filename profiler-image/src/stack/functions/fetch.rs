@@ -3,6 +3,7 @@
 //! The first gather reads the functions' first bytes, the second one what these point to, and the third one what that points to. Invariant:
 //! what is only valid while a frame stands is read before the frame is looked at again.
 
+use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
@@ -108,14 +109,18 @@ pub(super) fn texts<M: Memory + ?Sized>(
 
 /// The ranges of a function's texts and ops.
 pub(super) fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> [(u64, usize); 3] {
-    look.key.map_or([(0, 0); 3], |key| {
-        let ops = ops_size(place.layout, &key).unwrap_or(0);
-        [
-            (key.name, STRING_HEAD),
-            (key.filename, STRING_HEAD),
-            (key.code, ops),
-        ]
-    })
+    look.key
+        .map_or([(0, 0); 3], |key| code_of_key(place.layout, &key))
+}
+
+/// The same for a function's key.
+pub(super) fn code_of_key(layout: &Layout, key: &Key) -> [(u64, usize); 3] {
+    let ops = ops_size(layout, key).unwrap_or(0);
+    [
+        (key.name, STRING_HEAD),
+        (key.filename, STRING_HEAD),
+        (key.code, ops),
+    ]
 }
 
 /// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks at the frames in the same gather, right

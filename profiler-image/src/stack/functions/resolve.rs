@@ -88,7 +88,7 @@ impl Functions {
 
     /// A code that is known under this key and by the current texts of its strings, also as a method of a class that each request links
     /// anew. If the texts are at the expected addresses, their stored hashes distinguish them.
-    fn known<M: Memory + ?Sized>(
+    pub(super) fn known<M: Memory + ?Sized>(
         &self,
         place: &Place<'_, M>,
         texts: &ReadSet<'_, M>,
@@ -239,7 +239,7 @@ impl Functions {
         })
     }
 
-    fn add<M: Memory + ?Sized>(
+    pub(super) fn add<M: Memory + ?Sized>(
         &mut self,
         place: &mut Place<'_, M>,
         set: &ReadSet<'_, M>,

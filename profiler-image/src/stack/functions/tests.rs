@@ -1,5 +1,6 @@
 mod bodies;
 mod forgotten;
+mod held;
 mod known;
 mod looks;
 mod ops;
@@ -73,6 +74,7 @@ fn place_in<'a, M: Memory>(
         shared,
         local,
         request_ends: true,
+        arena: None,
         now: 1,
     }
 }

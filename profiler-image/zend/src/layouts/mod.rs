@@ -41,6 +41,8 @@ pub struct CompilerGlobals {
     pub in_compilation: usize,
     /// The base of offsets in a `ZEND_MAP_PTR`; 0 if the version has none.
     pub map_ptr_base: usize,
+    /// A pointer to the `zend_arena` from which the compiler takes op_arrays; 0 before 8.1, where nothing needs it.
+    pub arena: usize,
 }
 
 /// `php_core_globals` (main/php_globals.h).
@@ -130,6 +132,9 @@ pub struct Function {
     pub literals: usize,
     /// A pointer up to 7.3, then a `ZEND_MAP_PTR`.
     pub run_time_cache: usize,
+    /// The number of functions that it declares, such as its closures; 0 before 8.1, which has no such list.
+    pub num_dynamic_func_defs: usize,
+    pub dynamic_func_defs: usize,
     /// `zend_internal_function` only.
     pub handler: usize,
     pub module: usize,

@@ -7,6 +7,7 @@
 //! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair to which they point are read later.
 
 use super::{Check, Evidence, Site, Words};
+use crate::closure::{FUNCTION, is_closure};
 use crate::hash::pair;
 use crate::memory::{Memory, word_at};
 use crate::op::Op;
@@ -15,9 +16,6 @@ use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, ZVAL};
 
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
-/// `zend_closure.func` (Zend/zend_closures.c): it follows a `zend_object`, in all versions.
-pub(super) const CLOSURE_FUNCTION: u64 = 56;
-
 /// The index of the argument that an internal function calls, if it is always the same.
 #[must_use]
 pub fn callable_argument(function: &str) -> Option<u64> {
@@ -125,12 +123,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that the function was identified by,
     /// which no other code can have replaced.
     fn is_closure_of_callee(&self, object: u64) -> bool {
-        let flags = &self.layout.call_info;
         let frame = self.callee.frame;
-        let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
         let key = &self.callee.function.key;
-        is_closure
-            && object.checked_add(CLOSURE_FUNCTION) == Some(frame.func)
+        is_closure(self.layout, frame)
+            && object.checked_add(FUNCTION) == Some(frame.func)
             && self.callee.has_own_opline
             && !self.callee.is_passing
             && key.op_index(self.layout, frame.opline).is_some()

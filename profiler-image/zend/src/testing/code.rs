@@ -147,6 +147,17 @@ impl EngineImage {
         self.put_byte(at, row.op2_type, op.op2_type);
     }
 
+    /// The list of the functions that a function declares, by the addresses of their op_arrays.
+    pub fn put_declared(&mut self, func: u64, declared: &[u64]) {
+        let row = &self.layout.function;
+        let list = self.block();
+        for (index, &op_array) in declared.iter().enumerate() {
+            self.put_word(list, index * 8, op_array);
+        }
+        self.put_half(func, row.num_dynamic_func_defs, declared.len() as u32);
+        self.put_word(func, row.dynamic_func_defs, list);
+    }
+
     /// Writes the fields that [`Key::parse`] reads.
     pub fn put_function(&mut self, at: u64, key: &Key) {
         let row = &self.layout.function;

@@ -63,6 +63,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
             shared: &mut maps.0,
             local: &mut maps.1,
             request_ends: true,
+            arena: None,
             now: 1,
         };
         codes.begin();

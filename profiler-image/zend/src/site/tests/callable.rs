@@ -1,7 +1,7 @@
 //! Callees that a callable names: an internal caller's argument, and a site's operand.
 
-use super::super::callable::CLOSURE_FUNCTION;
 use super::*;
+use crate::closure::FUNCTION;
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
 use crate::zval::{IS_ARRAY, IS_REFERENCE};
 
@@ -185,7 +185,7 @@ fn a_closure_in_an_operand_names_the_callee_whose_opline_lies_in_shared_code() {
                 false => Evidence::Open,
             });
         };
-        let closure = CALLEE - CLOSURE_FUNCTION;
+        let closure = CALLEE - FUNCTION;
         check(true, closure, &|_| {});
         check(false, closure + 8, &|_| {});
         check(false, closure, &|scene| scene.callee.call_info = 0);

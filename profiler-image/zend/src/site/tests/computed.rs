@@ -1,7 +1,7 @@
 //! Callees that a temporary operand named, which its ops compute once more.
 
-use super::super::callable::CLOSURE_FUNCTION;
 use super::*;
+use crate::closure::FUNCTION;
 use crate::hash::Index;
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, INIT_ARRAY, INIT_DYNAMIC_CALL, INIT_USER_CALL};
 use crate::zval::{IS_ARRAY, IS_LONG};
@@ -79,7 +79,7 @@ fn factory(layout: &'static Layout) -> Scene {
             result: 0,
         },
     ]);
-    let closures = [("cart", CALLEE - CLOSURE_FUNCTION), ("price", OBJECT)];
+    let closures = [("cart", CALLEE - FUNCTION), ("price", OBJECT)];
     let closures = closures.map(|(id, closure)| (Index::Text(id.as_bytes()), (closure, IS_OBJECT)));
     scene.image.put_array(ARRAY, &closures);
     scene.image.room(OBJECT, OBJECT_ROOM);

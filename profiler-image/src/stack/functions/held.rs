@@ -1,0 +1,98 @@
+//! Names closures that ended before their functions were read, by a function that holds their code.
+//!
+//! Invariant: a name is used only if its holder had its code when the stack was read, and still has it after the name was read
+//! (`phpprof_zend::closure`).
+
+use phpprof_zend::closure::{Holder, is_closure};
+use phpprof_zend::function::NamedFunction;
+use phpprof_zend::memory::Memory;
+use phpprof_zend::read_set::ReadSet;
+use phpprof_zend::unwind::Frame;
+use smallvec::SmallVec;
+
+use super::fetch::code_of_key;
+use super::lifetime::is_shared;
+use super::{FEW, FunctionId, Functions, Place};
+
+/// How many functions that may hold a closure's code are searched.
+const MAX_HOLDERS: usize = 8;
+
+/// A closure that was searched for.
+#[derive(Debug)]
+pub(super) struct Searched {
+    /// The frame's words.
+    func: u64,
+    opline: u64,
+    found: Option<FunctionId>,
+}
+
+impl Functions {
+    /// The function of a frame, if it is a closure whose code is held. At most [`FEW`] are searched for in the moments of one read.
+    pub(super) fn held<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut Place<'_, M>,
+        frames: &[Frame],
+        ids: &[Option<FunctionId>],
+        index: usize,
+    ) -> Option<FunctionId> {
+        let closure = frames.get(index)?;
+        // The leaf's opline may be a remainder of an earlier call.
+        if index == 0 || !is_closure(place.layout, closure) {
+            return None;
+        }
+        let (func, opline) = (closure.func, closure.opline);
+        let mut searched = self.searched.iter();
+        if let Some(it) = searched.find(|it| (it.func, it.opline) == (func, opline)) {
+            return it.found;
+        }
+        if self.searched.len() >= FEW {
+            return None;
+        }
+        let in_shared = is_shared(place, opline);
+        let callers = frames.iter().zip(ids).skip(index);
+        let may_hold = callers.filter(|(frame, id)| {
+            let key = id.and_then(|id| self.get(id)).map(|code| code.function.key);
+            match key {
+                Some(key) => is_shared(place, key.code) == in_shared && key.is_user(),
+                None => is_closure(place.layout, frame),
+            }
+        });
+        let holders: SmallVec<[Frame; MAX_HOLDERS]> = may_hold
+            .map(|(frame, _)| *frame)
+            .take(MAX_HOLDERS)
+            .collect();
+        let found = self.search(place, opline, &holders);
+        self.searched.push(Searched {
+            func,
+            opline,
+            found,
+        });
+        found
+    }
+
+    /// The function that contains this op, which one of the functions of these frames holds.
+    fn search<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut Place<'_, M>,
+        opline: u64,
+        holders: &[Frame],
+    ) -> Option<FunctionId> {
+        let (arena, layout) = (place.arena, place.layout);
+        let is_old =
+            |address| arena.is_some_and(|arena| arena.had(address)) || is_shared(place, address);
+        let (holder, key) = holders
+            .iter()
+            .filter_map(|frame| Holder::read(place.memory, layout, frame))
+            .find_map(|holder| Some((holder, holder.find(place.memory, opline, is_old)?)))?;
+        if !self.has_room_for(layout, Some(key)) {
+            return None;
+        }
+        let set = ReadSet::new(place.memory);
+        set.fetch_around(code_of_key(layout, &key), &mut [], [])
+            .ok()?;
+        let named = NamedFunction::resolve(&set, layout, key)?;
+        let known = self.known(place, &set, &key, false);
+        let has_stood = holder.has_stood(place.memory, arena.as_ref(), is_old);
+        has_stood.then(|| known.unwrap_or_else(|| self.add(place, &set, 0, named)))
+    }
+}

@@ -176,8 +176,12 @@ impl Functions {
                 pauses.pause();
                 has_key(place, frame.func, &key)
             };
-            key.op_index(place.layout, frame.opline).is_some()
-                && (key.name == 0 || (0..AGREEING_READS).all(|_| has_key_again()))
+            let contains_op = key.op_index(place.layout, frame.opline).is_some();
+            match contains_op {
+                true => key.name == 0 || (0..AGREEING_READS).all(|_| has_key_again()),
+                // The leaf's opline may be a remainder of an earlier call.
+                false => is_live_again(),
+            }
         } else {
             is_live_again() && has_its_texts()
         };

@@ -144,3 +144,34 @@ fn a_leaf_is_not_named_by_its_opline_which_may_be_of_an_earlier_call() {
     closures.frames.swap(0, 1);
     assert_eq!(closures.names()[0], None);
 }
+
+#[test]
+fn a_leaf_in_shared_memory_at_another_ones_op_is_named_while_its_frame_is_live() {
+    let named = |is_live: bool| {
+        let (mut codes, mut maps, mut memory) = nothing_known();
+        // The code and the texts are in shared memory, and the opline is of an earlier call.
+        let frame = Frame {
+            call_info: memory.layout.call_info.closure,
+            opline: SHARED.start + 0x5000,
+            ..put_closure(&mut memory, FUNCTIONS + 0x1000, 1)
+        };
+        let key = Key {
+            code: SHARED.start + 0x1000,
+            last: 4,
+            kind: 2,
+            passing: true,
+            name: SHARED.start + 0x2000,
+            filename: SHARED.start + 0x3000,
+            line_start: 7,
+            ..Key::default()
+        };
+        memory.put_string(key.name, "{closure}");
+        memory.put_string(key.filename, "/b.php");
+        memory.put_function(frame.func, &key);
+        let func = if is_live { frame.func } else { 0xdead_0000 };
+        memory.put_frame(&Frame { func, ..frame });
+        names(&mut codes, &memory, &mut maps, &[frame])
+    };
+    assert_eq!(named(true), ["{closure:/b.php:7}"]);
+    assert_eq!(named(false), [""]);
+}

@@ -9,7 +9,7 @@ use phpprof_crds::condition;
 use serde_json::json;
 
 const REQUESTS: usize = 10;
-const REQUESTS_IN_SHORT: usize = 6;
+const REQUESTS_IN_SHORT: usize = 4;
 const PROMISE: Duration = Duration::from_secs(3);
 
 #[test]
@@ -18,7 +18,7 @@ fn sampling_begins_3_seconds_after_apply_and_a_request_is_complete_3_seconds_aft
     exclusive(async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let (mut to_first_sample, mut to_complete) = (Vec::new(), Vec::new());
-        let requests = match is_long_form("ten requests in the place of six") {
+        let requests = match is_long_form("ten requests in the place of four") {
             true => REQUESTS,
             false => REQUESTS_IN_SHORT,
         };

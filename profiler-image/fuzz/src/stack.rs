@@ -1,6 +1,7 @@
 //! One stack: unwinding, the names of its frames, and the judgement of its edges.
 
 use phpprof_zend::Layout;
+use phpprof_zend::closure::Holder;
 use phpprof_zend::function::{Function, HEAD, Key, NamedFunction};
 use phpprof_zend::layouts::ROWS;
 use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
@@ -18,6 +19,8 @@ const BYTES: u64 = 1 << 30;
 const MAX_COPY: u64 = 256 << 10;
 /// Frames that are named in one run.
 const MAX_NAMED: usize = 256;
+/// Frames whose code is searched for in the functions of their callers, in one run.
+const MAX_SEARCHED: usize = 8;
 
 /// A stack as it was read, leaf first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,9 @@ pub fn read<M: Memory + ?Sized>(
     let end = unwind(memory, layout, &mut copy, start, &mut frames);
     assert!(frames.len() <= MAX_FRAMES);
     frames.truncate(MAX_NAMED);
+    for call in frames.windows(2).take(MAX_SEARCHED) {
+        search(memory, layout, &call[1], call[0].opline);
+    }
     let functions: Vec<Option<NamedFunction>> = frames
         .iter()
         .map(|frame| function(memory, layout, frame))
@@ -95,6 +101,17 @@ pub fn read<M: Memory + ?Sized>(
             .is_some_and(|leaf| is_inside_include(memory, layout, leaf.opline)),
         names: texts(&functions, |function| function.name()),
         files: texts(&functions, |function| function.file()),
+    }
+}
+
+/// Searches what a frame's function holds for an op: what is found contains it.
+fn search<M: Memory + ?Sized>(memory: &M, layout: &Layout, holder: &Frame, opline: u64) {
+    let Some(holder) = Holder::read(memory, layout, holder) else {
+        return;
+    };
+    if let Some(key) = holder.find(memory, opline, |_| true) {
+        assert!(key.op_index(layout, opline).is_some());
+        holder.has_stood(memory, None, |_| true);
     }
 }
 

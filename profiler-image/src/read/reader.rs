@@ -5,8 +5,9 @@
 //! sample before, also of an earlier request, tells where the top is expected. If that was far off, the call is made again; if that is
 //! likely, because the top moves far and the last read is long ago, a short read asks first.
 //!
-//! The pointer comes first, and the sample is of its moment. The target's CPU has to fetch each cache line back that was read when the
-//! program writes to it, which takes a tenth of a microsecond. So reading slows down exactly the calls, because they push frames.
+//! The pointer comes first, and the sample is of its moment; only the end of the compiler's memory, if it is watched, comes before. The
+//! target's CPU has to fetch each cache line back that was read when the program writes to it, which takes a tenth of a microsecond. So
+//! reading slows down exactly the calls, because they push frames.
 
 use std::ops::Range;
 use std::sync::Arc;

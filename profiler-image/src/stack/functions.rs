@@ -25,7 +25,7 @@ use std::hash::BuildHasher as _;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
-use phpprof_zend::closure::Arena;
+use phpprof_zend::closure::{Arena, is_closure};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -433,10 +433,8 @@ impl Functions {
         // A script's frame is pushed with its opline. For other frames the top one's own opline proves nothing; a caller's is saved
         // before its callee is linked. In the frame of an internal function it is a remainder of an earlier call. So
         // only the oplines of scripts and closures tell which code they run.
-        let flags = &place.layout.call_info;
-        let is_script = frame.call_info & flags.code != 0;
-        let is_closure = frame.call_info & (flags.closure | flags.fake_closure) == flags.closure;
-        if !is_script && (is_leaf || !is_closure) {
+        let is_script = frame.call_info & place.layout.call_info.code != 0;
+        if !is_script && (is_leaf || !is_closure(place.layout, frame)) {
             return None;
         }
         let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;

@@ -16,6 +16,7 @@ use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, ZVAL};
 
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
+
 /// The index of the argument that an internal function calls, if it is always the same.
 #[must_use]
 pub fn callable_argument(function: &str) -> Option<u64> {

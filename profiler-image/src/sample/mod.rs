@@ -8,6 +8,7 @@
 //! Edges that no call site names wait for a proof ([`standing`]).
 //! Invariant: a frame is named only below proven or open edges, so no time is attributed to a wrong caller.
 
+mod ask;
 mod climb;
 mod follow;
 mod frameless;

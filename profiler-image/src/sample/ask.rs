@@ -1,0 +1,161 @@
+//! Asks a call site whether it names its callee.
+//!
+//! Invariant: a read asks at most [`MOST_ASKED`] sites, and what a site needs of the code is read together.
+
+use phpprof_zend::Layout;
+use phpprof_zend::function::{Function, Key};
+use phpprof_zend::memory::{Memory, is_in};
+use phpprof_zend::op::Op;
+use phpprof_zend::read_set::ReadSet;
+use phpprof_zend::site::frameless::is_absent;
+use phpprof_zend::site::{Evidence, Side, Site, own_cache};
+use phpprof_zend::unwind::Frame;
+
+use super::Sampler;
+use super::climb::UNWINDING;
+use crate::read::worker::Worker;
+use crate::stack::edges::Edge;
+use crate::stack::trace::Trace;
+
+/// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
+const MOST_ASKED: usize = 128;
+/// Ops before a call that are read with it: the one that names the callee is usually among them.
+const OPS_TOGETHER: u64 = 32;
+
+impl Sampler {
+    /// The call site's answer for an edge, and whether the answer is the same each time; `None` if it cannot be read, or this read has asked
+    /// enough.
+    pub(super) fn ask(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        edge: Edge,
+    ) -> Option<(Evidence, bool)> {
+        self.asked += 1;
+        if self.asked > MOST_ASKED {
+            return None;
+        }
+        let id_at = |index: usize| trace.ids.get(index).copied().flatten();
+        let engine = &worker.process.engine;
+        let memory = &*worker.reader.memory;
+        let caller = self.functions.get(id_at(index + 1)?)?;
+        // If a function without a frame has called, the call site is in its caller.
+        let through = is_absent(&trace.frames[index + 1])
+            .then(|| caller.function.internal_name().unwrap_or_default());
+        let site_at = index + 1 + usize::from(through.is_some());
+        let at_site = self.functions.get(id_at(site_at)?)?;
+        let opline = trace.frames[site_at].opline;
+        let set = ReadSet::new(memory);
+        let callee = self.functions.get(id_at(index)?)?;
+        let frames = &trace.frames;
+        let compiler_globals = engine.phase_globals.compiler_globals;
+        let ends = [(site_at, at_site), (index, callee)];
+        fetch_site(
+            &set,
+            (engine.layout, compiler_globals),
+            frames,
+            ends.map(|(index, code)| (index, &code.function)),
+        );
+        let op = match edge.via {
+            Some(_) if through.is_none() => None,
+            None if edge.site.1 == UNWINDING => None,
+            _ => Some(Op::read(&set, engine.layout, opline)?),
+        };
+        let side = |frame, function| side(worker, &set, frame, function);
+        let has_called = !frames[..index].iter().all(is_absent);
+        let depth = frames.len() - index;
+        // Of a closure, the caller's variable tells the rest.
+        let is_sure = self.is_closure_in_own_memory(worker, trace, index)
+            && trace.stands_since.is_some_and(|stand| stand.holds(depth));
+        let site = Site {
+            memory: &set,
+            layout: engine.layout,
+            copy: &worker.reader.copy,
+            executor_globals: engine.executor_globals,
+            compiler_globals,
+            frameless_functions: engine.frameless_functions,
+            through,
+            caller: side(&frames[site_at], &at_site.function),
+            callee: Side {
+                has_own_opline: has_called,
+                is_passing: may_be_replaced(worker, &callee.function.key) && !is_sure,
+                ..side(&frames[index], &callee.function)
+            },
+        };
+        let evidence = site.judge(op.as_ref());
+        Some((evidence, site.is_steady(op.as_ref(), evidence)))
+    }
+
+    /// Whether frame `index` runs a closure whose code another closure's may have replaced since the read.
+    pub(super) fn is_closure_in_own_memory(
+        &self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+    ) -> bool {
+        let flags = &worker.process.engine.layout.call_info;
+        let id = trace.ids.get(index).copied().flatten();
+        let code = id.and_then(|id| self.functions.get(id));
+        trace.frames[index].call_info & flags.closure != 0
+            && code.is_some_and(|code| may_be_replaced(worker, &code.function.key))
+    }
+}
+
+/// Reads what a call site needs of the code in one call: its ops, what leads to its inline cache, and the scopes of functions that are linked
+/// again in each request. `ends` are the indices and functions of the caller and the callee.
+fn fetch_site<M: Memory + ?Sized>(
+    set: &ReadSet<'_, M>,
+    (layout, compiler_globals): (&Layout, Option<u64>),
+    frames: &[Frame],
+    ends: [(usize, &Function); 2],
+) {
+    let [(caller, at_site), _] = ends;
+    let (opline, key) = (frames[caller].opline, &at_site.key);
+    if !key.is_named() {
+        return;
+    }
+    let size = layout.zend_op.sizeof as u64;
+    let first = key.code.max(opline.saturating_sub(OPS_TOGETHER * size));
+    let length = opline.saturating_sub(first).saturating_add(size);
+    let ops = (first, usize::try_from(length).unwrap_or(0));
+    let scopes = ends
+        .into_iter()
+        .filter(|(_, function)| function.is_relinked())
+        .map(|(index, _)| {
+            let scope = layout.function.scope as u64;
+            (frames[index].func.saturating_add(scope), 8)
+        });
+    let cache = own_cache(layout, compiler_globals, &frames[caller]);
+    set.fetch([ops].into_iter().chain(cache).chain(scopes));
+}
+
+/// Whether other code can replace a function's at the same addresses within a request.
+fn may_be_replaced(worker: &Worker, key: &Key) -> bool {
+    key.is_user() && !key.is_named() && !is_shared(worker, key.code)
+}
+
+pub(super) fn is_shared(worker: &Worker, address: u64) -> bool {
+    is_in(&worker.process.shared_ranges, address)
+}
+
+fn side<'a>(
+    worker: &Worker,
+    memory: &impl Memory,
+    frame: &'a Frame,
+    function: &'a Function,
+) -> Side<'a> {
+    let key = &function.key;
+    let scope = worker.process.engine.layout.function.scope as u64;
+    let scope = match function.is_relinked() {
+        true => memory.word(frame.func.saturating_add(scope)).unwrap_or(0),
+        false => key.scope,
+    };
+    Side {
+        frame,
+        function,
+        scope,
+        has_own_opline: true,
+        is_passing: may_be_replaced(worker, key),
+    }
+}

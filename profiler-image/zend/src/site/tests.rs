@@ -5,6 +5,7 @@ mod generator;
 mod included;
 mod string;
 
+use super::static_method::ZEND_FETCH_CLASS_PARENT;
 use super::*;
 use crate::function::Key;
 use crate::layouts::{Machine, ROWS, layout_of};

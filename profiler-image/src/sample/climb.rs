@@ -323,18 +323,22 @@ impl Sampler {
         (id, name): (FunctionId, NameId),
         now: u64,
     ) -> Option<Known> {
-        if trace.end == End::TooDeep || self.functions.get(id)?.function.key.is_top_level() {
+        let key = self.functions.get(id)?.function.key;
+        if trace.end == End::TooDeep || key.is_top_level() {
             return Some(Known::Proven(Check::Nothing));
         }
         let root = trace.frames.len().checked_sub(1)?;
-        if !worker.reader.copy.inside(trace.frames[root].address) {
+        let (copy, address) = (&worker.reader.copy, trace.frames[root].address);
+        if !copy.inside(address) {
             return None;
         }
+        // The nameless frame at the bottom of a fiber is linked to its caller only after it was pushed.
+        let is_first = !key.is_nameless() && copy.is_first(worker.process.engine.layout, address);
         let edge = Edge::of_root(name);
         if let Some(known) = self.edges.known(&edge) {
             return Some(known);
         }
-        Some(if self.stand(worker, trace, root, now) {
+        Some(if is_first || self.stand(worker, trace, root, now) {
             self.edges.prove(edge, Check::Nothing)
         } else {
             self.edges.open(edge)

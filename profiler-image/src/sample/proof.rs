@@ -175,7 +175,8 @@ impl Sampler {
         let operand = match words {
             Words::Code => return true,
             Words::Cache if tells && trace.stood + 1 >= callee => return true,
-            Words::Frames if tells && trace.stood >= callee => return true,
+            Words::Frames | Words::Script if tells && trace.stood >= callee => return true,
+            Words::Script if tells && are_in_two_looks(worker, trace, index) => return true,
             Words::Operand(address)
                 if tells
                     && trace.stood >= callee
@@ -186,7 +187,7 @@ impl Sampler {
             {
                 return true;
             }
-            Words::Cache | Words::Frames => None,
+            Words::Cache | Words::Frames | Words::Script => None,
             Words::Operand(address) => Some(address),
         };
         // The caller's cache only depends on the caller.
@@ -328,4 +329,11 @@ fn is_below_looks(worker: &Worker, callee: &Frame, zval: u64) -> bool {
         worker.process.engine.layout.execute_data.sizeof,
     );
     copy.is_below_looks(callee.address, size) && copy.is_below_looks(zval, ZVAL)
+}
+
+/// Whether both looks next to the top's word show frame `index` and its caller.
+fn are_in_two_looks(worker: &Worker, trace: &Trace, index: usize) -> bool {
+    let caller = trace.frames.get(index + 1);
+    let is_looked_at = |frame: &Frame| worker.reader.copy.is_looked_at(frame.address);
+    trace.together + index >= trace.frames.len() && caller.is_some_and(is_looked_at)
 }

@@ -7,8 +7,9 @@ use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
 use crate::op::{
     DO_FCALL, DO_FCALL_BY_NAME, DO_ICALL, DO_UCALL, ECHO, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R,
-    FE_RESET_RW, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_FCALL, INIT_FCALL_BY_NAME, INIT_METHOD_CALL,
-    INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, NEW, Op, SEND_REF, SEND_VAL, SEND_VAR,
+    FE_RESET_RW, FETCH_OBJ_R, INCLUDE_OR_EVAL, INIT_DYNAMIC_CALL, INIT_FCALL, INIT_FCALL_BY_NAME,
+    INIT_METHOD_CALL, INIT_NS_FCALL_BY_NAME, INIT_STATIC_METHOD_CALL, INIT_USER_CALL, NEW, Op,
+    SEND_REF, SEND_VAL, SEND_VAR,
 };
 use crate::short::Short;
 
@@ -194,6 +195,8 @@ pub fn looks_up_class(opcode: u8) -> bool {
         opcode,
         NEW | FETCH_CLASS
             | INIT_STATIC_METHOD_CALL
+            | INIT_DYNAMIC_CALL
+            | INIT_USER_CALL
             | DECLARE_CLASS
             | DECLARE_CLASS_DELAYED
             | DECLARE_ANON_CLASS

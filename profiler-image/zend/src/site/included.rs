@@ -21,7 +21,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && callee.is_eval() == is_eval
             && (!is_eval || self.is_evaluated_at(op.lineno));
         match is_included {
-            true => Evidence::Proven(Check::Nothing, Words::Frames),
+            true => Evidence::Proven(Check::Nothing, Words::Script),
             false => Evidence::Refuted,
         }
     }

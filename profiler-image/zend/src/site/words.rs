@@ -19,6 +19,9 @@ pub enum Words {
     Cache,
     /// Those of both frames.
     Frames,
+    /// Those of both frames, of which the callee runs a file or eval()'d code: to get from one such call to another takes longer than
+    /// from one look to the next.
+    Script,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
 }

@@ -20,6 +20,8 @@ const READS_OF_HEAP_FRAME: usize = 3;
 const STANDS: u64 = 256;
 /// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
 const PAGE: u64 = 256 << 10;
+/// The offset of a page's first frame, behind its header (`ZEND_VM_STACK_HEADER_SLOTS`, Zend/zend_execute.h).
+const FIRST_FRAME: usize = 32;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
 
@@ -80,6 +82,14 @@ impl Copy {
         address
             .checked_sub(self.base)
             .is_some_and(|offset| offset < self.bytes.len() as u64)
+    }
+
+    /// Whether a frame is the first one of the first page. No frame can be below it, so the engine has called it.
+    #[must_use]
+    pub fn is_first(&self, layout: &Layout, address: u64) -> bool {
+        let older_page = self.bytes.get(layout.vm_stack_prev..FIRST_FRAME);
+        older_page.is_some_and(|bytes| word_at(bytes, 0) == 0)
+            && self.base.checked_add(FIRST_FRAME as u64) == Some(address)
     }
 
     /// The lowest frame above this one, up to an address, that has it as its caller; none unless both are in the copied part.

@@ -424,6 +424,22 @@ fn without_calls_on_both_sides_of_where_the_looks_begin_there_is_nothing_to_comp
 }
 
 #[test]
+fn the_first_frame_of_the_first_page_has_no_caller() {
+    let layout = of_8_2();
+    let mut copy = Copy {
+        base: BASE,
+        bytes: vec![0; 0x100],
+        ..Copy::default()
+    };
+    assert!(copy.is_first(layout, BASE + 0x20));
+    assert!(!copy.is_first(layout, BASE + 0x30));
+    // The page has another one before it.
+    copy.bytes[layout.vm_stack_prev + 4] = 1;
+    assert!(!copy.is_first(layout, BASE + 0x20));
+    assert!(!Copy::default().is_first(layout, 0x20), "nothing was read");
+}
+
+#[test]
 fn a_zval_is_shown_by_looks_that_all_have_it_as_the_copy_does() {
     let look = |value: u8| vec![value; 64];
     let copy = Copy {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
+use phpprof_zend::closure::Arena;
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
 use phpprof_zend::phase::{MomentBytes, Phase, PhaseGlobals};
@@ -277,6 +278,12 @@ impl Reader {
     pub fn watch_compiler(&mut self) {
         let globals = self.phase_globals.compiler_globals;
         self.compiler = globals.and_then(|globals| CompilerWatch::new(self.layout, globals));
+    }
+
+    /// The compiler's memory at the last read, if it is watched.
+    #[must_use]
+    pub fn arena(&self) -> Option<&Arena> {
+        self.compiler.as_ref()?.arena.as_ref()
     }
 
     /// The row of the worker's engine.

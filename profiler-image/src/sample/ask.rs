@@ -3,6 +3,7 @@
 //! Invariant: a read asks at most [`MOST_ASKED`] sites, and what a site needs of the code is read together.
 
 use phpprof_zend::Layout;
+use phpprof_zend::closure::{Holder, is_closure};
 use phpprof_zend::function::{Function, Key};
 use phpprof_zend::memory::{Memory, is_in};
 use phpprof_zend::op::Op;
@@ -15,6 +16,7 @@ use super::Sampler;
 use super::climb::UNWINDING;
 use crate::read::worker::Worker;
 use crate::stack::edges::Edge;
+use crate::stack::functions::was_there;
 use crate::stack::trace::Trace;
 
 /// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
@@ -62,12 +64,15 @@ impl Sampler {
             None if edge.site.1 == UNWINDING => None,
             _ => Some(Op::read(&set, engine.layout, opline)?),
         };
-        let side = |frame, function| side(worker, &set, frame, function);
-        let has_called = !frames[..index].iter().all(is_absent);
-        let depth = frames.len() - index;
-        // Of a closure, the caller's variable tells the rest.
-        let is_sure = self.is_closure_in_own_memory(worker, trace, index)
-            && trace.stands_since.is_some_and(|stand| stand.holds(depth));
+        let holder = self.functions.holder_of(&frames[site_at]);
+        let caller = Frame {
+            // The cache of a closure that has ended may have ended with it; its code has not.
+            run_time_cache: holder.map_or(frames[site_at].run_time_cache, |_| 0),
+            ..frames[site_at]
+        };
+        // Of such a closure, the caller's variable tells the rest.
+        let is_sure = is_closure(engine.layout, &frames[index])
+            && !self.may_be_another_closure(worker, trace, index);
         let site = Site {
             memory: &set,
             layout: engine.layout,
@@ -76,30 +81,51 @@ impl Sampler {
             compiler_globals,
             frameless_functions: engine.frameless_functions,
             through,
-            caller: side(&frames[site_at], &at_site.function),
+            caller: side(worker, &set, (&caller, holder.is_some()), &at_site.function),
             callee: Side {
-                has_own_opline: has_called,
-                is_passing: may_be_replaced(worker, &callee.function.key) && !is_sure,
-                ..side(&frames[index], &callee.function)
+                has_own_opline: is_sure || has_called(trace, index),
+                ..side(worker, &set, (&frames[index], is_sure), &callee.function)
             },
         };
         let evidence = site.judge(op.as_ref());
-        Some((evidence, site.is_steady(op.as_ref(), evidence)))
+        let is_steady = site.is_steady(op.as_ref(), evidence)
+            && holder.is_none_or(|holder| is_still_there(worker, holder));
+        Some((evidence, is_steady))
     }
 
-    /// Whether frame `index` runs a closure whose code another closure's may have replaced since the read.
-    pub(super) fn is_closure_in_own_memory(
+    /// Whether frame `index` runs a closure of which nothing tells that its function is the one that was read after the frame. Another
+    /// closure may have taken its place, of code that has replaced its own, or of any if no opline of its own tells the code.
+    pub(super) fn may_be_another_closure(
         &self,
         worker: &Worker,
         trace: &Trace,
         index: usize,
     ) -> bool {
-        let flags = &worker.process.engine.layout.call_info;
+        let frame = &trace.frames[index];
         let id = trace.ids.get(index).copied().flatten();
-        let code = id.and_then(|id| self.functions.get(id));
-        trace.frames[index].call_info & flags.closure != 0
-            && code.is_some_and(|code| may_be_replaced(worker, &code.function.key))
+        let Some(code) = id.and_then(|id| self.functions.get(id)) else {
+            return false;
+        };
+        let depth = trace.frames.len() - index;
+        let has_stood = trace.stands_since.is_some_and(|stand| stand.holds(depth));
+        is_closure(worker.process.engine.layout, frame)
+            && (may_be_replaced(worker, &code.function.key) || !has_called(trace, index))
+            && !has_stood
+            && self.functions.holder_of(frame).is_none()
     }
+}
+
+/// Whether the code that a function holds has been in its place since the stack was read.
+fn is_still_there(worker: &Worker, holder: &Holder) -> bool {
+    let arena = worker.reader.arena();
+    let at = (&*worker.reader.memory, worker.process.engine.layout);
+    let shared = &worker.process.shared_ranges;
+    holder.has_stood(at, arena, |address| was_there(arena, shared, address))
+}
+
+/// Whether frame `index` has called something: then its opline is its own.
+fn has_called(trace: &Trace, index: usize) -> bool {
+    !trace.frames[..index].iter().all(is_absent)
 }
 
 /// Reads what a call site needs of the code in one call: its ops, what leads to its inline cache, and the scopes of functions that are linked
@@ -142,7 +168,7 @@ pub(super) fn is_shared(worker: &Worker, address: u64) -> bool {
 fn side<'a>(
     worker: &Worker,
     memory: &impl Memory,
-    frame: &'a Frame,
+    (frame, is_sure): (&'a Frame, bool),
     function: &'a Function,
 ) -> Side<'a> {
     let key = &function.key;
@@ -156,6 +182,6 @@ fn side<'a>(
         function,
         scope,
         has_own_opline: true,
-        is_passing: may_be_replaced(worker, key),
+        is_passing: !is_sure && may_be_replaced(worker, key),
     }
 }

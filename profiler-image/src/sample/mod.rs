@@ -308,7 +308,7 @@ fn place_and_reader<'a>(
         local: &mut worker.local,
         // On the command line the end of a request is not visible; elsewhere its time changes, once it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
-        arena: worker.reader.compiler.as_ref().and_then(|it| it.arena),
+        arena: worker.reader.arena().copied(),
         now,
     };
     (place, &worker.reader)

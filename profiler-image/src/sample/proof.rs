@@ -62,7 +62,7 @@ impl Sampler {
             }
             return Some(self.edges.prove(edge, Check::Nothing));
         }
-        if self.is_closure_in_own_memory(worker, trace, index) {
+        if self.may_be_another_closure(worker, trace, index) {
             self.look_since(worker, trace, index, now);
         }
         let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;

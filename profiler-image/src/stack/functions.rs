@@ -34,6 +34,7 @@ use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::unwind::Frame;
 
 use held::Searched;
+pub use held::was_there;
 pub use lifetime::stands;
 use ops::{Ops, ops_size};
 use scripts::Scripts;

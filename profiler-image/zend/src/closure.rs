@@ -106,15 +106,14 @@ impl Declaring {
 
 /// A function that may hold a closure's code: that of a frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Holder<'a> {
-    layout: &'a Layout,
+pub struct Holder {
     frame: Frame,
     declaring: Declaring,
 }
 
-impl<'a> Holder<'a> {
+impl Holder {
     /// The function of a frame, if something holds it now: a live closure's object, or the engine's tables.
-    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &'a Layout, frame: &Frame) -> Option<Self> {
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, frame: &Frame) -> Option<Self> {
         let is_closure = is_closure(layout, frame);
         let (mut object, mut function) = ([0; 8], [0; SIZE]);
         let mut pieces = [
@@ -138,7 +137,6 @@ impl<'a> Holder<'a> {
             false => declaring.key.is_named(),
         };
         is_held.then_some(Self {
-            layout,
             frame: *frame,
             declaring,
         })
@@ -148,14 +146,14 @@ impl<'a> Holder<'a> {
     /// an op_array existed when the stack was read.
     pub fn find<M: Memory + ?Sized>(
         &self,
-        memory: &M,
+        (memory, layout): (&M, &Layout),
         opline: u64,
         is_old: impl Fn(u64) -> bool,
     ) -> Option<Key> {
         let mut around = vec![self.declaring];
         let mut left = MAX_READ;
         for _ in 0..MAX_DEPTH {
-            let contains = |it: &&Declaring| it.key.op_index(self.layout, opline).is_some();
+            let contains = |it: &&Declaring| it.key.op_index(layout, opline).is_some();
             if let Some(found) = around.iter().find(contains) {
                 return Some(found.key);
             }
@@ -165,36 +163,20 @@ impl<'a> Holder<'a> {
             if listed.is_empty() {
                 break;
             }
-            around = self.read_all(memory, &listed)?;
+            around = read_all(memory, layout, &listed)?;
         }
         None
-    }
-
-    fn read_all<M: Memory + ?Sized>(
-        &self,
-        memory: &M,
-        addresses: &[u64],
-    ) -> Option<Vec<Declaring>> {
-        let mut bytes = vec![0; addresses.len() * SIZE];
-        let functions = addresses.iter().zip(bytes.chunks_exact_mut(SIZE));
-        let mut pieces: Vec<Piece<'_>> = functions
-            .map(|(&address, bytes)| Piece { address, bytes })
-            .collect();
-        memory.gather(&mut pieces).ok()?;
-        let functions = bytes.chunks_exact(SIZE);
-        let parsed = functions.filter_map(|bytes| Declaring::parse(self.layout, bytes));
-        Some(parsed.collect())
     }
 
     /// Whether it is still held, and was compiled before the stack was read: something that it declares was, or nothing was compiled
     /// since. Then its code, and all that it declares, were in their places for the whole time. `arena` is that of the read, if it is known.
     pub fn has_stood<M: Memory + ?Sized>(
         &self,
-        memory: &M,
+        (memory, layout): (&M, &Layout),
         arena: Option<&Arena>,
         is_old: impl Fn(u64) -> bool,
     ) -> bool {
-        let again = Self::read(memory, self.layout, &self.frame);
+        let again = Self::read(memory, layout, &self.frame);
         let change = arena.map_or(Some(Change::Grown), |arena| arena.change(memory));
         let first = || memory.word(self.declaring.list);
         again.is_some_and(|again| again.declaring == self.declaring)
@@ -204,6 +186,23 @@ impl<'a> Holder<'a> {
                 None => false,
             }
     }
+}
+
+/// The functions at these addresses.
+fn read_all<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    addresses: &[u64],
+) -> Option<Vec<Declaring>> {
+    let mut bytes = vec![0; addresses.len() * SIZE];
+    let functions = addresses.iter().zip(bytes.chunks_exact_mut(SIZE));
+    let mut pieces: Vec<Piece<'_>> = functions
+        .map(|(&address, bytes)| Piece { address, bytes })
+        .collect();
+    memory.gather(&mut pieces).ok()?;
+    let functions = bytes.chunks_exact(SIZE);
+    let parsed = functions.filter_map(|bytes| Declaring::parse(layout, bytes));
+    Some(parsed.collect())
 }
 
 /// Whether a frame is a closure's, and not that of a function in a closure's object.

@@ -246,10 +246,23 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     fn judge_init(&self, init: &Op) -> Evidence {
         self.prepare_slots(init);
-        if let Some(evidence) = self.judge_slots(init) {
-            return evidence;
+        let cached = self.judge_slots(init);
+        let has_class = matches!(init.opcode, NEW | INIT_STATIC_METHOD_CALL);
+        match cached {
+            // A closure's cache is only that of its frame. If the code names the callee's class, that is the better proof.
+            Some(Evidence::Proven(_, Words::Cache)) if has_class => {}
+            Some(evidence) => return evidence,
+            None => {}
         }
         self.prepare_texts(init);
+        let named = self.judge_texts(init);
+        match named {
+            Evidence::Proven(_, Words::Code) => named,
+            _ => cached.unwrap_or(named),
+        }
+    }
+
+    fn judge_texts(&self, init: &Op) -> Evidence {
         match init.opcode {
             INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
             INIT_METHOD_CALL => self.judge_method(init),

@@ -6,7 +6,7 @@ use phpprof_zend::zval::IS_OBJECT;
 
 use super::*;
 
-/// `found` calls the closure in its variable, which has called `text`.
+/// `found` calls the closure in its variable.
 fn scene() -> Scene {
     /// `zend_closure.func` (Zend/zend_closures.c).
     const FUNCTION: u64 = 56;
@@ -31,13 +31,12 @@ fn scene() -> Scene {
         IS_OBJECT,
     );
     image.call(closure.func, closure.op(0), layout.call_info.closure);
-    scene.call("text", 0);
     scene
 }
 
-#[test]
-fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_read() {
-    let scene = scene();
+/// Checks whether the variable names the closure, above which there are so many frames, if the frames up to this one have stood since.
+#[track_caller]
+fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
@@ -45,14 +44,23 @@ fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_rea
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.standing.begin(true);
     sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
-    let callee = sampler.functions.name(trace.ids[1].unwrap(), false);
-    let edge = sampler.edge_at(&trace, 1, None, callee).unwrap();
-    for (above, is_named) in [(4, true), (3, true), (2, false), (0, false)] {
+    let callee = sampler.functions.name(trace.ids[closure].unwrap(), false);
+    let edge = sampler.edge_at(&trace, closure, None, callee).unwrap();
+    for &(above, is_named) in stood {
         trace.stands_since = Some(Stand { below: 0, above });
-        let evidence = sampler.ask(&worker, &trace, 1, edge).unwrap().0;
+        let evidence = sampler.ask(&worker, &trace, closure, edge).unwrap().0;
         let is_proven = matches!(evidence, Evidence::Proven(_, Words::Operand(_)));
         assert_eq!(is_proven, is_named, "{above}: {evidence:?}");
     }
+}
+
+#[test]
+fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_read() {
+    let mut scene = scene();
+    // As a leaf, it has no opline of its own.
+    check_named(&scene, 0, &[(3, true), (2, false), (0, false)]);
+    scene.call("text", 0);
+    check_named(&scene, 1, &[(4, true), (3, true), (2, false), (0, false)]);
 }
 
 #[test]

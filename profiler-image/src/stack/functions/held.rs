@@ -3,9 +3,11 @@
 //! Invariant: a name is used only if its holder had its code when the stack was read, and still has it after the name was read
 //! (`phpprof_zend::closure`).
 
-use phpprof_zend::closure::{Holder, is_closure};
+use std::ops::Range;
+
+use phpprof_zend::closure::{Arena, Holder, is_closure};
 use phpprof_zend::function::NamedFunction;
-use phpprof_zend::memory::Memory;
+use phpprof_zend::memory::{Memory, is_in};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
@@ -23,7 +25,13 @@ pub(super) struct Searched {
     /// The frame's words.
     func: u64,
     opline: u64,
-    found: Option<FunctionId>,
+    found: Option<(FunctionId, Holder)>,
+}
+
+impl Searched {
+    fn is_of(&self, closure: &Frame) -> bool {
+        (self.func, self.opline) == (closure.func, closure.opline)
+    }
 }
 
 impl Functions {
@@ -41,9 +49,8 @@ impl Functions {
             return None;
         }
         let (func, opline) = (closure.func, closure.opline);
-        let mut searched = self.searched.iter();
-        if let Some(it) = searched.find(|it| (it.func, it.opline) == (func, opline)) {
-            return it.found;
+        if let Some(it) = self.searched.iter().find(|it| it.is_of(closure)) {
+            return it.found.map(|(id, _)| id);
         }
         if self.searched.len() >= FEW {
             return None;
@@ -67,7 +74,14 @@ impl Functions {
             opline,
             found,
         });
-        found
+        found.map(|(id, _)| id)
+    }
+
+    /// What holds the code of the closure that a frame runs, if a search of this read has named it.
+    #[must_use]
+    pub fn holder_of(&self, closure: &Frame) -> Option<&Holder> {
+        let searched = self.searched.iter().find(|it| it.is_of(closure))?;
+        searched.found.as_ref().map(|(_, holder)| holder)
     }
 
     /// The function that contains this op, which one of the functions of these frames holds.
@@ -76,14 +90,15 @@ impl Functions {
         place: &mut Place<'_, M>,
         opline: u64,
         holders: &[Frame],
-    ) -> Option<FunctionId> {
+    ) -> Option<(FunctionId, Holder)> {
         let (arena, layout) = (place.arena, place.layout);
-        let is_old =
-            |address| arena.is_some_and(|arena| arena.had(address)) || is_shared(place, address);
+        let at = (place.memory, layout);
+        let shared = place.shared_ranges;
+        let is_old = |address| was_there(arena.as_ref(), shared, address);
         let (holder, key) = holders
             .iter()
             .filter_map(|frame| Holder::read(place.memory, layout, frame))
-            .find_map(|holder| Some((holder, holder.find(place.memory, opline, is_old)?)))?;
+            .find_map(|holder| Some((holder, holder.find(at, opline, is_old)?)))?;
         if !self.has_room_for(layout, Some(key)) {
             return None;
         }
@@ -92,7 +107,16 @@ impl Functions {
             .ok()?;
         let named = NamedFunction::resolve(&set, layout, key)?;
         let known = self.known(place, &set, &key, false);
-        let has_stood = holder.has_stood(place.memory, arena.as_ref(), is_old);
-        has_stood.then(|| known.unwrap_or_else(|| self.add(place, &set, 0, named)))
+        let has_stood = holder.has_stood(at, arena.as_ref(), is_old);
+        has_stood.then(|| {
+            let id = known.unwrap_or_else(|| self.add(place, &set, 0, named));
+            (id, holder)
+        })
     }
+}
+
+/// Whether an op_array at this address existed when the stack was read: in the compiler's memory of then, or in opcache's.
+#[must_use]
+pub fn was_there(arena: Option<&Arena>, shared: &[Range<u64>], address: u64) -> bool {
+    arena.is_some_and(|arena| arena.had(address)) || is_in(shared, address)
 }

@@ -58,7 +58,7 @@ impl Nest {
         }
     }
 
-    fn holder(&mut self) -> Option<Holder<'static>> {
+    fn holder(&mut self) -> Option<Holder> {
         let frame = self.frame(true);
         Holder::read(&self.image, self.image.layout, &frame)
     }
@@ -67,7 +67,9 @@ impl Nest {
     fn found(&mut self, of: usize) -> Option<usize> {
         let (opline, arena) = (self.functions[of].op(1), self.arena);
         let holder = self.holder()?;
-        let key = holder.find(&self.image, opline, |address| arena.had(address))?;
+        let key = holder.find((&self.image, self.image.layout), opline, |address| {
+            arena.had(address)
+        })?;
         let mut functions = self.functions.iter();
         functions.position(|function| function.code == key.code)
     }
@@ -75,7 +77,9 @@ impl Nest {
     fn has_stood(&mut self) -> bool {
         let arena = self.arena;
         let holder = self.holder().unwrap();
-        holder.has_stood(&self.image, Some(&arena), |address| arena.had(address))
+        holder.has_stood((&self.image, self.image.layout), Some(&arena), |address| {
+            arena.had(address)
+        })
     }
 }
 

@@ -8,11 +8,13 @@
 
 use super::generator::OBJECT_CLASS;
 use super::{Site, Words};
+use crate::closure::{FUNCTION, is_closure};
+use crate::function::{HEAD, Key};
 use crate::hash::{Index, element};
 use crate::memory::{Memory, byte_at, word_at};
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, FETCH_OBJ_R, INIT_ARRAY, Op};
 use crate::text::ZendString;
-use crate::zval::{IS_ARRAY, IS_LONG, IS_STRING, ZVAL};
+use crate::zval::{IS_ARRAY, IS_LONG, IS_OBJECT, IS_STRING, ZVAL};
 
 /// How far back the op that made a temporary is searched for.
 const MAX_OPS: u64 = 8;
@@ -41,12 +43,27 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             self.pair_of_callee(&made)?
         } else {
             let callable = self.result(&made, MAX_STEPS)?;
-            if !self.is_callable_of_callee(callable.zval) {
+            let is_callee = match callable.zval {
+                (object, IS_OBJECT) => self.is_kept_closure_of_callee(object),
+                zval => self.is_callable_of_callee(zval),
+            };
+            if !is_callee {
                 return None;
             }
             callable.variable
         };
         Some(variable.map_or(Words::Frames, Words::Operand))
+    }
+
+    /// Whether the array has the closure that the callee runs, and it still has the callee's code: then the site calls that code,
+    /// whatever the frame ran.
+    fn is_kept_closure_of_callee(&self, object: u64) -> bool {
+        let func = self.callee.frame.func;
+        let mut head = [0; HEAD];
+        is_closure(self.layout, self.callee.frame)
+            && object.checked_add(FUNCTION) == Some(func)
+            && self.memory.read(func, &mut head).is_ok()
+            && Key::parse(self.layout, &head) == Some(self.callee.function.key)
     }
 
     /// If `[$target, $name]`, whose last op this is, names the callee: the variable that has the name.

@@ -52,26 +52,34 @@ impl Closures {
 
     /// The names of the frames; the outer closure stands, the inner one does not.
     fn names(&self) -> [Option<String>; 3] {
-        let (mut codes, mut maps) = (Functions::default(), (Map::default(), Map::default()));
-        let mut place = place(&self.memory, &mut maps.0, &mut maps.1);
+        let (mut codes, ids) = self.identified();
+        [0, 1, 2].map(|index| {
+            let name = codes.name(ids[index]?, false);
+            Some(codes.names.get(name).name.to_owned())
+        })
+    }
+
+    fn arena(&self) -> Arena {
         let pointer = self.memory.compiler_globals;
-        let pointer = pointer + self.memory.layout.compiler_globals.arena as u64;
-        place.arena = Some(Arena {
-            pointer,
+        Arena {
+            pointer: pointer + self.memory.layout.compiler_globals.arena as u64,
             block: COMPILED.start,
             end: COMPILED.end,
             prev: 0,
-        });
+        }
+    }
+
+    fn identified(&self) -> (Functions, Vec<Option<FunctionId>>) {
+        let (mut codes, mut maps) = (Functions::default(), (Map::default(), Map::default()));
+        let mut place = place(&self.memory, &mut maps.0, &mut maps.1);
+        place.arena = Some(self.arena());
         let mut ids = Vec::new();
         codes.begin();
         codes.identify(&mut place, &self.frames, &mut ids, |_, gather| {
             assert!(gather(&mut []).is_ok());
             stands(1)
         });
-        [0, 1, 2].map(|index| {
-            let name = codes.name(ids[index]?, false);
-            Some(codes.names.get(name).name.to_owned())
-        })
+        (codes, ids)
     }
 }
 
@@ -116,6 +124,25 @@ fn a_closure_that_has_ended_is_named_by_the_closure_that_declares_it() {
     assert_eq!(leaf, None);
     assert_eq!(outer.as_deref(), Some("{closure:/a.php:1}"));
     assert_eq!(inner.as_deref(), Some("{closure:/a.php:3}"));
+}
+
+#[test]
+fn what_holds_a_closures_code_can_be_asked_whether_it_still_does() {
+    let mut closures = Closures::new();
+    let (codes, _) = closures.identified();
+    let [leaf, inner, outer] = closures.frames;
+    assert!([leaf, outer].iter().all(|it| codes.holder_of(it).is_none()));
+    let (arena, layout) = (closures.arena(), closures.memory.layout);
+    let holder = codes.holder_of(&inner).unwrap();
+    let has_stood = |memory: &EngineImage| {
+        let was_there = |address| was_there(Some(&arena), &[], address);
+        holder.has_stood((memory, layout), Some(&arena), was_there)
+    };
+    assert!(has_stood(&closures.memory));
+    closures
+        .memory
+        .put_word(outer.func - 56, 0, 0x7f00_0010_3000);
+    assert!(!has_stood(&closures.memory));
 }
 
 #[test]

@@ -115,6 +115,18 @@ fn an_element_of_a_property_of_this_names_the_callee() {
         check_factory(layout, Evidence::Open, |scene| {
             scene.put_variable(VARIABLE, (0, IS_LONG));
         });
+        // The array has the closure and its code, whatever the frame's opline is.
+        check_factory(layout, VARIABLE_NAMES_IT, |scene| {
+            (scene.has_called, scene.callee.opline) = (false, 0);
+        });
+        // There is other code by now.
+        check_factory(layout, Evidence::Open, |scene| {
+            let key = Key {
+                line_start: 9,
+                ..scene.callee_function.key
+            };
+            scene.image.put_function(CALLEE, &key);
+        });
         // The slot is of another class, or of a dynamic property.
         check_factory(layout, Evidence::Open, |scene| {
             scene.image.put_word(OBJECT, 16, CLASS + 8);

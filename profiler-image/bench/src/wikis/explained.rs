@@ -8,11 +8,23 @@ struct Explained {
     why: &'static str,
 }
 
+const LOCKED: &str = "DokuWiki shows its editor once the lock of an earlier request has expired (checklock, inc/common.php); the traces may be of requests that it has refused";
+
 const EXPLAINED: &[Explained] = &[
     Explained {
         caller: "io_lock",
         callee: "usleep",
         why: "DokuWiki waits for the lock of a file that another request writes; the traces are of one request at a time",
+    },
+    Explained {
+        caller: "dokuwiki\\Action\\Edit::preProcess",
+        callee: "lock",
+        why: LOCKED,
+    },
+    Explained {
+        caller: "dokuwiki\\Action\\Edit::tplContent",
+        callee: "dokuwiki\\Ui\\Editor::show",
+        why: LOCKED,
     },
     Explained {
         caller: "SqlBagOStuff::occasionallyGarbageCollect",
@@ -56,6 +68,8 @@ mod tests {
         check(&["{main}", "io_lock", "usleep"], true);
         check(&["{main}", "io_lock", "sleep"], false);
         check(&["{main}", "usleep"], false);
+        check(&["dokuwiki\\Action\\Edit::preProcess", "lock"], true);
+        check(&["dokuwiki\\Action\\Edit::preProcess", "unlock"], false);
         check(&["usleep"], false);
         let queue = "DeferredUpdatesScope::processStageQueue";
         check(

@@ -40,35 +40,31 @@ impl Sampler {
         }
         let id_at = |index: usize| trace.ids.get(index).copied().flatten();
         let engine = &worker.process.engine;
-        let memory = &*worker.reader.memory;
         let caller = self.functions.get(id_at(index + 1)?)?;
         // If a function without a frame has called, the call site is in its caller.
         let through = is_absent(&trace.frames[index + 1])
             .then(|| caller.function.internal_name().unwrap_or_default());
         let site_at = index + 1 + usize::from(through.is_some());
         let at_site = self.functions.get(id_at(site_at)?)?;
-        let opline = trace.frames[site_at].opline;
-        let set = ReadSet::new(memory);
+        let set = ReadSet::new(&*worker.reader.memory);
         let callee = self.functions.get(id_at(index)?)?;
         let frames = &trace.frames;
         let compiler_globals = engine.phase_globals.compiler_globals;
-        let ends = [(site_at, at_site), (index, callee)];
         fetch_site(
             &set,
             (engine.layout, compiler_globals),
             frames,
-            ends.map(|(index, code)| (index, &code.function)),
+            [(site_at, &at_site.function), (index, &callee.function)],
         );
         let op = match edge.via {
             Some(_) if through.is_none() => None,
             None if edge.site.1 == UNWINDING => None,
-            _ => Some(Op::read(&set, engine.layout, opline)?),
+            _ => Some(Op::read(&set, engine.layout, frames[site_at].opline)?),
         };
         let holder = self.functions.holder_of(&frames[site_at]);
-        let caller = Frame {
-            // The cache of a closure that has ended may have ended with it; its code has not.
-            run_time_cache: holder.map_or(frames[site_at].run_time_cache, |_| 0),
-            ..frames[site_at]
+        let caller = match holder {
+            Some(_) => without_cache(&frames[site_at]),
+            None => frames[site_at],
         };
         // Of such a closure, the caller's variable tells the rest.
         let is_sure = is_closure(engine.layout, &frames[index])
@@ -112,6 +108,14 @@ impl Sampler {
             && (may_be_replaced(worker, &code.function.key) || !has_called(trace, index))
             && !has_stood
             && self.functions.holder_of(frame).is_none()
+    }
+}
+
+/// The frame of a closure that has ended: its cache may have ended with it, its code has not.
+fn without_cache(closure: &Frame) -> Frame {
+    Frame {
+        run_time_cache: 0,
+        ..*closure
     }
 }
 

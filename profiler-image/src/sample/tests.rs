@@ -1,6 +1,7 @@
 //! Whole samples of a small engine, which is in the memory of the test itself and does not move.
 
 mod bounds;
+mod engine_calls;
 mod first_look;
 mod idle;
 mod told;
@@ -357,37 +358,6 @@ fn a_file_runs_if_both_looks_next_to_the_moment_show_its_call() {
     // Below the looks, it was read once.
     (trace.together, worker.reader.copy.hot) = (2, trace.frames[0].address);
     assert!(!sampler.is_one_moment(&worker, &trace, 0, site::Words::Script));
-}
-
-/// As a shutdown function. Nothing may be looked at again.
-#[test]
-fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
-    for (offset, is_open) in [(0x20, false), (0x30, true)] {
-        let mut scene = Scene::new();
-        let image = &mut scene.image;
-        let (page, top) = (image.page, image.layout.call_info.top);
-        let ends = image.user(Some("ends"), &[DO_UCALL.into()]);
-        image.put_frame(&Frame {
-            address: page + offset,
-            func: ends.func,
-            opline: ends.op(0),
-            call_info: top,
-            ..Frame::default()
-        });
-        image.put_top(page + offset);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-        assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-        // The function is known, its call is not.
-        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
-        let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
-            panic!("no frame")
-        };
-        let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        sampler.standing.begin(false);
-        sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
-        assert!(climb.is_whole);
-        assert_eq!(climb.open.len(), usize::from(is_open), "{offset:#x}");
-    }
 }
 
 #[test]

@@ -70,6 +70,8 @@ mod tests {
         check(&["{main}", "usleep"], false);
         check(&["dokuwiki\\Action\\Edit::preProcess", "lock"], true);
         check(&["dokuwiki\\Action\\Edit::preProcess", "unlock"], false);
+        let editor = "dokuwiki\\Ui\\Editor::show";
+        check(&["dokuwiki\\Action\\Edit::tplContent", editor], true);
         check(&["usleep"], false);
         let queue = "DeferredUpdatesScope::processStageQueue";
         check(

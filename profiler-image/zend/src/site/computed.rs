@@ -55,8 +55,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some(variable.map_or(Words::Frames, Words::Operand))
     }
 
-    /// Whether the array has the closure that the callee runs, and it still has the callee's code: then the site calls that code,
-    /// whatever the frame ran.
+    /// Whether the closure that the operand is computed to be by now is the one that the callee runs, and has the callee's code: then the site
+    /// calls that code, whatever the frame's opline is.
     fn is_kept_closure_of_callee(&self, object: u64) -> bool {
         let func = self.callee.frame.func;
         let mut head = [0; HEAD];

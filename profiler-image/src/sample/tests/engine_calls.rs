@@ -1,0 +1,66 @@
+//! Calls that the engine makes itself: of autoloaders, and of the first frame of a stack.
+
+use phpprof_zend::op::INIT_DYNAMIC_CALL;
+
+use super::*;
+
+/// `$f()` looks up the class of `'A::m'`. Nothing may be looked at again.
+#[test]
+fn an_op_that_calls_a_callable_may_call_an_autoloader() {
+    for (opcode, is_open) in [(INIT_DYNAMIC_CALL, false), (INIT_FCALL, true)] {
+        let mut scene = Scene::new();
+        let top = scene.image.layout.call_info.top;
+        let found = scene.image.user(Some("found"), &[opcode.into()]);
+        scene.image.call(found.func, found.op(0), 0);
+        scene.call("load", top);
+        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+        let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+            panic!("no frame")
+        };
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        let mut follow = |sampler: &mut Sampler| {
+            sampler.standing.begin(false);
+            sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+            (trace.ids[0], climb.open.len())
+        };
+        let (load, open) = follow(&mut sampler);
+        assert_eq!(open, 1, "{opcode}: no autoloader is known");
+        let load = sampler.functions.name(load.unwrap(), false);
+        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+        sampler.edges.note_autoloader(load);
+        assert_eq!(follow(&mut sampler).1, usize::from(is_open), "{opcode}");
+    }
+}
+
+/// As a shutdown function. Nothing may be looked at again.
+#[test]
+fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
+    for (offset, is_open) in [(0x20, false), (0x30, true)] {
+        let mut scene = Scene::new();
+        let image = &mut scene.image;
+        let (page, top) = (image.page, image.layout.call_info.top);
+        let ends = image.user(Some("ends"), &[DO_UCALL.into()]);
+        image.put_frame(&Frame {
+            address: page + offset,
+            func: ends.func,
+            opline: ends.op(0),
+            call_info: top,
+            ..Frame::default()
+        });
+        image.put_top(page + offset);
+        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+        // The function is known, its call is not.
+        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+        let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+            panic!("no frame")
+        };
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        sampler.standing.begin(false);
+        sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+        assert!(climb.is_whole);
+        assert_eq!(climb.open.len(), usize::from(is_open), "{offset:#x}");
+    }
+}

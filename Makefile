@@ -66,6 +66,7 @@ unit: setup ## unit tests, and the sampler against real PHP on this machine
 real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl), with programs whose shares are known; FULL=1 for all
 	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
+	@$(STAGE) "requests" tools/twice cargo test --quiet --release --locked -p phpprof --test requests --no-fail-fast
 
 .PHONY: truth
 truth: setup ## stacks and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, shares of time, and two wikis compared with Xdebug's traces
@@ -182,7 +183,7 @@ test: setup ## all tests, in their short form
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
 	@tools/beside $(MAKE) fuzz
-	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --no-run
+	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test requests --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
 	@tools/beside $(MAKE) clippy

@@ -18,7 +18,7 @@ use requests_server::{Clients, Fpm, Requested, builtin};
 
 /// The largest number of memory reads for a request.
 const READS_OF_A_REQUEST: f64 = 8.0;
-/// The largest peak of the sampler's memory in bytes, in a build without optimisations.
+/// The largest peak of the sampler's memory in bytes.
 const PEAK: u64 = 32 << 20;
 
 /// Five routes of one front controller, whose ids are secrets: the shares have to be those that the application has measured.
@@ -81,11 +81,17 @@ fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()
 #[test]
 fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     let fpm = Fpm::start(2)?;
-    let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Steps, 2);
+    let _clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Steps, 2);
     std::thread::sleep(Duration::from_millis(300));
+    // On a busy machine samples are late.
+    check_slow(&fpm).or_else(|_| check_slow(&fpm))
+}
+
+fn check_slow(fpm: &Fpm) -> Result<()> {
+    let since = fpm.logged()?;
     let recorded = record(fpm.pid(), 5, &["--labels=Method,Route,TraceID"])?;
-    drop(clients);
     recorded.check_secrets()?;
+    let logged = fpm.durations(since, "/steps")?;
     let timeline = recorded.timeline.context("no list")?;
     // Requests at the beginning and end of the run are not complete.
     let whole = |request: &&Request| {
@@ -94,9 +100,9 @@ fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     let slow: Vec<&Request> = timeline.requests.iter().filter(whole).collect();
     ensure!(slow.len() >= 4, "{} requests", slow.len());
     for request in slow {
-        // On a busy machine they take longer than requested.
         let duration = request.duration() / 1_000_000;
-        ensure!((690..900).contains(&duration), "{duration} ms: {request:?}");
+        let is_logged = logged.iter().any(|it| it.abs_diff(duration) < 20);
+        ensure!(is_logged, "{duration} ms, not {logged:?}: {request:?}");
         let wall = request.wall_nanoseconds / 1_000_000;
         ensure!(wall.abs_diff(duration) < 30, "{wall} ms: {request:?}");
         ensure!(request.method == "GET" && request.trace_id == requests_server::TRACE);
@@ -307,8 +313,7 @@ fn check_other(kind: Kind) -> Result<()> {
     let recorded = with_shares(if is_full { [20, 40] } else { [4, 12] }, |seconds| {
         clients.mark();
         let all = "--labels=Method,Route,Script,RequestAge,TraceID";
-        // This build without optimisations would meet the limit of CPU.
-        let arguments = [all, "--route=/own/*/**=own", "--cpu-budget-percent=0"];
+        let arguments = [all, "--route=/own/*/**=own"];
         let recorded = record(server.pid(), seconds, &arguments)?;
         recorded.check_secrets()?;
         Ok((recorded, vec![clients.shares()]))
@@ -328,12 +333,12 @@ fn check_other(kind: Kind) -> Result<()> {
     let (Kind::Apache(workers) | Kind::FrankenPhp(workers) | Kind::RoadRunner(workers)) = kind;
     check_cells(&recorded, workers)?;
     let list = recorded.timeline.as_ref().context("no list")?;
-    let mut requests = list.requests.iter();
+    let without = list.requests.iter().filter(|it| it.route.is_empty());
+    let without = i64::try_from(without.count())?;
     ensure!(
-        list.requests.len() > 20 && requests.all(|it| !it.route.is_empty()),
-        "{} requests: {:?}",
-        list.requests.len(),
-        list.requests.first()
+        list.requests.len() > 20 && without <= refused,
+        "{} requests, {without} without a route: {receipt}",
+        list.requests.len()
     );
     if !matches!(kind, Kind::RoadRunner(_)) {
         let traces = recorded.shares("trace_id");

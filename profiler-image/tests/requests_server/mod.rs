@@ -223,16 +223,32 @@ impl Fpm {
 
     /// The share of the time of each route since then, in percent, from the access log.
     pub fn shares(&self, since: usize) -> Result<HashMap<&'static str, f64>> {
-        let log = std::fs::read_to_string(self.folder().join("access.log"))?;
         let mut took = HashMap::new();
-        for line in log.get(since..).context("the log is shorter")?.lines() {
-            let (time, uri) = line.split_once(' ').context("a line without a URI")?;
+        for (microseconds, uri) in self.log(since)? {
             let of = |number| request(Requested::Shop, number);
-            let known = (0..10).map(of).find(|(_, asked, _)| asked == uri);
+            let known = (0..10).map(of).find(|(_, asked, _)| *asked == uri);
             let (_, _, route) = known.with_context(|| format!("nobody asks for {uri}"))?;
-            *took.entry(route).or_default() += time.parse::<f64>()?;
+            *took.entry(route).or_default() += microseconds as f64;
         }
         Ok(shares(&took))
+    }
+
+    /// How long the requests of a path have lasted that ended since then, in milliseconds, from the access log.
+    pub fn durations(&self, since: usize, path: &str) -> Result<Vec<i64>> {
+        let log = self.log(since)?.into_iter();
+        let of_path = log.filter(|(_, uri)| uri.split('?').next() == Some(path));
+        Ok(of_path.map(|(time, _)| time / 1000).collect())
+    }
+
+    /// The access log since then: microseconds, and the URI.
+    fn log(&self, since: usize) -> Result<Vec<(i64, String)>> {
+        let log = std::fs::read_to_string(self.folder().join("access.log"))?;
+        let lines = log.get(since..).context("the log is shorter")?.lines();
+        let line = |line: &str| {
+            let (time, uri) = line.split_once(' ').context("a line without a URI")?;
+            Ok((time.parse()?, uri.to_owned()))
+        };
+        lines.map(line).collect()
     }
 }
 

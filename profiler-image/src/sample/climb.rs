@@ -9,9 +9,10 @@ use std::sync::Arc;
 use phpprof_zend::Layout;
 use phpprof_zend::function::Key;
 use phpprof_zend::site::Check;
-use phpprof_zend::unwind::End;
+use phpprof_zend::unwind::{End, Frame};
 
 use super::Sampler;
+use super::follow::next_to;
 use super::phase::autoloads;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{Call, PathId};
@@ -155,17 +156,24 @@ impl Sampler {
         }
         let found = (id, name);
         let mut call = match self.call(worker, trace, index, at, found, (climb, now)) {
-            None if climb.is_refuted && trace.may_have_gone_on => self.call_before(at, name, climb),
+            None if climb.is_refuted
+                && trace.may_have_gone_on
+                && !may_be_two_calls(worker, &frame) =>
+            {
+                self.call_before(at, name, climb)
+            }
             call => call,
         }?;
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
-        // A frame that stood needs no check: the caller's variable may have been assigned since the call.
-        if depth > trace.stood
+        // A frame that stood needs no check: the caller's variable may have been assigned since the call. What an ended call left also stands.
+        let needs_check = depth > trace.stood || at.has_gone_on;
+        if needs_check
             && caller
                 .is_some_and(|caller| call.check.contradicted(&worker.reader.copy, caller, &frame))
         {
+            climb.is_refuted = at.has_gone_on;
             return None;
         }
         let path = self.node(worker, at.path, found, (&key, op), call, climb)?;
@@ -378,4 +386,12 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
+}
+
+/// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function
+/// of one call on the object of the other satisfies a [`Check`] that neither of the two calls does.
+fn may_be_two_calls(worker: &Worker, frame: &Frame) -> bool {
+    let layout = worker.process.engine.layout;
+    let copy = &worker.reader.copy;
+    frame.has_this() && copy.shows_another(layout, frame, next_to(0))
 }

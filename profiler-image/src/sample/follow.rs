@@ -303,7 +303,7 @@ pub(super) fn is_fast(tops: &[Globals]) -> bool {
 }
 
 /// The two looks next to a word, one on each side; the first word comes before all looks.
-fn next_to(top: usize) -> Range<usize> {
+pub(super) fn next_to(top: usize) -> Range<usize> {
     top..top + 2
 }
 

@@ -1,13 +1,19 @@
 //! Samples whose first look shows other words than the later ones.
 
+use std::ops::Range;
+
+use phpprof_zend::site::Check;
 use phpprof_zend::testing::IS_NULL;
-use phpprof_zend::unwind::frame_at;
+use phpprof_zend::zval::IS_OBJECT;
 
 use super::super::*;
-use super::{Scene, names};
+use super::{RESULT, Scene, names};
 
-/// The frame that a first look shows differently.
-#[derive(Clone, Copy, PartialEq)]
+/// An object that no other frame has.
+const OBJECT: u64 = 0x7000;
+
+/// The frame that a look shows differently.
+#[derive(Clone, Copy)]
 enum Whose {
     Callee,
     Caller,
@@ -29,25 +35,33 @@ fn followed_with_a_first_look(
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
-    let copy = &mut worker.reader.copy;
     let callee = tops[0].current_execute_data;
-    let layout = scene.image.layout;
-    let caller = frame_at(layout, copy.hot, &copy.looks[0], callee)
-        .unwrap()
-        .prev;
-    for &(whose, offset, value) in words {
-        let frame = if whose == Whose::Callee {
-            callee
-        } else {
-            caller
-        };
-        let at = usize::try_from(frame - copy.hot).unwrap() + offset;
-        copy.looks[0][at..at + 8].copy_from_slice(&value.to_le_bytes());
-    }
+    let copy = &mut worker.reader.copy;
+    show(copy, callee, scene.main_frame, 0..1, words);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.unwound = MOST_UNWOUND - frames;
     let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
+}
+
+/// Puts words at these offsets of the callee's and its caller's frame in these looks.
+fn show(
+    copy: &mut Copy,
+    callee: u64,
+    caller: u64,
+    looks: Range<usize>,
+    words: &[(Whose, usize, u64)],
+) {
+    for &(whose, offset, value) in words {
+        let frame = match whose {
+            Whose::Callee => callee,
+            Whose::Caller => caller,
+        };
+        let at = usize::try_from(frame - copy.hot).unwrap() + offset;
+        for look in &mut copy.looks[looks.clone()] {
+            look[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
 }
 
 /// The later looks show the word's call, but a later moment would favour calls that last longer.
@@ -87,6 +101,56 @@ fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
         sampled_with_a_first_look(&scene, &words),
         ["{main}", "found"]
     );
+}
+
+/// The function of the ended call on the object of the next one, whose frame the later looks show.
+#[test]
+fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() {
+    let scene = Scene::calling();
+    let row = &scene.image.layout.execute_data;
+    let gone_on = (Whose::Caller, row.opline, scene.main.op(0));
+    let on_object = [
+        gone_on,
+        (Whose::Callee, row.this, OBJECT),
+        (Whose::Callee, row.this_type_info, u64::from(IS_OBJECT)),
+    ];
+    assert_eq!(sampled_with_a_first_look(&scene, &on_object), ["{main}"]);
+}
+
+/// It stands in all looks, as nothing has been pushed over it yet.
+#[test]
+fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another_object() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
+        panic!("no sample")
+    };
+    sampler
+        .tree
+        .prove(sampled.stack.path, Check::ThisIn(RESULT));
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let row = &scene.image.layout.execute_data;
+    let variable = RESULT as usize;
+    for (object, names_of) in [
+        (OBJECT, &["{main}", "found"][..]),
+        (OBJECT + 8, &["{main}"]),
+    ] {
+        let words = [
+            (Whose::Caller, row.opline, scene.main.op(0)),
+            (Whose::Caller, variable, object),
+            (Whose::Caller, variable + 8, u64::from(IS_OBJECT)),
+            (Whose::Callee, row.this, OBJECT),
+            (Whose::Callee, row.this_type_info, u64::from(IS_OBJECT)),
+        ];
+        let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
+        let looks = 0..copy.looks.len();
+        show(copy, callee, scene.main_frame, looks, &words);
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        assert_eq!(names(&sampler, climb.path()), names_of);
+    }
 }
 
 /// That leaf is not in memory: between it and the word there are no frames to search.

@@ -216,6 +216,16 @@ impl Copy {
         (stood, not_denied)
     }
 
+    /// Whether one of these looks shows another call in the place of this frame.
+    #[must_use]
+    pub fn shows_another(&self, layout: &Layout, frame: &Frame, looks: Range<usize>) -> bool {
+        let looks = self.looks.get(looks).unwrap_or_default();
+        looks.iter().any(|look| {
+            frame_at(layout, self.hot, look, frame.address)
+                .is_some_and(|again| !again.is_same_call(frame))
+        })
+    }
+
     /// Whether these looks show the same zval at an address as the copy; false without any look.
     #[must_use]
     pub fn shows(&self, address: u64, looks: Range<usize>) -> bool {

@@ -30,6 +30,7 @@ mod generator;
 mod hook;
 mod included;
 mod new;
+mod object;
 mod operand;
 mod passed;
 mod static_method;
@@ -189,6 +190,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     fn judge_op(&self, op: &Op) -> Evidence {
+        match self.judge_call(op) {
+            Evidence::Proven(check, Words::Frames | Words::Operand(_))
+                if !self.are_on_their_objects(check) =>
+            {
+                Evidence::Open
+            }
+            evidence => evidence,
+        }
+    }
+
+    fn judge_call(&self, op: &Op) -> Evidence {
         let callee = &self.callee.function.key;
         if op.opcode == INCLUDE_OR_EVAL {
             return self.judge_included(op);

@@ -98,7 +98,7 @@ impl Scene {
 
     fn name_internal_caller(&mut self, name: &str) {
         let mut key = self.image.function_at(self.code.func).unwrap().key;
-        (key.kind, key.name) = (1, self.image.string(name));
+        (key.kind, key.name, key.scope) = (1, self.image.string(name), 0);
         self.image.put_function(self.code.func, &key);
     }
 
@@ -116,6 +116,10 @@ impl Scene {
         key.scope = CLASS;
         self.image.put_function(CALLEE, &key);
         self.callee_function = self.image.function_at(CALLEE).unwrap();
+        self.image.room(OBJECT, 0x100);
+        self.image.put_word(OBJECT, 16, CLASS);
+        let scope = self.image.layout.function.scope;
+        self.image.put_word(self.code.func, scope, CLASS);
         self.caller.this = OBJECT;
         self.callee.this = OBJECT;
         self.callee.this_type = IS_OBJECT;
@@ -400,6 +404,37 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
     check(CALLEE + 8, 0, Evidence::Refuted);
     // A callee with a frame was not called by this op.
     check(CALLEE, STACK + 0x100, Evidence::Refuted);
+}
+
+/// A look can show the function of one call on the object of another: the engine writes one after the other.
+#[test]
+fn a_name_proves_a_method_only_on_an_object_of_its_class() {
+    let check = |object: &str, caller: &str, expected: Evidence| {
+        for layout in ROWS {
+            let ops = [INIT_METHOD_CALL, DO_FCALL];
+            let mut scene = Scene::new(layout, &ops, "work", "work").method_of("C");
+            let (child, other) = (scene.image.class("Child"), scene.image.class("Other"));
+            scene
+                .image
+                .put_word(child, layout.class_entry.parent, CLASS);
+            let class = |name| match name {
+                "C" => CLASS,
+                "Child" => child,
+                _ => other,
+            };
+            scene.image.put_word(OBJECT, 16, class(object));
+            let scope = layout.function.scope;
+            scene.image.put_word(scene.code.func, scope, class(caller));
+            scene.check(expected);
+        }
+    };
+    let proven = Evidence::Proven(Check::SameThis, Words::Frames);
+    check("C", "C", proven);
+    check("Child", "C", proven);
+    check("Child", "Child", proven);
+    check("C", "Child", Evidence::Open);
+    check("Other", "Other", Evidence::Open);
+    check("Other", "C", Evidence::Open);
 }
 
 /// The site names another class than the constructor's, as `new $class` names none: the object in its result proves it.

@@ -156,14 +156,10 @@ impl Sampler {
         }
         let found = (id, name);
         let mut call = match self.call(worker, trace, index, at, found, (climb, now)) {
-            None if climb.is_refuted
-                && trace.may_have_gone_on
-                && !may_be_two_calls(worker, &frame) =>
-            {
-                self.call_before(at, name, climb)
-            }
-            call => call,
-        }?;
+            Some(call) => call,
+            None if trace.may_have_gone_on => self.call_before(worker, &frame, at, name, climb)?,
+            None => return None,
+        };
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
@@ -223,8 +219,18 @@ impl Sampler {
         Some(path)
     }
 
-    /// The call that the caller made at another op, before it moved on.
-    fn call_before(&self, at: &mut At, name: NameId, climb: &mut Climb) -> Option<Call> {
+    /// The call that the caller made at another op, before it moved on; `None` if the climb was not refuted.
+    fn call_before(
+        &self,
+        worker: &Worker,
+        frame: &Frame,
+        at: &mut At,
+        name: NameId,
+        climb: &mut Climb,
+    ) -> Option<Call> {
+        if !climb.is_refuted || may_be_two_calls(worker, frame) {
+            return None;
+        }
         let before = self.tree.nearest_op_that_calls(at.path, name)?;
         let call = *self.tree.call_of(before, name)?;
         let is_settled = |edge| self.edges.is_settled(edge);

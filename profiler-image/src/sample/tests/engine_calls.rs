@@ -3,6 +3,18 @@
 use phpprof_zend::op::INIT_DYNAMIC_CALL;
 
 use super::*;
+use crate::read::reader::Tops;
+
+/// A sampler that knows the functions of the scene and none of their calls, a worker, and a read of it.
+fn named(scene: &Scene) -> (Sampler, Worker, Tops) {
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    (sampler, worker, tops)
+}
 
 /// `$f()` looks up the class of `'A::m'`. Nothing may be looked at again.
 #[test]
@@ -13,12 +25,7 @@ fn an_op_that_calls_a_callable_may_call_an_autoloader() {
         let found = scene.image.user(Some("found"), &[opcode.into()]);
         scene.image.call(found.func, found.op(0), 0);
         scene.call("load", top);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-        assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
-        let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
-            panic!("no frame")
-        };
+        let (mut sampler, mut worker, tops) = named(&scene);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         let mut follow = |sampler: &mut Sampler| {
             sampler.standing.begin(false);
@@ -50,13 +57,7 @@ fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
             ..Frame::default()
         });
         image.put_top(page + offset);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-        assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-        // The function is known, its call is not.
-        (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
-        let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
-            panic!("no frame")
-        };
+        let (mut sampler, mut worker, tops) = named(&scene);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         sampler.standing.begin(false);
         sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);

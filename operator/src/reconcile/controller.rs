@@ -259,14 +259,15 @@ async fn look_after(
         (request, effects, next) = decided(&context, (request, known), &reference).await?;
         clear(&context, &request, &done);
         see_progress(&context, &reference, &request, (was_accepted, was_over));
-        if effects.is_empty() {
+        // What a job brings is not known yet, and its end starts a reconciliation.
+        let done = execute(&context, &reference, &request, effects).await;
+        if done.is_empty() {
             match next {
                 Next::Now => continue,
                 Next::OnChange => return Ok(Action::await_change()),
                 Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
             }
         }
-        let done = execute(&context, &reference, &request, effects).await;
         if done.contains(&Done::Deleted) {
             return Ok(Action::await_change());
         }

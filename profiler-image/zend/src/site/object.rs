@@ -20,9 +20,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
+    /// An object that cannot be read refutes nothing.
     fn is_on_its_object(&self, side: &Side<'_>) -> bool {
         let class = side.frame.this.checked_add(OBJECT_CLASS);
         let class = class.and_then(|class| self.memory.word(class).ok());
-        class.is_some_and(|class| self.descends(class, side.scope))
+        class.is_none_or(|class| self.descends(class, side.scope))
     }
 }

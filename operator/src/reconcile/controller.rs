@@ -259,8 +259,8 @@ async fn look_after(
         (request, effects, next) = decided(&context, (request, known), &reference).await?;
         clear(&context, &request, &done);
         see_progress(&context, &reference, &request, (was_accepted, was_over));
-        // What a job brings is not known yet, and its end starts a reconciliation.
         let done = execute(&context, &reference, &request, effects).await;
+        // What a job brings is not known yet, and its end starts a reconciliation.
         if done.is_empty() {
             match next {
                 Next::Now => continue,

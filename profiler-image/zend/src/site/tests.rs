@@ -5,6 +5,7 @@ mod generator;
 mod included;
 mod string;
 
+use super::generator::OBJECT_CLASS;
 use super::static_method::ZEND_FETCH_CLASS_PARENT;
 use super::*;
 use crate::function::Key;
@@ -117,7 +118,7 @@ impl Scene {
         self.image.put_function(CALLEE, &key);
         self.callee_function = self.image.function_at(CALLEE).unwrap();
         self.image.room(OBJECT, 0x100);
-        self.image.put_word(OBJECT, 16, CLASS);
+        self.image.put_word(OBJECT, OBJECT_CLASS as usize, CLASS);
         let scope = self.image.layout.function.scope;
         self.image.put_word(self.code.func, scope, CLASS);
         self.caller.this = OBJECT;
@@ -422,7 +423,8 @@ fn a_name_proves_a_method_only_on_an_object_of_its_class() {
                 "Child" => child,
                 _ => other,
             };
-            scene.image.put_word(OBJECT, 16, class(object));
+            let at = OBJECT_CLASS as usize;
+            scene.image.put_word(OBJECT, at, class(object));
             let scope = layout.function.scope;
             scene.image.put_word(scene.code.func, scope, class(caller));
             scene.check(expected);
@@ -435,6 +437,13 @@ fn a_name_proves_a_method_only_on_an_object_of_its_class() {
     check("C", "Child", Evidence::Open);
     check("Other", "Other", Evidence::Open);
     check("Other", "C", Evidence::Open);
+    // An object that cannot be read refutes nothing.
+    for layout in ROWS {
+        let ops = [INIT_METHOD_CALL, DO_FCALL];
+        let mut scene = Scene::new(layout, &ops, "work", "work").method_of("C");
+        (scene.caller.this, scene.callee.this) = (u64::MAX, u64::MAX);
+        scene.check(proven);
+    }
 }
 
 /// The site names another class than the constructor's, as `new $class` names none: the object in its result proves it.

@@ -186,6 +186,9 @@ impl Sampler {
         {
             return None;
         }
+        if !at.has_gone_on {
+            self.tree.saw(path);
+        }
         at.path = path;
         if let Some(op) = op.filter(|_| key.is_user()) {
             at.site = Some((name, op));

@@ -19,6 +19,10 @@ pub const MAX_PATHS: usize = 57_344;
 /// How many ops of one call are searched for one that calls a function.
 const MAX_OPS: usize = 64;
 
+/// A call is rare if another one of its caller was seen more often, by this factor. A look at calls of 50 ns mixes two call paths once in
+/// 10,000 to 100,000 times (`truth stacks`, `paths`): the program does not make such a call.
+const RARE: u32 = 64;
+
 /// A function with all its callers, at one of its ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathId(u32);
@@ -61,6 +65,14 @@ pub struct Call {
     pub is_hidden: bool,
 }
 
+/// How often looks have shown a call.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    times: u32,
+    /// The most often seen one of the calls that it made.
+    callee: u32,
+}
+
 /// All call paths of a run.
 #[derive(Debug)]
 pub struct CallTree {
@@ -68,6 +80,8 @@ pub struct CallTree {
     calls: Vec<Call>,
     /// The last added node of each call.
     newest: Vec<PathId>,
+    /// How often looks have shown each call.
+    seen: Vec<Seen>,
     /// The nodes by parent, function, and the index of its op.
     children: HashTable<PathId>,
     /// The indexes of the calls by parent and function.
@@ -92,11 +106,7 @@ impl CallTree {
     /// The call of a function by a path, if it is known.
     #[must_use]
     pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
-        let index = match self.last_child(parent, name) {
-            Some((_, node)) => node.call,
-            None => self.index_of(parent, name)?,
-        };
-        self.calls.get(index as usize)
+        self.calls.get(self.index_of(parent, name)? as usize)
     }
 
     /// The child that was asked for last, if it is a node of this function. Most samples have passed through the same callers as the one
@@ -109,21 +119,43 @@ impl CallTree {
 
     /// The index of the call of a function by a path.
     fn index_of(&self, parent: PathId, name: NameId) -> Option<u32> {
+        if let Some((_, node)) = self.last_child(parent, name) {
+            return Some(node.call);
+        }
         let key = Some((parent, name));
         let is_call = |&call: &u32| key_of(&self.nodes, &self.newest, call) == key;
         self.by_function.find(hash_of(key), is_call).copied()
     }
 
-    /// The node of the same call as this one that is known to call a function: the one whose line is nearest.
+    /// Counts a look that has shown the call that a path ends in.
+    pub fn saw(&mut self, path: PathId) {
+        let node = |path: PathId| self.nodes.get(path.0 as usize);
+        let Some((this, caller)) = node(path).and_then(|this| Some((this, node(this.parent)?)))
+        else {
+            return;
+        };
+        let times = self.seen.get_mut(this.call as usize).map_or(0, |seen| {
+            seen.times = seen.times.saturating_add(1);
+            seen.times
+        });
+        if let Some(caller) = self.seen.get_mut(caller.call as usize) {
+            caller.callee = caller.callee.max(times);
+        }
+    }
+
+    /// The node of the same call as this one that is known to call a function, and not rarely: the one whose line is nearest.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
         let this = node(path)?;
         let newest = self.newest.get(this.call as usize).copied();
+        let seen = |call: u32| self.seen.get(call as usize).copied().unwrap_or_default();
+        let rare = seen(this.call).callee / RARE;
         let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
-        let callers = ops.filter(|&at| at != path && self.call_of(at, name).is_some());
+        let is_often = |call: u32| seen(call).times > rare;
+        let callers = ops.filter(|&at| at != path && self.index_of(at, name).is_some_and(is_often));
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
@@ -160,6 +192,7 @@ impl CallTree {
             None => {
                 self.calls.push(call);
                 self.newest.push(path);
+                self.seen.push(Seen::default());
                 let rehash = |&call: &u32| hash_of(key_of(&self.nodes, &self.newest, call));
                 let hash = hash_of(Some((parent, name)));
                 self.by_function.insert_unique(hash, index, rehash);
@@ -262,6 +295,7 @@ impl Default for CallTree {
             }),
             calls: all(Call::default()),
             newest: all(PathId::NONE),
+            seen: all(Seen::default()),
             children: HashTable::new(),
             by_function: HashTable::new(),
         }
@@ -364,15 +398,39 @@ mod tests {
         let mut tree = CallTree::default();
         let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
         let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        add(main[0], Names::IDLE, 0);
-        add(main[0], Names::COLLECTING, 0);
-        add(main[1], Names::COLLECTING, 0);
+        let idle = add(main[0], Names::IDLE, 0);
+        let collecting = add(main[0], Names::COLLECTING, 0);
+        let collecting_again = add(main[1], Names::COLLECTING, 0);
+        for path in [idle, collecting, collecting_again] {
+            tree.saw(path);
+        }
         let nearest = |of, name| tree.nearest_op_that_calls(of, name);
         assert_eq!(nearest(main[2], Names::IDLE), Some(main[0]));
         assert_eq!(nearest(main[2], Names::COLLECTING), Some(main[1]));
         // Not the node itself, nor the parent of all roots.
         assert_eq!(nearest(main[0], Names::IDLE), None);
         assert_eq!(nearest(PathId::NONE, Names::IDLE), None);
+    }
+
+    #[test]
+    fn an_op_that_calls_a_function_too_rarely_is_not_found() {
+        let mut tree = CallTree::default();
+        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
+        let main = [0, 4].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
+        let (rare, often) = (
+            add(main[0], Names::IDLE, 0),
+            add(main[0], Names::COLLECTING, 0),
+        );
+        let found = |tree: &CallTree| tree.nearest_op_that_calls(main[1], Names::IDLE);
+        // No look has shown the call.
+        assert_eq!(found(&tree), None);
+        tree.saw(rare);
+        (1..RARE).for_each(|_| tree.saw(often));
+        assert_eq!(found(&tree), Some(main[0]));
+        tree.saw(often);
+        assert_eq!(found(&tree), None);
+        tree.saw(rare);
+        assert_eq!(found(&tree), Some(main[0]));
     }
 
     #[test]

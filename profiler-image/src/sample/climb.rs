@@ -35,6 +35,8 @@ pub(super) struct Climb {
     pub is_whole: bool,
     /// It ended at a frame that its caller's op does not call: that call has ended, or is not made yet.
     pub is_refuted: bool,
+    /// It ended at two frames that the looks next to the word do not show together: the upper one may be left from an ended call.
+    is_apart: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
     /// The open edges.
@@ -54,7 +56,8 @@ impl Climb {
     pub(super) fn begin(&mut self) {
         self.paths.clear();
         self.open.clear();
-        (self.is_whole, self.is_refuted, self.is_full) = (false, false, false);
+        (self.is_whole, self.is_refuted, self.is_apart, self.is_full) =
+            (false, false, false, false);
     }
 
     /// How many frames, from the root, have a path.
@@ -222,7 +225,7 @@ impl Sampler {
         Some(path)
     }
 
-    /// The call that the caller made at another op, before it moved on; `None` if the climb was not refuted.
+    /// The call that the caller made at another op, before it moved on; `None` if nothing shows that the call has ended.
     fn call_before(
         &self,
         worker: &Worker,
@@ -231,16 +234,19 @@ impl Sampler {
         name: NameId,
         climb: &mut Climb,
     ) -> Option<Call> {
-        if !climb.is_refuted || may_be_two_calls(worker, frame) {
+        if !climb.is_refuted && !climb.is_apart {
             return None;
         }
         let before = self.tree.nearest_op_that_calls(at.path, name)?;
         let call = *self.tree.call_of(before, name)?;
         let is_settled = |edge| self.edges.is_settled(edge);
-        if !call.edge.is_none_or(is_settled) {
+        let tells_by_object = matches!(call.check, Check::SameThis | Check::ThisIn(_));
+        if !call.edge.is_none_or(is_settled) || (tells_by_object && may_be_two_calls(worker, frame))
+        {
             return None;
         }
-        (at.path, at.has_gone_on, climb.is_refuted) = (before, true, false);
+        (at.path, at.has_gone_on) = (before, true);
+        (climb.is_refuted, climb.is_apart) = (false, false);
         if let Some(path) = climb.paths.last_mut() {
             *path = before;
         }
@@ -281,25 +287,12 @@ impl Sampler {
         // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
         if trace.together < trace.frames.len() - index {
             let edge = self.edge_at(trace, index, at.site, name)?;
-            let told = self.told_by_caller(worker, trace, index, edge);
-            let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
-            // What is left from another caller may have calls above it that this one does not make.
-            let is_confirmed = |check: Check| check.confirmed(&worker.reader.copy, caller, frame);
-            if let Some(Known::Proven(check)) = told
-                && is_confirmed(check)
-            {
-                let call = known.unwrap_or_default();
-                return Some(Call {
-                    edge: None,
-                    check,
-                    ..call
-                });
-            }
-            climb.is_refuted = match told {
-                Some(known) => known == Known::Refuted,
-                None => self.is_refuted(worker, trace, index, edge),
-            };
-            return None;
+            let check = self.told_apart(worker, trace, index, edge, climb)?;
+            return Some(Call {
+                edge: None,
+                check,
+                ..known.unwrap_or_default()
+            });
         }
         let found = if index + 1 == trace.frames.len() {
             self.root(worker, trace, (id, name), now)?
@@ -320,6 +313,35 @@ impl Sampler {
             }
         }
         Some(call)
+    }
+
+    /// The check of the call of frame `index`, which no look shows together with its caller: only the caller's op can tell that call. `None` if
+    /// it does not.
+    fn told_apart(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        index: usize,
+        edge: Edge,
+        climb: &mut Climb,
+    ) -> Option<Check> {
+        let told = self.told_by_caller(worker, trace, index, edge);
+        let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
+        // What is left from another caller may have calls above it that this one does not make.
+        let is_confirmed = |check: Check| check.confirmed(&worker.reader.copy, caller, frame);
+        if let Some(Known::Proven(check)) = told
+            && is_confirmed(check)
+        {
+            return Some(check);
+        }
+        climb.is_refuted = match told {
+            Some(known) => known == Known::Refuted,
+            None => self.is_refuted(worker, trace, index, edge),
+        };
+        // A generator is marked like a call by the engine, but is resumed by one caller after the other.
+        let kind = &worker.process.engine.layout.call_info;
+        climb.is_apart = frame.call_info & (kind.top | kind.generator) == kind.top;
+        None
     }
 
     /// Whether the caller's op refutes the call of frame `index`.

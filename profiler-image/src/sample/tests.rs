@@ -29,6 +29,7 @@ const RESULT: u32 = 0x60;
 
 // Zend/zend_vm_opcodes.h.
 const INIT_FCALL: u8 = 61;
+const RETURN: u8 = 62;
 const DO_UCALL: u8 = 130;
 const FRAMELESS_ICALL_2: u8 = 205;
 /// The index of the called function in `zend_flf_functions`.
@@ -60,7 +61,7 @@ impl Scene {
             op2: Some("found"),
             ..NewOp::default()
         };
-        let main = image.user(None, &[init, DO_UCALL.into()]);
+        let main = image.user(None, &[init, DO_UCALL.into(), RETURN.into()]);
         let main_frame = image.call(main.func, main.op(1), image.layout.call_info.top);
         Self {
             image,

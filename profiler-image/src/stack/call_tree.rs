@@ -143,7 +143,8 @@ impl CallTree {
         }
     }
 
-    /// The node of the same call as this one that is known to call a function, and not rarely: the one whose line is nearest.
+    /// The node of the same call as this one, at an earlier op, that is known to call a function, and not rarely: the one whose line is
+    /// nearest.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
@@ -154,8 +155,10 @@ impl CallTree {
         let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
+        let is_before = |at| node(at).is_some_and(|node| node.op < this.op);
         let is_often = |call: u32| seen(call).times > rare;
-        let callers = ops.filter(|&at| at != path && self.index_of(at, name).is_some_and(is_often));
+        let callers =
+            ops.filter(|&at| is_before(at) && self.index_of(at, name).is_some_and(is_often));
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
@@ -407,7 +410,8 @@ mod tests {
         let nearest = |of, name| tree.nearest_op_that_calls(of, name);
         assert_eq!(nearest(main[2], Names::IDLE), Some(main[0]));
         assert_eq!(nearest(main[2], Names::COLLECTING), Some(main[1]));
-        // Not the node itself, nor the parent of all roots.
+        // Not the node itself, nor one at a later op, nor the parent of all roots.
+        assert_eq!(nearest(main[0], Names::COLLECTING), None);
         assert_eq!(nearest(main[0], Names::IDLE), None);
         assert_eq!(nearest(PathId::NONE, Names::IDLE), None);
     }

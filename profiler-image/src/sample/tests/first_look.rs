@@ -8,6 +8,7 @@ use phpprof_zend::zval::IS_OBJECT;
 
 use super::super::*;
 use super::{RESULT, Scene, names};
+use crate::read::reader::Tops;
 
 /// An object that no other frame has.
 const OBJECT: u64 = 0x7000;
@@ -30,11 +31,7 @@ fn followed_with_a_first_look(
     words: &[(Whose, usize, u64)],
     frames: usize,
 ) -> Option<Vec<String>> {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
-    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
-        panic!("no frame")
-    };
+    let (mut sampler, mut worker, tops) = sampled(scene, Check::Nothing);
     let callee = tops[0].current_execute_data;
     let copy = &mut worker.reader.copy;
     show(copy, callee, scene.main_frame, 0..1, words);
@@ -42,6 +39,19 @@ fn followed_with_a_first_look(
     sampler.unwound = MOST_UNWOUND - frames;
     let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
+}
+
+/// A sampler that knows the scene's call by its check, a worker, and a read of it.
+fn sampled(scene: &Scene, check: Check) -> (Sampler, Worker, Tops) {
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
+        panic!("no sample")
+    };
+    sampler.tree.prove(sampled.stack.path, check);
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    (sampler, worker, tops)
 }
 
 /// Puts words at these offsets of the callee's and its caller's frame in these looks.
@@ -73,7 +83,7 @@ fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
         // Any function that is known by now.
         (Whose::Callee, row.func, scene.main.func),
         (Whose::Callee, row.opline, scene.main.op(0)),
-        (Whose::Caller, row.opline, scene.main.op(0)),
+        (Whose::Caller, row.opline, scene.main.op(2)),
     ];
     assert_eq!(sampled_with_a_first_look(&scene, &words), ["{main}"]);
 }
@@ -92,45 +102,66 @@ fn where_the_words_frame_leads_nowhere_in_the_first_look_its_callers_that_stood_
     }
 }
 
+/// At an earlier op it has not made the call yet: what stands above it is left from another caller.
 #[test]
-fn a_call_whose_caller_has_gone_on_to_another_op_since_is_the_leaf() {
+fn a_call_whose_caller_has_gone_on_to_a_later_op_since_is_the_leaf() {
     let scene = Scene::calling();
     let opline = scene.image.layout.execute_data.opline;
-    let words = [(Whose::Caller, opline, scene.main.op(0))];
-    assert_eq!(
-        sampled_with_a_first_look(&scene, &words),
-        ["{main}", "found"]
-    );
+    for (op, names_of) in [(2, &["{main}", "found"][..]), (0, &["{main}"])] {
+        let words = [(Whose::Caller, opline, scene.main.op(op))];
+        assert_eq!(sampled_with_a_first_look(&scene, &words), names_of);
+    }
 }
 
-/// The function of the ended call on the object of the next one, whose frame the later looks show.
+/// The function of the ended call on the object of the next one, whose frame the later looks show. Only a check by the object can be deceived.
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() {
     let scene = Scene::calling();
     let row = &scene.image.layout.execute_data;
-    let gone_on = (Whose::Caller, row.opline, scene.main.op(0));
-    let on_object = [
-        gone_on,
+    let variable = RESULT as usize;
+    let words = [
+        (Whose::Caller, row.opline, scene.main.op(2)),
+        (Whose::Caller, variable, OBJECT),
+        (Whose::Caller, variable + 8, u64::from(IS_OBJECT)),
         (Whose::Callee, row.this, OBJECT),
         (Whose::Callee, row.this_type_info, u64::from(IS_OBJECT)),
     ];
-    assert_eq!(sampled_with_a_first_look(&scene, &on_object), ["{main}"]);
+    for (check, names_of) in [
+        (Check::ThisIn(RESULT), &["{main}"][..]),
+        (Check::Nothing, &["{main}", "found"]),
+    ] {
+        let (mut sampler, mut worker, tops) = sampled(&scene, check);
+        let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
+        show(copy, callee, scene.main_frame, 0..1, &words);
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        assert_eq!(names(&sampler, climb.path()), names_of, "{check:?}");
+    }
+}
+
+/// As a magic method: from there on, no op refutes such a call.
+#[test]
+fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
+    let mut scene = Scene::new();
+    scene.call("found", scene.image.layout.call_info.top);
+    let (mut sampler, mut worker, mut tops) = sampled(&scene, Check::Nothing);
+    let opline = scene.image.layout.execute_data.opline;
+    let gone_on = [(Whose::Caller, opline, scene.main.op(2))];
+    let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
+    show(copy, callee, scene.main_frame, 0..1, &gone_on);
+    for top in &mut tops[1..] {
+        top.current_execute_data = scene.main_frame;
+    }
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
 }
 
 /// It stands in all looks, as nothing has been pushed over it yet.
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another_object() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
-        panic!("no sample")
-    };
-    sampler
-        .tree
-        .prove(sampled.stack.path, Check::ThisIn(RESULT));
-    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
-        panic!("no frame")
-    };
+    let (mut sampler, mut worker, tops) = sampled(&scene, Check::ThisIn(RESULT));
     let row = &scene.image.layout.execute_data;
     let variable = RESULT as usize;
     for (object, names_of) in [
@@ -138,7 +169,7 @@ fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another
         (OBJECT + 8, &["{main}"]),
     ] {
         let words = [
-            (Whose::Caller, row.opline, scene.main.op(0)),
+            (Whose::Caller, row.opline, scene.main.op(2)),
             (Whose::Caller, variable, object),
             (Whose::Caller, variable + 8, u64::from(IS_OBJECT)),
             (Whose::Callee, row.this, OBJECT),

@@ -315,8 +315,8 @@ impl Sampler {
         Some(call)
     }
 
-    /// The check of the call of frame `index`, which no look shows together with its caller: only the caller's op can tell that call. `None` if
-    /// it does not.
+    /// The check of the call of frame `index`, which the looks next to the word do not show together with its caller: only the caller's op can
+    /// tell that call. `None` if it does not; the climb then says whether the call can have ended.
     fn told_apart(
         &mut self,
         worker: &mut Worker,

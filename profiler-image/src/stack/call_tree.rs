@@ -19,8 +19,8 @@ pub const MAX_PATHS: usize = 57_344;
 /// How many ops of one call are searched for one that calls a function.
 const MAX_OPS: usize = 64;
 
-/// A call is rare if another one of its caller was seen more often, by this factor. A look at calls of 50 ns mixes two call paths once in
-/// 10,000 to 100,000 times (`truth stacks`, `paths`): the program does not make such a call.
+/// A call is rare if another one of its caller was seen more often, by this factor. A look at calls of 50 ns can mix two call paths, and shows
+/// a call that the program does not make: at most once in 280 looks, in the worst row of `truth stacks` (`paths`).
 const RARE: u32 = 64;
 
 /// A function with all its callers, at one of its ops.
@@ -144,7 +144,7 @@ impl CallTree {
     }
 
     /// The node of the same call as this one, at an earlier op, that is known to call a function, and not rarely: the one whose line is
-    /// nearest.
+    /// nearest. At a later op, the call may not be made yet.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);

@@ -210,6 +210,8 @@ impl Reader {
         let mut found = Err(Fault::Unmapped);
         let mut asks_first = self.asks_first();
         for _ in 0..MAX_READS {
+            // The copy has only the bytes of the last read.
+            found = Err(Fault::Unmapped);
             let before = self.expected;
             let known = before.filter(|_| !std::mem::take(&mut asks_first));
             let (expected, reach) = match known {

@@ -139,6 +139,8 @@ fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
             "{main};Fiber::start;inner",
             "Fiber::start;outer;work",
             "Fiber::start;inner;work",
+            "Fiber::start;outer;Fiber::resume",
+            "Fiber::start;outer;Fiber::suspend;inner",
         ],
     )
 }

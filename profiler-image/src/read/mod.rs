@@ -1,5 +1,6 @@
 //! Reads the bytes of a worker's stack by one call of the kernel, and the worker's CPU clock.
 
+mod beside;
 pub mod clocks;
 pub mod compiler_watch;
 pub mod cpu_shares;

@@ -1,7 +1,8 @@
 //! The one call that reads a worker's stack.
 //!
 //! The kernel reads the call's pieces in order: the pointer to the top frame, then the part around the stack's top several times, with the
-//! part below after the second time and the pointer before each later one; then the words that show phases, and the pointer again. The
+//! part below after the second time and the pointer before each later one; then the words that show phases, and the pointer again. Frames
+//! outside the page, where earlier stacks had some, are read before and after the first look ([`super::beside`]). The
 //! sample before, also of an earlier request, tells where the top is expected. If that was far off, the call is made again; if that is
 //! likely, because the top moves far and the last read is long ago, a short read asks first.
 //!
@@ -22,6 +23,7 @@ use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
 
+use super::beside::Expected;
 use super::compiler_watch::CompilerWatch;
 use super::heap::{Heap, HeapWatch};
 use super::request_watch::RequestWatch;
@@ -152,6 +154,8 @@ pub struct Reader {
     pub heap_watch: Option<HeapWatch>,
     /// Reads where the compiler's memory ends, once closures have to be searched for.
     pub compiler: Option<CompilerWatch>,
+    /// The frames outside the page that are read with the looks.
+    beside: Expected,
     /// The top when it was last read with a frame: the next request's stack is usually on the same page.
     expected: Option<Globals>,
     /// When the stack was last read.
@@ -186,6 +190,7 @@ impl Reader {
             heap: None,
             heap_watch: None,
             compiler: None,
+            beside: Expected::default(),
             expected: None,
             last_read: None,
             was_held_up: false,
@@ -276,6 +281,11 @@ impl Reader {
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
+    /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.
+    pub fn note_beside(&mut self) {
+        self.beside.note(&self.copy);
+    }
+
     /// Reads where the compiler's memory ends from now on.
     pub fn watch_compiler(&mut self) {
         let globals = self.phase_globals.compiler_globals;
@@ -334,7 +344,7 @@ impl Reader {
         let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
         let request = self.request.as_mut().is_some_and(RequestWatch::lost);
         let compiler = self.compiler.as_mut().is_some_and(CompilerWatch::lost);
-        heap || request || compiler
+        heap || request || compiler || self.beside.forget()
     }
 
     /// Reads the globals, and the phase, if it is known, of the same moment.
@@ -380,6 +390,7 @@ impl Reader {
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
         let copy = &mut self.copy;
         copy.make_room(expected.page, hot.clone(), looks);
+        copy.beside.make_room(self.beside.parts());
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
         let slices = tops.iter_mut().map(|top| Piece {
@@ -390,7 +401,8 @@ impl Reader {
             address: expected.page,
             bytes: &mut copy.bytes[..hot.start],
         });
-        add_looks(&mut pieces, slices, (copy.hot, &mut copy.looks), below);
+        let looks = (copy.hot, &mut copy.looks[..]);
+        add_looks(&mut pieces, slices, looks, below, copy.beside.pieces());
         let phases = &self.phase_globals;
         pieces.extend(words.pieces(phases, self.layout, self.executor_globals));
         let mut add = |address: Option<u64>, bytes| {
@@ -450,15 +462,18 @@ pub fn looks_before_below(looks: usize) -> usize {
 ///
 /// The frames around the top change fastest, so they are looked at several times, right before and after each read of the pointer, except
 /// before the first one: nothing is touched before that. The part below is read between two looks, which tell whether its calls stood.
+/// The frames beside the page are read right before and after the first look, and after all looks.
 fn add_looks<'a>(
     pieces: &mut Pieces<'a>,
     mut tops: impl Iterator<Item = Piece<'a>>,
     (hot, looks): (u64, &'a mut [Vec<u8>]),
     below: Option<Piece<'a>>,
+    [beside, beside_again, beside_at_end]: [impl Iterator<Item = Piece<'a>>; 3],
 ) {
     let before = looks_before_below(looks.len());
-    let mut below = below.into_iter();
+    let (mut below, mut beside_again) = (below.into_iter(), Some(beside_again));
     pieces.extend(tops.next());
+    pieces.extend(beside);
     for (index, bytes) in looks.iter_mut().enumerate() {
         if index == before {
             pieces.extend(below.next());
@@ -470,7 +485,9 @@ fn add_looks<'a>(
             address: hot,
             bytes,
         });
+        pieces.extend(beside_again.take().into_iter().flatten());
     }
+    pieces.extend(beside_at_end);
 }
 
 /// The top frame of the last look: of all moments this is the most recent one.

@@ -88,6 +88,10 @@ impl Sampler {
             if climb.is_full {
                 return Followed::Part(climb.path());
             }
+            if trace.is_late {
+                // The next read takes these frames with its looks. A later moment of this one would be without them.
+                return Followed::Part(PathId::NONE);
+            }
             if top == 0 {
                 let stood = self.stood(worker, trace, climb);
                 kept = kept.or(stood);
@@ -244,7 +248,7 @@ impl Sampler {
         let layout = worker.process.engine.layout;
         climb.begin();
         if self.unwound >= MOST_UNWOUND {
-            (trace.end, trace.stood) = (End::Torn, 0);
+            (trace.end, trace.stood, trace.is_late) = (End::Torn, 0, false);
             trace.frames.clear();
             return;
         }
@@ -255,7 +259,10 @@ impl Sampler {
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
         self.unwound += trace.frames.len();
-        if !copy.stood_below(layout, &trace.frames, around_below(look, looks)) {
+        trace.is_late = trace.end != End::Torn && copy.is_late(&trace.frames);
+        let has_stood = copy.stood_below(layout, &trace.frames, around_below(look, looks))
+            && copy.stood_beside(layout, &trace.frames);
+        if trace.is_late || !has_stood {
             trace.end = End::Torn;
         }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);

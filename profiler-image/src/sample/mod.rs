@@ -193,7 +193,7 @@ impl Sampler {
             .reader
             .window
             .showed(matches!(followed, Followed::Whole) || climb.is_full);
-        match followed {
+        let outcome = match followed {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
@@ -202,7 +202,9 @@ impl Sampler {
                 outcome
             }
             Followed::Part(path) => cut(path, climb.is_full),
-        }
+        };
+        worker.reader.note_beside();
+        outcome
     }
 
     /// Climbs the newest moment of this read for its proofs alone, because further calls of the kernel are closest to it. It makes calls of

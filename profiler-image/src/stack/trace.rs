@@ -18,6 +18,8 @@ pub struct Trace {
     pub ids: Vec<Option<FunctionId>>,
     /// How unwinding them ended.
     pub end: End,
+    /// It is whole, but has frames outside the page that were read later than the looks: it can be of two moments, and counts as torn.
+    pub is_late: bool,
     /// The looks at the part around the top that are next to its moment.
     pub around: Range<usize>,
     /// The program moves between half of the looks, so they can be in step with one of its loops.
@@ -41,6 +43,7 @@ impl Default for Trace {
             frames: Vec::new(),
             ids: Vec::new(),
             end: End::Torn,
+            is_late: false,
             around: 0..0,
             is_fast: false,
             may_have_gone_on: false,

@@ -5,18 +5,23 @@
 //! frame that the engine itself starts (`ZEND_CALL_TOP`) is torn. A consistent chain is not necessarily true:
 //! [`crate::site`] and quiescent reads prove that. Invariant: unwinding ends on any bytes.
 
+mod beside;
 mod copy;
 mod delegates;
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::zval::{IS_OBJECT, IS_UNDEF};
+pub use beside::Beside;
 pub use copy::{Copy, frame_at};
 use delegates::delegates;
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
+/// The sizes of words.
+const HALF: usize = 4;
+const WORD: usize = 8;
 /// The types of values with their flags are below, and no program is (`vm.mmap_min_addr`).
 const END_OF_TYPES: u64 = 64 << 10;
 /// The numbers beside these types are mostly below. By itself, the kernel maps nothing from 4 to 64 GiB.
@@ -99,16 +104,16 @@ pub enum End {
 fn has_caller<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    copy: &Copy,
+    copy: &mut Copy,
     top: &Frame,
 ) -> Option<bool> {
     if top.call_info & layout.call_info.generator == 0 || copy.inside(top.address) {
         return Some(true);
     }
-    let bytes = copy.at(top.address)?;
-    let generator = word_at(bytes, layout.execute_data.return_value);
-    let flags = generator.checked_add(layout.generator.flags as u64)?;
-    Some(memory.half(flags).ok()? & ZEND_GENERATOR_CURRENTLY_RUNNING != 0)
+    let generator = word_at(copy.at(top.address)?, layout.execute_data.return_value);
+    let flags = layout.generator.flags;
+    let generator = copy.generator(memory, layout, generator, &[(flags, HALF)])?;
+    Some(half_at(&generator, flags) & ZEND_GENERATOR_CURRENTLY_RUNNING != 0)
 }
 
 /// Walks from `start` to the root, leaf first, into `frames` (cleared before).

@@ -1,7 +1,7 @@
 use super::*;
 use crate::sample::tests::Scene;
 
-/// The addresses of the pieces with so many looks: the pointer is at 1, the looks at 2, and the part below at 3.
+/// The addresses of the pieces with so many looks: the pointer is at 1, the looks at 2, the part below at 3, and a frame beside the page at 4.
 fn addresses(count: usize) -> Vec<u64> {
     let (mut looks, mut tops) = (vec![vec![0; 8]; count], vec![[0_u8; 8]; count - 1]);
     let tops = tops.iter_mut().map(|bytes| Piece { address: 1, bytes });
@@ -10,15 +10,18 @@ fn addresses(count: usize) -> Vec<u64> {
         address: 3,
         bytes: &mut below,
     };
+    let mut beside = [[0; 8]; 3];
+    let beside = beside.each_mut();
+    let beside = beside.map(|bytes| std::iter::once(Piece { address: 4, bytes }));
     let mut pieces = Pieces::new();
-    add_looks(&mut pieces, tops, (2, &mut looks), Some(below));
+    add_looks(&mut pieces, tops, (2, &mut looks), Some(below), beside);
     pieces.iter().map(|piece| piece.address).collect()
 }
 
 #[test]
 fn the_pointer_is_read_first_and_the_part_below_between_two_looks() {
-    assert_eq!(addresses(2), [1, 2, 3, 2]);
-    assert_eq!(addresses(4), [1, 2, 2, 3, 1, 2, 1, 2]);
+    assert_eq!(addresses(2), [1, 4, 2, 4, 3, 2, 4]);
+    assert_eq!(addresses(4), [1, 4, 2, 4, 2, 3, 1, 2, 1, 2, 4]);
 }
 
 #[test]

@@ -220,6 +220,16 @@ pub struct Generator {
     pub flags: usize,
 }
 
+impl Generator {
+    /// How many bytes have all these fields; `execute_fake` is followed only up to its `prev_execute_data`, which is before the flags.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let half = size_of::<u32>();
+        let last_half = self.flags.max(self.node_children) + half;
+        last_half.max(self.node_ptr + 8)
+    }
+}
+
 /// `zend_module_entry` (Zend/zend_modules.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleEntry {

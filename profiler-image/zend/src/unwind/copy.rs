@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::Frame;
+use super::{Beside, Frame};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};
 use crate::short::Short;
@@ -25,6 +25,11 @@ const FIRST_FRAME: usize = 32;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
 
+/// Reads of generators for one copy: its moments are unwound some fifty times.
+const MAX_NODES: usize = 4096;
+/// The bytes of the largest `zend_generator`, as far as unwinding needs them.
+const GENERATOR: usize = 384;
+
 /// The bytes of a frame outside the copy, or of an older page up to its last frame.
 type Fetched = Short<u8, FETCH>;
 
@@ -41,10 +46,14 @@ pub struct Copy {
     pub looks: Vec<Vec<u8>>,
     /// Unused looks, whose memory is reused.
     pub(super) spare: Vec<Vec<u8>>,
+    /// Frames outside the page that the same call has read.
+    pub beside: Beside,
     /// Frames on the heap, then older VM stack pages, the oldest last.
     pub(super) fetched: Vec<(u64, Fetched)>,
     pub(super) pages: usize,
     pub(super) fetches: usize,
+    /// What was read by calls of their own, later than the looks; each an address and a length.
+    pub(super) late: Vec<(u64, usize)>,
     /// Generators that were looked up.
     pub(super) nodes: usize,
 }
@@ -67,6 +76,7 @@ impl Copy {
     /// Forgets what was fetched for an earlier stack.
     pub fn forget(&mut self) {
         self.fetched.clear();
+        self.late.clear();
         (self.pages, self.fetches, self.nodes) = (0, 0, 0);
     }
 
@@ -74,6 +84,19 @@ impl Copy {
     #[must_use]
     pub fn fetches(&self) -> usize {
         self.fetches
+    }
+
+    /// What was read outside the page by calls of their own, later than the looks; each is an address and a length.
+    #[must_use]
+    pub fn late(&self) -> &[(u64, usize)] {
+        &self.late
+    }
+
+    /// Whether one of these frames was read by a call of its own.
+    #[must_use]
+    pub fn is_late(&self, frames: &[Frame]) -> bool {
+        let mut late = self.late.iter();
+        late.any(|&(address, _)| frames.iter().any(|frame| frame.address == address))
     }
 
     /// Whether an address is in the copied part of the page.
@@ -117,9 +140,12 @@ impl Copy {
         if let Some(range) = rest(self.base, &self.bytes) {
             return self.bytes.get(range);
         }
-        self.fetched
-            .iter()
-            .find_map(|(base, bytes)| bytes.get(rest(*base, bytes)?))
+        let fetched = self.fetched.iter();
+        self.beside
+            .at(address)
+            .into_iter()
+            .chain(fetched.filter_map(|(base, bytes)| bytes.get(rest(*base, bytes)?)))
+            .max_by_key(|bytes| bytes.len())
     }
 
     /// Value and type of the zval at `address`, if it was copied.
@@ -131,6 +157,7 @@ impl Copy {
 
     /// Puts the bytes of a look at the part around the top into the copy.
     pub fn take_look(&mut self, look: usize) {
+        self.beside.take_look(look);
         let at = self.hot.checked_sub(self.base).map(usize::try_from);
         if let (Some(Ok(at)), Some(look)) = (at, self.looks.get(look))
             && let Some(part) = self
@@ -150,7 +177,7 @@ impl Copy {
     }
 
     /// How many of the frames, from the root, none of these looks contradicts: the same, but a frame outside the part counts if its caller
-    /// stood at its op.
+    /// stood at its op. A frame beside the page was read on both sides of the look that was taken: both have to show it.
     #[must_use]
     pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).1
@@ -186,6 +213,23 @@ impl Copy {
         taken.is_some() && looks.iter().all(shows)
     }
 
+    /// Whether frames outside the page, which no look shows, are callers in the look that was taken. A fiber stands also while it is suspended,
+    /// and another op can resume it: so its callers have to stand around the look. A generator has nothing above it while it is suspended.
+    #[must_use]
+    pub fn stood_beside(&self, layout: &Layout, frames: &[Frame]) -> bool {
+        let generator = layout.call_info.generator;
+        let callers = frames
+            .iter()
+            .skip_while(|frame| !self.inside(frame.address));
+        let mut outside = callers.filter(|frame| !self.inside(frame.address));
+        outside.all(|frame| {
+            // 7.0 has no such flag, and no fibers.
+            let may_be_of_fiber = generator != 0 && frame.call_info & generator == 0;
+            let again = self.beside.again(layout, frame.address);
+            !may_be_of_fiber || again.is_none_or(|again| again == *frame)
+        })
+    }
+
     /// How many of the frames, leaf first, these looks show, and how many they do not contradict, both counted from the root: the same
     /// calls, at the same ops, except the last one, which may have moved on.
     fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> (usize, usize) {
@@ -198,7 +242,11 @@ impl Copy {
                 .peekable();
             let is_shown = shown.peek().is_some();
             let (mut is_call, mut is_op) = (true, true);
-            for again in shown {
+            let beside = match self.inside(frame.address) {
+                true => None,
+                false => self.beside.again(layout, frame.address),
+            };
+            for again in shown.chain(beside) {
                 is_call &= again.is_same_call(frame);
                 is_op &= again.opline == frame.opline;
             }
@@ -281,6 +329,7 @@ impl Copy {
             }
         }
         let bytes = heap_frame(memory, layout, address)?;
+        self.late.push((address, bytes.len()));
         // Heap frames are inserted first, so that the last one remains the oldest VM stack page.
         self.fetched.insert(0, (address, bytes));
         Some(())
@@ -294,6 +343,11 @@ impl Copy {
         address: u64,
     ) -> Option<Frame> {
         let size = layout.execute_data.sizeof;
+        if !self.inside(address)
+            && let Some(bytes) = self.beside.take(address, size)
+        {
+            return Some(Frame::parse(layout, address, bytes));
+        }
         if self.at(address).is_none_or(|bytes| bytes.len() < size) {
             self.fetch(memory, layout, address)?;
         }
@@ -302,6 +356,37 @@ impl Copy {
             address,
             self.at(address)?.get(..size)?,
         ))
+    }
+
+    /// The bytes of a `zend_generator`, as far as unwinding needs them; at least those of these fields, each an offset and a length.
+    pub(super) fn generator<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        address: u64,
+        fields: &[(usize, usize)],
+    ) -> Option<[u8; GENERATOR]> {
+        if self.nodes >= MAX_NODES {
+            return None;
+        }
+        self.nodes += 1;
+        let mut generator = [0; GENERATOR];
+        let bytes = generator.get_mut(..layout.generator.size())?;
+        let length = bytes.len();
+        if let Some(taken) = self.beside.take(address, length) {
+            bytes.copy_from_slice(taken.get(..length)?);
+        } else if memory.read(address, bytes).is_ok() {
+            self.late.push((address, length));
+        } else {
+            // Its end can be that of a mapping.
+            for &(offset, length) in fields {
+                let field = generator.get_mut(offset..offset + length)?;
+                memory
+                    .read(address.checked_add(offset as u64)?, field)
+                    .ok()?;
+            }
+        }
+        Some(generator)
     }
 }
 

@@ -1,15 +1,13 @@
 //! The generators that a placeholder of `yield from` represents.
 //!
-//! Invariant: at most [`MAX_DELEGATES`] are followed, and at most [`MAX_NODES`] in all stacks of one copy.
+//! Invariant: at most [`MAX_DELEGATES`] are followed, and a bounded number in all stacks of one copy.
 
-use super::{Copy, Frame, MAX_FRAMES};
+use super::{Copy, Frame, HALF, MAX_FRAMES, WORD};
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece};
+use crate::memory::{Memory, half_at, word_at};
 
 /// `yield from` chains longer than this are refused.
 const MAX_DELEGATES: usize = 64;
-/// Reads of generators for one copy: its moments are unwound some fifty times.
-const MAX_NODES: usize = 4096;
 
 /// A placeholder is replaced by the frames of the delegating generators, the innermost first
 /// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
@@ -64,39 +62,19 @@ impl Node {
         copy: &mut Copy,
         generator: u64,
     ) -> Option<Self> {
-        if copy.nodes >= MAX_NODES {
-            return None;
-        }
-        copy.nodes += 1;
         let row = &layout.generator;
-        let (mut execute_data, mut parent, mut children, mut ptr) =
-            ([0; 8], [0; 8], [0; 4], [0; 8]);
-        let at = |offset: usize| generator.checked_add(offset as u64);
-        memory
-            .gather(&mut [
-                Piece {
-                    address: at(row.execute_data)?,
-                    bytes: &mut execute_data,
-                },
-                Piece {
-                    address: at(row.node_parent)?,
-                    bytes: &mut parent,
-                },
-                Piece {
-                    address: at(row.node_children)?,
-                    bytes: &mut children,
-                },
-                Piece {
-                    address: at(row.node_ptr)?,
-                    bytes: &mut ptr,
-                },
-            ])
-            .ok()?;
+        let fields = [
+            (row.execute_data, WORD),
+            (row.node_parent, WORD),
+            (row.node_children, HALF),
+            (row.node_ptr, WORD),
+        ];
+        let bytes = copy.generator(memory, layout, generator, &fields)?;
         Some(Self {
-            execute_data: u64::from_le_bytes(execute_data),
-            parent: u64::from_le_bytes(parent),
-            children: u32::from_le_bytes(children),
-            ptr: u64::from_le_bytes(ptr),
+            execute_data: word_at(&bytes, row.execute_data),
+            parent: word_at(&bytes, row.node_parent),
+            children: half_at(&bytes, row.node_children),
+            ptr: word_at(&bytes, row.node_ptr),
         })
     }
 

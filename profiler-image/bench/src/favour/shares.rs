@@ -1,7 +1,5 @@
 //! Shares of functions, true and sampled: pure.
 
-/// The largest difference of a sampled share, in percentage points.
-const TOLERANCE: f64 = 1.0;
 /// The difference that chance explains in a short run, in standard deviations.
 const CHANCE: f64 = 4.0;
 
@@ -25,6 +23,8 @@ impl Share {
 pub struct How {
     pub snapshots: usize,
     pub samples: i64,
+    /// The largest difference of a sampled share, in percentage points.
+    pub tolerance: f64,
     /// There are enough of both for the tolerance alone.
     pub full: bool,
 }
@@ -45,7 +45,7 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
         .iter()
         .filter(|share| {
             share.off()
-                > TOLERANCE
+                > how.tolerance
                     + if how.full {
                         0.0
                     } else {
@@ -76,6 +76,7 @@ mod tests {
         let how = How {
             snapshots: 2500,
             samples: 2500,
+            tolerance: 1.0,
             full,
         };
         let name = "f".to_owned();

@@ -1,5 +1,5 @@
 <?php
-// Generators whose bodies run for about 25 ns, 1, 5 and 20 µs between two values: iterated, delegated to, and read by another generator.
+// Generators that take about 35 ns, 0.4, 2 and 9 µs for a value: iterated, delegated to, and read by another generator.
 function work($loops) { for ($sum = 0; $loops > 0; $loops--) { $sum += $loops * $loops; } return $sum; }
 function tinyValues() { for ($i = 0; $i < 40; $i++) { yield $i * $i + 7; } }
 function smallValues() { for ($i = 0; $i < 20; $i++) { for ($sum = 0, $n = 40; $n > 0; $n--) { $sum += $n * $n; } yield $sum; } }

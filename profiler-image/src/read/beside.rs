@@ -59,7 +59,7 @@ impl Expected {
     }
 
     /// Adds a frame to the part that it is near, or as a part of its own.
-    fn add(&mut self, address: u64, length: u64) {
+    pub(super) fn add(&mut self, address: u64, length: u64) {
         for part in &mut self.0 {
             let begin = part.address.min(address);
             let end = (part.address + part.length).max(address.saturating_add(length));

@@ -2,9 +2,8 @@
 //!
 //! The kernel reads the call's pieces in order: the pointer to the top frame, then the part around the stack's top several times, with the
 //! part below after the second time and the pointer before each later one; then the words that show phases, and the pointer again. Frames
-//! outside the page, where earlier stacks had some, are read before and after the first look ([`super::beside`]). The
-//! sample before, also of an earlier request, tells where the top is expected. If that was far off, the call is made again; if that is
-//! likely, because the top moves far and the last read is long ago, a short read asks first.
+//! outside the page are read beside the looks ([`super::beside`]). The sample before, also of an earlier request, tells where the top is
+//! expected. If that was far off, the call is made again; if that is likely, as the top moves far and the last read is old, a short read asks.
 //!
 //! The pointer comes first, and the sample is of its moment; only the end of the compiler's memory, if it is watched, comes before. The
 //! target's CPU has to fetch each cache line back that was read when the program writes to it, which takes a tenth of a microsecond. So
@@ -344,7 +343,8 @@ impl Reader {
         let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
         let request = self.request.as_mut().is_some_and(RequestWatch::lost);
         let compiler = self.compiler.as_mut().is_some_and(CompilerWatch::lost);
-        heap || request || compiler || self.beside.forget()
+        let beside = self.beside.forget();
+        heap || request || compiler || beside
     }
 
     /// Reads the globals, and the phase, if it is known, of the same moment.

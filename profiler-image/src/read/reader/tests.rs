@@ -61,3 +61,15 @@ fn what_is_read_of_a_page_is_bounded_by_the_page() {
     assert_eq!(endless.extent(), MAX_EXTENT);
     assert_eq!(Globals { end: 0, ..globals }.extent(), 0);
 }
+
+#[test]
+fn a_frame_beside_the_page_that_is_gone_is_read_no_more() {
+    let scene = Scene::cut();
+    let mut reader = Reader::new(&scene.process());
+    let read = |reader: &mut Reader| matches!(reader.read(), Ok(Reading::Busy { .. }));
+    assert!(read(&mut reader));
+    // Nothing is mapped there.
+    reader.beside.add(8, 256);
+    assert!(read(&mut reader));
+    assert_eq!(reader.beside.parts().count(), 0);
+}

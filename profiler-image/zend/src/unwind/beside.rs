@@ -1,7 +1,7 @@
 //! Frames outside the newest page of the VM stack that were read together with the looks at that page.
 //!
 //! The frames of generators are on the heap, and those of a fiber's callers are on another stack. A further call of the kernel shows
-//! them some ten microseconds later. By then another call can be at the same address, so that the stack would be of two moments; and a
+//! them later. By then another call can be at the same address, so that the stack would be of two moments; and a
 //! generator has mostly been left, so that stacks without it would be sampled in place of its own.
 //! Invariant: what is given is of the read nearest to the look that was taken; whether it stood is for the caller to ask.
 

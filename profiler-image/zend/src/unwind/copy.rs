@@ -376,7 +376,10 @@ impl Copy {
         if let Some(taken) = self.beside.take(address, length) {
             bytes.copy_from_slice(taken.get(..length)?);
         } else if memory.read(address, bytes).is_ok() {
-            self.late.push((address, length));
+            // Each moment of a read looks it up again.
+            if self.late.len() < MAX_FETCHES && !self.late.contains(&(address, length)) {
+                self.late.push((address, length));
+            }
         } else {
             // Its end can be that of a mapping.
             for &(offset, length) in fields {

@@ -7,6 +7,8 @@ use crate::layouts::{Machine, ROWS, layout_of};
 use crate::memory::Recorded;
 use crate::testing::EngineImage;
 
+mod beside;
+
 const BASE: u64 = 0x7e00_0000_0000;
 /// The tests' functions, each by its number, are from here on; a frame whose number is 0 has none.
 const FUNCTIONS: u64 = 0x5500_0000_0000;
@@ -456,98 +458,4 @@ fn a_zval_is_shown_by_looks_that_all_have_it_as_the_copy_does() {
     assert!(!shows(0x1040, 0..0), "there is none");
     assert!(!shows(0x1030, 0..2), "it lies below the looks");
     assert!(!shows(0x1071, 0..2), "it goes on behind them");
-}
-
-/// A fiber's frame on the page, and two callers beside it on another stack, in the three reads of those: each read has the opline of the lower
-/// caller.
-fn fiber(oplines: [u64; 3]) -> Copy {
-    let layout = of_8_2();
-    let (main, resume, bottom) = (BASE + 0x10_0020, BASE + 0x10_00d0, BASE + 0x20);
-    let frames = [
-        (main, 1, 0, TOP),
-        (resume, 2, main, 0),
-        (bottom, 3, resume, TOP),
-    ];
-    let mut page = image(layout, &frames);
-    page.room(BASE, 4096);
-    let mut copy = page.copy(BASE, 4096);
-    copy.beside
-        .make_room([(main, 0x100), (resume, 0x60)].into_iter());
-    for (pieces, opline) in copy.beside.pieces().into_iter().zip(oplines) {
-        page.put_word(main, layout.execute_data.opline, opline);
-        for piece in pieces {
-            page.read(piece.address, piece.bytes).unwrap();
-        }
-    }
-    copy
-}
-
-/// Whether the callers of a fiber are those of its look, and the opline of the lower one.
-fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
-    let mut copy = fiber(oplines);
-    copy.take_look(look);
-    let mut frames = Vec::new();
-    let end = unwind(
-        &Recorded::default(),
-        of_8_2(),
-        &mut copy,
-        BASE + 0x20,
-        &mut frames,
-    );
-    assert_eq!((end, frames.len(), copy.late().len()), (End::Root, 3, 0));
-    (copy.stood_beside(of_8_2(), &frames), frames[2].opline)
-}
-
-#[test]
-fn a_fibers_callers_are_those_that_stood_around_the_look() {
-    assert_eq!(resumed([8, 8, 8], 0), (true, 8));
-    assert_eq!(resumed([8, 8, 9], 0), (true, 8));
-    assert_eq!(resumed([7, 8, 8], 0), (false, 7));
-    assert_eq!(resumed([8, 8, 8], 1), (true, 8));
-    // Later looks are nearer to the last read.
-    assert_eq!(resumed([8, 8, 9], 1), (false, 9));
-}
-
-#[test]
-fn what_was_read_beside_the_page_is_used_and_needs_no_read_of_its_own() {
-    let mut copy = fiber([8, 8, 8]);
-    assert!(!copy.beside.used().any(|is_used| is_used));
-    let (_, end) = functions(&EngineImage::new(of_8_2()), &mut copy, BASE + 0x20);
-    assert_eq!((end, copy.fetches()), (End::Root, 0));
-    assert_eq!(copy.beside.used().collect::<Vec<_>>(), [true, true]);
-}
-
-#[test]
-fn a_frame_that_was_read_by_a_call_of_its_own_is_late() {
-    let frames = [(BASE, 1, 0, TOP), (BASE + 0x1000, 2, BASE, 0)];
-    let image = image(of_8_2(), &frames);
-    let (mut copy, mut stack) = (Copy::default(), Vec::new());
-    assert_eq!(
-        unwind(&image, of_8_2(), &mut copy, BASE, &mut stack),
-        End::Root
-    );
-    assert!(copy.is_late(&stack) && !copy.is_late(&[]));
-    let header = of_8_2().execute_data.sizeof;
-    assert!(copy.late() == [(BASE, header)] || copy.late() == [(BASE, 256)]);
-    copy.forget();
-    assert!(!copy.is_late(&stack));
-}
-
-/// The engine allocates it as one.
-#[test]
-fn a_running_generator_beside_the_page_is_read_with_its_frame() {
-    let (image, start) = delegating(of_8_2());
-    let mut copy = Copy::default();
-    assert_eq!(functions(&image, &mut copy, start).1, End::Root);
-    let late: Vec<_> = copy.late().to_vec();
-    copy.forget();
-    copy.beside.make_room(late.into_iter());
-    for pieces in copy.beside.pieces() {
-        for piece in pieces {
-            image.read(piece.address, piece.bytes).unwrap();
-        }
-    }
-    let nothing = EngineImage::new(of_8_2());
-    let found = functions(&nothing, &mut copy, start);
-    assert_eq!(found, (vec![12, 11, 10, 1], End::Root));
 }

@@ -4,6 +4,7 @@ mod beside;
 pub mod clocks;
 pub mod compiler_watch;
 pub mod cpu_shares;
+pub mod globals;
 pub mod heap;
 pub mod pauses;
 pub mod quiescent;

@@ -20,7 +20,8 @@ use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use smallvec::SmallVec;
 
-use super::reader::{Reader, Reading, newest};
+use super::globals::newest;
+use super::reader::{Reader, Reading};
 use super::worker::Worker;
 use crate::target::process::stat::Watch;
 

@@ -9,14 +9,13 @@
 //! target's CPU has to fetch each cache line back that was read when the program writes to it, which takes a tenth of a microsecond. So
 //! reading slows down exactly the calls, because they push frames.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Arena;
 use phpprof_zend::jit::JitBuffer;
-use phpprof_zend::memory::{Fault, Memory, Piece, word_at};
+use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::phase::{MomentBytes, Phase, PhaseGlobals};
 use phpprof_zend::unwind::Copy;
 
@@ -24,6 +23,7 @@ use smallvec::SmallVec;
 
 use super::beside::Expected;
 use super::compiler_watch::CompilerWatch;
+use super::globals::{Globals, MAX_TOPS, Tops, newest};
 use super::heap::{Heap, HeapWatch};
 use super::request_watch::RequestWatch;
 use super::window::Window;
@@ -31,10 +31,6 @@ use crate::target::process::{Process, ProcessMemory};
 
 /// The looks show the top frame and its caller's if the top is this far above their beginning.
 const SHOWN: u64 = 1024;
-/// Only this much of a larger page is read.
-const MAX_EXTENT: u64 = 1 << 20;
-/// The most reads of the top's pointer in one call, each between two looks; a size that [`SmallVec`] supports.
-const MAX_TOPS: usize = 16;
 /// The number of looks while the CPU budget has no room for more.
 const FEW_LOOKS: usize = 2;
 /// A read takes 5 to 20 microseconds. A longer one was delayed, by another process or an interrupt: the program then ran so long
@@ -46,60 +42,6 @@ const AGED: Duration = Duration::from_millis(5);
 const MAX_READS: usize = 3;
 /// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
-
-/// The words of `executor_globals` that a sample needs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Globals {
-    /// `EG(vm_stack_top)`.
-    pub top: u64,
-    /// `EG(vm_stack_end)`.
-    pub end: u64,
-    /// `EG(vm_stack)`.
-    pub page: u64,
-    /// The newest frame; 0 without one.
-    pub current_execute_data: u64,
-}
-
-impl Globals {
-    /// The size of the slice.
-    pub const SIZE: usize = 64;
-
-    /// The first byte and length of the slice.
-    #[must_use]
-    pub fn slice(layout: &Layout) -> (u64, usize) {
-        let row = &layout.executor_globals;
-        (
-            row.vm_stack_top as u64,
-            (row.current_execute_data + 8 - row.vm_stack_top).min(Self::SIZE),
-        )
-    }
-
-    fn parse(layout: &Layout, bytes: &[u8]) -> Self {
-        let row = &layout.executor_globals;
-        let word = |offset: usize| word_at(bytes, offset - row.vm_stack_top);
-        Self {
-            top: word(row.vm_stack_top),
-            end: word(row.vm_stack_end),
-            page: word(row.vm_stack),
-            current_execute_data: word(row.current_execute_data),
-        }
-    }
-
-    /// The size of the page, as far as it is read.
-    fn extent(&self) -> u64 {
-        self.end.saturating_sub(self.page).min(MAX_EXTENT)
-    }
-
-    /// The part of the page that reaches so far below and above the top, as offsets.
-    fn around_top(&self, reach: u64) -> Range<usize> {
-        let top = self.top.saturating_sub(self.page);
-        let offset = |offset: u64| usize::try_from(offset.min(self.extent())).unwrap_or(0);
-        offset(top.saturating_sub(reach))..offset(top.saturating_add(reach))
-    }
-}
-
-/// The reads of the top's pointer: the first before all looks at the part around the top, and each other one between two of them.
-pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 
 /// One read of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -488,12 +430,6 @@ fn add_looks<'a>(
         pieces.extend(beside_again.take().into_iter().flatten());
     }
     pieces.extend(beside_at_end);
-}
-
-/// The top frame of the last look: of all moments this is the most recent one.
-#[must_use]
-pub fn newest(tops: &Tops) -> Globals {
-    tops.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
-use crate::read::reader::{Globals, looks_before_below};
+use crate::read::globals::Globals;
+use crate::read::reader::looks_before_below;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;

@@ -23,7 +23,8 @@ use phpprof_zend::memory::{Fault, is_in};
 use phpprof_zend::unwind::{Copy, Frame};
 use rustc_hash::FxHashMap;
 
-use crate::read::reader::{Globals, Reader, Reading};
+use crate::read::globals::Globals;
+use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;

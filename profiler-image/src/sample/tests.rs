@@ -19,7 +19,7 @@ use phpprof_zend::testing::{BLOCK, EngineImage, IS_NULL, IS_STRING, NewOp, UserF
 use phpprof_zend::unwind::frame_at;
 
 use super::*;
-use crate::read::reader::Globals;
+use crate::read::globals::Globals;
 use crate::stack::edges::Known;
 use crate::stack::stand::Stand;
 use crate::target::process::Process;

@@ -46,23 +46,6 @@ fn only_the_top_of_an_aged_stack_that_moves_far_is_asked_for_first() {
 }
 
 #[test]
-fn what_is_read_of_a_page_is_bounded_by_the_page() {
-    let globals = Globals {
-        top: 0x11000,
-        end: 0x50000,
-        page: 0x10000,
-        current_execute_data: 0x10020,
-    };
-    assert_eq!(globals.extent(), 0x40000);
-    let endless = Globals {
-        end: u64::MAX,
-        ..globals
-    };
-    assert_eq!(endless.extent(), MAX_EXTENT);
-    assert_eq!(Globals { end: 0, ..globals }.extent(), 0);
-}
-
-#[test]
 fn a_frame_beside_the_page_that_is_gone_is_read_no_more() {
     let scene = Scene::cut();
     let mut reader = Reader::new(&scene.process());

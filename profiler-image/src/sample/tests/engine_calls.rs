@@ -3,7 +3,7 @@
 use phpprof_zend::op::INIT_DYNAMIC_CALL;
 
 use super::*;
-use crate::read::reader::Tops;
+use crate::read::globals::Tops;
 
 /// A sampler that knows the functions of the scene and none of their calls, a worker, and a read of it.
 fn named(scene: &Scene) -> (Sampler, Worker, Tops) {

@@ -8,7 +8,7 @@ use phpprof_zend::zval::IS_OBJECT;
 
 use super::super::*;
 use super::{RESULT, Scene, names};
-use crate::read::reader::Tops;
+use crate::read::globals::Tops;
 
 /// An object that no other frame has.
 const OBJECT: u64 = 0x7000;

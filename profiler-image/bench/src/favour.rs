@@ -21,9 +21,9 @@ const COLUMNS: &str = "target,mode,function,snapshots,samples,true_percent,sampl
 const RATE_HZ: u32 = 999;
 /// The largest difference of a sampled share, in percentage points.
 const TOLERANCE: f64 = 1.0;
-/// The same for generators. If a body has ended when its frame is read, after the pointer to it, nothing tells its caller.
-const OF_GENERATORS: f64 = 6.0;
-/// One of so many stops may be within the engine's way into a generator, where the stack does not hold together.
+/// The same for generators and fibers. If one has been left when its frames are read, after the pointer to them, nothing tells its caller.
+const BESIDE_THE_PAGE: f64 = 6.0;
+/// One of so many stops may be within the engine's way into a generator or fiber, where the stack does not hold together.
 const NOT_WHOLE: usize = 50;
 /// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;
@@ -34,7 +34,8 @@ struct Row {
     script: &'static str,
     /// The functions whose shares are compared.
     functions: Vec<String>,
-    has_generators: bool,
+    /// Their frames are on the heap, or on stacks of their own.
+    is_beside_the_page: bool,
     /// The quiescent reader may not use the target's CPU.
     remote: bool,
 }
@@ -102,19 +103,26 @@ fn rows(full: bool) -> Vec<Row> {
         "delegating",
         "pipeline",
     ];
-    let mut rows = vec![Row {
-        name: "generators",
-        script: "favour_generators.php",
-        functions: bodies.map(str::to_owned).to_vec(),
-        has_generators: true,
+    let fibers = [
+        "tiny", "small", "middle", "long", "outer", "inner", "resume", "work",
+    ];
+    let beside_the_page = |name, script, functions: &[&str]| Row {
+        name,
+        script,
+        functions: functions.iter().map(ToString::to_string).collect(),
+        is_beside_the_page: true,
         remote: false,
-    }];
+    };
+    let mut rows = vec![
+        beside_the_page("generators", "favour_generators.php", &bodies),
+        beside_the_page("fibers", "favour_fibers.php", &fibers),
+    ];
     for remote in [false, true] {
         rows.push(Row {
             name: "leaves",
             script: "favour.php",
             functions: leaves(),
-            has_generators: false,
+            is_beside_the_page: false,
             remote,
         });
         if full || !remote {
@@ -122,7 +130,7 @@ fn rows(full: bool) -> Vec<Row> {
                 name: "5,000 paths",
                 script: "favour_paths.php",
                 functions: paths(),
-                has_generators: false,
+                is_beside_the_page: false,
                 remote,
             });
         }
@@ -149,8 +157,8 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
             *seen.entry(name).or_default() += 1;
         }
     }
-    let (tolerance, may_be) = match row.has_generators {
-        true => (OF_GENERATORS, snapshots / NOT_WHOLE),
+    let (tolerance, may_be) = match row.is_beside_the_page {
+        true => (BESIDE_THE_PAGE, snapshots / NOT_WHOLE),
         false => (TOLERANCE, 0),
     };
     ensure!(

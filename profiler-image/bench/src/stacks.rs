@@ -219,6 +219,7 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
         jit: row.engine.jit != "off",
         remote: row.remote,
         moved_percent: counts.percent(recording.sampler.quality.moved),
+        denied_percent: denied_percent(&recording),
         true_small_percent,
         reads_per_sample: reads_per_sample(&recording, &counts),
         own_cpu_percent: unpaced
@@ -237,6 +238,12 @@ fn pace(row: &Row) -> (bool, u64) {
         (false, is_paced) if is_paced || row.remote => (false, FEW_PACED),
         (false, _) => (true, FEW),
     }
+}
+
+fn denied_percent(recording: &Recording) -> f64 {
+    let quality = &recording.sampler.quality;
+    let turns = quality.taken + quality.denied;
+    100.0 * quality.denied as f64 / (turns as f64).max(1.0)
 }
 
 fn reads_per_sample(recording: &Recording, counts: &Counts) -> f64 {

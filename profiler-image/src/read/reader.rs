@@ -40,6 +40,10 @@ const LONGEST: Duration = Duration::from_micros(50);
 const AGED: Duration = Duration::from_millis(5);
 /// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
 const MAX_READS: usize = 3;
+/// So many bytes of a top frame on another page: its header and the first variables.
+const FRAME: u64 = 256;
+/// With so many frames beside the page, no top on another page is added: of a thousand fibers in turn, few would be met again.
+const TOPS_BESIDE: usize = 8;
 /// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
 
@@ -59,6 +63,19 @@ pub enum Reading {
         /// The top frame at the end of the read.
         last: Globals,
     },
+    /// There was a frame, but each read expected it on another page.
+    Elsewhere,
+}
+
+/// What one read has shown of the first moment's stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Not its top.
+    Nothing,
+    /// Its top, but maybe not the caller of the top frame.
+    Part,
+    /// Its top and the frames around it.
+    Top,
 }
 
 /// Reads the stack of a process. The sampler and the quiescent reader have one each.
@@ -155,9 +172,9 @@ impl Reader {
     pub fn read(&mut self) -> Result<Reading, Fault> {
         let mut found = Err(Fault::Unmapped);
         let mut asks_first = self.asks_first();
-        for _ in 0..MAX_READS {
+        for attempt in 0..MAX_READS {
             // The copy has only the bytes of the last read.
-            found = Err(Fault::Unmapped);
+            found = found.map(|_| Reading::Elsewhere);
             let before = self.expected;
             let known = before.filter(|_| !std::mem::take(&mut asks_first));
             let (expected, reach) = match known {
@@ -172,35 +189,31 @@ impl Reader {
                         (self.request_time, self.has_frame) = (0, false);
                         return Ok(Reading::NoFrame(phase));
                     }
+                    if globals.page == 0 {
+                        // The engine enters and leaves a fiber word by word.
+                        continue;
+                    }
                     (globals, Window::NEAR)
                 }
             };
             match self.read_at(&expected, reach) {
                 Ok(Reading::Busy { tops, last }) => {
-                    let newest = newest(&tops);
-                    self.expected = Some(newest);
-                    if newest.page != expected.page {
-                        continue;
-                    }
+                    self.expected = Some(newest(&tops)).filter(|newest| newest.page != 0);
                     // The sample is of the first moment; the top may have moved far since.
-                    let top = tops.first().map_or(0, |first| first.top);
-                    let is_inside = self.copy.inside(top);
-                    let is_shown = top.saturating_sub(self.copy.hot) >= SHOWN
-                        || self.copy.hot == self.copy.base;
-                    let distance = top.abs_diff(before.unwrap_or(expected).top);
-                    let would_show = match known {
-                        Some(_) => is_inside && is_shown,
-                        None => distance + SHOWN <= self.window.reach(),
+                    let first = tops.first().copied().unwrap_or_default();
+                    let shown = match first.page == expected.page {
+                        true => self.shown(first.top, before.unwrap_or(expected), known.is_some()),
+                        false => self.shown_beside(&first, attempt > 0),
                     };
-                    self.window.moved(distance, would_show);
-                    if !is_inside {
+                    if shown == Shown::Nothing {
+                        found = Ok(Reading::Elsewhere);
                         continue;
                     }
                     found = Ok(Reading::Busy { tops, last });
                     if let Some(heap) = &mut self.heap_watch {
-                        heap.seek(&*self.memory, newest.page);
+                        heap.seek(&*self.memory, expected.page);
                     }
-                    if is_shown && !self.was_held_up {
+                    if shown == Shown::Top && !self.was_held_up {
                         break;
                     }
                 }
@@ -209,11 +222,42 @@ impl Reader {
                     return Ok(Reading::NoFrame(Some(Phase::Idle)));
                 }
                 // Inside a request there is no frame for a moment, such as between two fibers.
-                Ok(Reading::NoFrame(_)) | Err(Fault::Unmapped) => self.expected = None,
+                Ok(_) | Err(Fault::Unmapped) => self.expected = None,
                 Err(other) => return Err(other),
             }
         }
         found
+    }
+
+    /// What the looks show of a top on the page that was read, and notes how far that was from where it was expected.
+    fn shown(&mut self, top: u64, expected: Globals, was_known: bool) -> Shown {
+        let is_inside = self.copy.inside(top);
+        let is_shown =
+            top.saturating_sub(self.copy.hot) >= SHOWN || self.copy.hot == self.copy.base;
+        let distance = top.abs_diff(expected.top);
+        let would_show = match was_known {
+            true => is_inside && is_shown,
+            false => distance + SHOWN <= self.window.reach(),
+        };
+        self.window.moved(distance, would_show);
+        match (is_inside, is_shown) {
+            (false, _) => Shown::Nothing,
+            (true, false) => Shown::Part,
+            (true, true) => Shown::Top,
+        }
+    }
+
+    /// What was read beside the page of a top on another one. Where fibers run for some microseconds, each read again would come too late as
+    /// well: so after one, the next reads take such a frame with the looks.
+    fn shown_beside(&mut self, first: &Globals, is_again: bool) -> Shown {
+        let frame = first.current_execute_data;
+        if self.copy.beside.at(frame).is_some() {
+            return Shown::Top;
+        }
+        if is_again && self.beside.parts().count() < TOPS_BESIDE {
+            self.beside.add(frame, FRAME);
+        }
+        Shown::Nothing
     }
 
     /// Whether a short read has to tell where the top is: the bytes of all places that it may have by now would take longer.

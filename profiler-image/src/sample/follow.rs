@@ -74,7 +74,12 @@ impl Sampler {
         trace.is_fast = is_fast(tops);
         let mut kept = Kept::NOTHING;
         let mut has_callers = true;
+        let is_elsewhere = is_elsewhere(tops, &worker.reader.copy);
         for (moment, (top, look)) in moments(tops.len()).enumerate() {
+            if is_elsewhere && top > 0 {
+                // No look shows the page of a later word when that was read.
+                break;
+            }
             self.follow_one(worker, tops, (top, look), (trace, climb), now);
             if climb.is_whole {
                 if !has_callers && !self.follow_callers(worker, tops, look, (trace, climb), now) {
@@ -262,7 +267,7 @@ impl Sampler {
         self.unwound += trace.frames.len();
         trace.is_late = trace.end != End::Torn && copy.is_late(&trace.frames);
         let has_stood = copy.stood_below(layout, &trace.frames, around_below(look, looks))
-            && copy.stood_beside(layout, &trace.frames);
+            && copy.stood_beside(layout, &trace.frames, &(tops[top].page..tops[top].end));
         if trace.is_late || !has_stood {
             trace.end = End::Torn;
         }
@@ -299,6 +304,11 @@ fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
         },
         _ => Kept::NOTHING,
     }
+}
+
+/// Whether the sample's moment is of another page than the looks.
+pub(super) fn is_elsewhere(tops: &[Globals], copy: &Copy) -> bool {
+    tops.first().is_some_and(|first| first.page != copy.base)
 }
 
 /// Whether the program has moved between half of the looks of a read, or there are too few looks to tell: then all can be in step with one

@@ -34,7 +34,7 @@ use crate::stack::trace::{Ending, Stack, Trace};
 use crate::target::process::ProcessMemory;
 
 use climb::Climb;
-use follow::{Followed, MOST_UNWOUND};
+use follow::{Followed, MOST_UNWOUND, is_elsewhere};
 use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
@@ -142,9 +142,8 @@ impl Sampler {
             std::mem::take(&mut self.trace),
             std::mem::take(&mut self.climb),
         );
-        let mut outcome = self.read(worker, (&mut trace, &mut climb), now);
+        let (mut outcome, mut is_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
         for _ in 1..READS {
-            let is_elsewhere = worker.reader.copy.fetches() > 0;
             let is_doubtful = |sampled: &Sampled| {
                 let Stack { path, ending, .. } = sampled.stack;
                 let is_cut = ending == Ending::Cut;
@@ -155,11 +154,11 @@ impl Sampler {
             {
                 break;
             }
-            let Outcome::Sample(later) = self.read(worker, (&mut trace, &mut climb), now) else {
-                // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
-                continue;
-            };
-            outcome = Outcome::Sample(later);
+            let (later, is_later_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
+            // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
+            if let Outcome::Sample(_) = later {
+                (outcome, is_elsewhere) = (later, is_later_elsewhere);
+            }
         }
         (self.trace, self.climb) = (trace, climb);
         std::mem::swap(&mut self.copy, &mut worker.reader.copy);
@@ -170,20 +169,21 @@ impl Sampler {
         outcome
     }
 
-    /// Reads a worker once.
+    /// Reads a worker once. Also returns whether frames of the stack were outside the page that was read.
     fn read(
         &mut self,
         worker: &mut Worker,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) -> Outcome {
+    ) -> (Outcome, bool) {
         let (tops, last) = match worker.reader.read() {
             Ok(Reading::Busy { tops, last }) => (tops, last),
             Ok(Reading::NoFrame(phase)) => {
                 self.functions.forget(&mut worker.local);
-                return phase::without_frame(phase);
+                return (phase::without_frame(phase), false);
             }
-            Err(fault) => return Outcome::Failed(fault),
+            Ok(Reading::Elsewhere) => return (cut(PathId::NONE, false), true),
+            Err(fault) => return (Outcome::Failed(fault), false),
         };
         let has_moved = tops.iter().chain([&last]).any(|top| {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
@@ -205,7 +205,8 @@ impl Sampler {
             Followed::Part(path) => cut(path, climb.is_full),
         };
         worker.reader.note_beside();
-        outcome
+        let copy = &worker.reader.copy;
+        (outcome, copy.fetches() > 0 || is_elsewhere(&tops, copy))
     }
 
     /// Climbs the newest moment of this read for its proofs alone, because further calls of the kernel are closest to it. It makes calls of

@@ -133,6 +133,8 @@ pub struct How {
     pub moved_percent: f64,
     /// Reads of the target's memory per sample; almost none while it sleeps.
     pub reads_per_sample: f64,
+    /// Of a hundred turns, those that gave no sample because the stack was not found.
+    pub denied_percent: f64,
     /// True share of the time below `smallCalls`, in percent.
     pub true_small_percent: Option<f64>,
     /// The share of the time in which the sampler had a CPU, in percent, if it takes samples without a pause.
@@ -229,6 +231,10 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
             how.reads_per_sample
         ),
     );
+    limit(
+        how.denied_percent <= 1.0,
+        format!("{:.1} % of the turns without a sample", how.denied_percent),
+    );
     broken.extend(wrong_share(how, counts));
     broken
 }
@@ -282,6 +288,7 @@ mod tests {
         remote: false,
         moved_percent: 50.0,
         reads_per_sample: 2.0,
+        denied_percent: 0.0,
         true_small_percent: None,
         own_cpu_percent: None,
     };
@@ -357,6 +364,14 @@ mod tests {
         };
         assert_eq!(
             broken(target("fibers"), asleep, &Counts::default()).len(),
+            1
+        );
+        let denied = How {
+            denied_percent: 59.0,
+            ..HOW
+        };
+        assert_eq!(
+            broken(target("fibers"), denied, &Counts::default()).len(),
             1
         );
         let biased = Counts {

@@ -29,7 +29,7 @@ fn read(scene: &Scene, worker: &mut Worker) -> (Option<Option<Phase>>, bool) {
     worker.reader.copy = Copy::default();
     let phase = match worker.reader.read().unwrap() {
         Reading::NoFrame(phase) => Some(phase),
-        Reading::Busy { .. } => None,
+        Reading::Busy { .. } | Reading::Elsewhere => None,
     };
     (phase, worker.reader.copy.inside(scene.main_frame))
 }

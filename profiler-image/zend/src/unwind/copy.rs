@@ -213,15 +213,14 @@ impl Copy {
         taken.is_some() && looks.iter().all(shows)
     }
 
-    /// Whether frames outside the page, which no look shows, are callers in the look that was taken. A fiber stands also while it is suspended,
-    /// and another op can resume it: so its callers have to stand around the look. A generator has nothing above it while it is suspended.
+    /// Whether frames outside the page, which no look shows, are callers in the look that was taken; `own` is the page of the top frame. A fiber
+    /// stands also while it is suspended, and another op can resume it: so its callers have to stand around the look. A generator has nothing
+    /// above it while it is suspended.
     #[must_use]
-    pub fn stood_beside(&self, layout: &Layout, frames: &[Frame]) -> bool {
+    pub fn stood_beside(&self, layout: &Layout, frames: &[Frame], own: &Range<u64>) -> bool {
         let generator = layout.call_info.generator;
-        let callers = frames
-            .iter()
-            .skip_while(|frame| !self.inside(frame.address));
-        let mut outside = callers.filter(|frame| !self.inside(frame.address));
+        let is_on_page = |address: u64| self.inside(address) || own.contains(&address);
+        let mut outside = frames.iter().filter(|frame| !is_on_page(frame.address));
         outside.all(|frame| {
             // 7.0 has no such flag, and no fibers.
             let may_be_of_fiber = generator != 0 && frame.call_info & generator == 0;

@@ -24,7 +24,7 @@ fn fiber(oplines: [u64; 3]) -> Copy {
     copy
 }
 
-/// Whether the callers of a fiber are those of its look, and the opline of the lower one.
+/// Whether the callers of a fiber are those of its look, and the opline of the lower one; on the top frame's page it may have gone on.
 fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
     let mut copy = fiber(oplines);
     copy.take_look(look);
@@ -37,7 +37,12 @@ fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
         &mut frames,
     );
     assert_eq!((end, frames.len(), copy.late().len()), (End::Root, 3, 0));
-    (copy.stood_beside(of_8_2(), &frames), frames[2].opline)
+    let lower = frames[2].address;
+    assert!(copy.stood_beside(of_8_2(), &frames, &(lower..lower + 1)));
+    (
+        copy.stood_beside(of_8_2(), &frames, &(0..0)),
+        frames[2].opline,
+    )
 }
 
 #[test]

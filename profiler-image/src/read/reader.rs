@@ -63,7 +63,7 @@ pub enum Reading {
         /// The top frame at the end of the read.
         last: Globals,
     },
-    /// There was a frame, but each read expected it on another page.
+    /// There was a frame, but no read has shown it: each expected the top on another page, or elsewhere on its page.
     Elsewhere,
 }
 

@@ -24,7 +24,7 @@ use crate::stack::trace::Trace;
 /// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 pub(super) const UNWINDING: u32 = u32::MAX;
 /// The op index of a frame without an op.
-const NO_OP: u32 = u32::MAX - 1;
+pub(super) const NO_OP: u32 = u32::MAX - 1;
 
 /// The result of a climb.
 #[derive(Debug, Default)]
@@ -50,6 +50,8 @@ struct At {
     site: Option<(NameId, u32)>,
     /// A caller has moved to another op since the moment, so only known calls may follow.
     has_gone_on: bool,
+    /// How many frames, from the root, two looks in a row show at their ops; `None` before that is asked for.
+    at_their_ops: Option<usize>,
 }
 
 impl Climb {
@@ -94,6 +96,7 @@ impl Sampler {
             path: PathId::NONE,
             site: None,
             has_gone_on: false,
+            at_their_ops: None,
         };
         if trace.end == End::TooDeep {
             let Some(path) = self.mark(at.path, Names::TRUNCATED) else {
@@ -132,7 +135,10 @@ impl Sampler {
     /// A node that is not a function.
     fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
         let known = self.tree.child(parent, name, NO_OP);
-        known.or_else(|| self.tree.add(parent, name, NO_OP, 0, Call::default()))
+        let added = || self.tree.add(parent, name, NO_OP, 0, Call::default());
+        let path = known.or_else(added)?;
+        self.tree.note_stood(path);
+        Some(path)
     }
 
     /// Takes one frame; `None` if the climb ends below it.
@@ -189,8 +195,13 @@ impl Sampler {
         {
             return None;
         }
-        if !at.has_gone_on {
-            self.tree.saw(path);
+        if index > 0 && !at.has_gone_on && !self.tree.has_stood(path) {
+            let at_their_ops = at
+                .at_their_ops
+                .get_or_insert_with(|| at_their_ops_in_a_row(worker, trace));
+            if depth <= *at_their_ops {
+                self.tree.note_stood(path);
+            }
         }
         at.path = path;
         if let Some(op) = op.filter(|_| key.is_user()) {
@@ -417,6 +428,15 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
+}
+
+/// How many of the frames, from the root, two looks in a row show at their ops. One look can mix two moments.
+fn at_their_ops_in_a_row(worker: &Worker, trace: &Trace) -> usize {
+    let (layout, copy) = (worker.process.engine.layout, &worker.reader.copy);
+    (1..copy.looks.len())
+        .map(|look| copy.at_their_ops(layout, &trace.frames, look - 1..look + 1))
+        .max()
+        .unwrap_or(0)
 }
 
 /// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function

@@ -5,10 +5,11 @@
 use phpprof_zend::site::Check;
 use phpprof_zend::unwind::MAX_FRAMES;
 
-use super::climb::UNWINDING;
+use super::climb::{NO_OP, UNWINDING, op_index};
 use super::{Sampled, Sampler, place};
 use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;
+use crate::stack::call_tree::PathId;
 use crate::stack::edges::Edge;
 use crate::stack::names::NameId;
 use crate::stack::trace::Trace;
@@ -48,7 +49,31 @@ impl Sampler {
         self.add_frameless(worker, &mut trace, now);
         let is_interpreted = observation.has_jit_code == Some(false);
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
+        if is_interpreted {
+            self.note_all_stood(worker, &trace);
+        }
         self.trace = trace;
+    }
+
+    /// Notes that the nodes of a quiescent read stand, as far as they are known.
+    fn note_all_stood(&mut self, worker: &Worker, trace: &Trace) {
+        let engine = &worker.process.engine;
+        let mut path = PathId::NONE;
+        for (index, frame) in trace.frames.iter().enumerate().rev() {
+            let Some(id) = trace.ids.get(index).copied().flatten() else {
+                return;
+            };
+            let name = self.functions.name(id, index + 1 == trace.frames.len());
+            let op = self.functions.get(id).and_then(|code| {
+                let key = &code.function.key;
+                op_index(engine.layout, engine.executor_globals, key, frame.opline)
+            });
+            let Some(node) = self.tree.child(path, name, op.unwrap_or(NO_OP)) else {
+                return;
+            };
+            self.tree.note_stood(node);
+            path = node;
+        }
     }
 
     /// Proves every edge of the trace's frames, which come from a quiescent read. Their root is only called by the engine if it is on the

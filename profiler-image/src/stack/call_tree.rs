@@ -1,7 +1,8 @@
 //! The call paths of a run as a tree: a node is a function with all its callers, at one of its ops.
 //!
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
-//! new path does not prove a known edge again. Invariant: a path has proven and open edges only.
+//! new path does not prove a known edge again. Invariant: a path has proven and open edges only, and counts as far as its callers have
+//! stood at their ops.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
@@ -18,10 +19,6 @@ pub const MAX_PATHS: usize = 57_344;
 
 /// How many ops of one call are searched for one that calls a function.
 const MAX_OPS: usize = 64;
-
-/// A call is rare if another one of its caller was seen more often, by this factor. A look at calls of 50 ns can mix two call paths, and shows
-/// a call that the program does not make: at most once in 280 looks, in the worst row of `truth stacks` (`paths`).
-const RARE: u32 = 64;
 
 /// A function with all its callers, at one of its ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,6 +42,8 @@ struct Node {
     earlier: PathId,
     /// The child that was asked for last; [`PathId::NONE`] before.
     last_child: PathId,
+    /// It has been seen to stand, with all its callers.
+    has_stood: bool,
 }
 
 impl Node {
@@ -65,14 +64,6 @@ pub struct Call {
     pub is_hidden: bool,
 }
 
-/// How often looks have shown a call.
-#[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    times: u32,
-    /// The most often seen one of the calls that it made.
-    callee: u32,
-}
-
 /// All call paths of a run.
 #[derive(Debug)]
 pub struct CallTree {
@@ -80,8 +71,6 @@ pub struct CallTree {
     calls: Vec<Call>,
     /// The last added node of each call.
     newest: Vec<PathId>,
-    /// How often looks have shown each call.
-    seen: Vec<Seen>,
     /// The nodes by parent, function, and the index of its op.
     children: HashTable<PathId>,
     /// The indexes of the calls by parent and function.
@@ -127,38 +116,33 @@ impl CallTree {
         self.by_function.find(hash_of(key), is_call).copied()
     }
 
-    /// Counts a look that has shown the call that a path ends in.
-    pub fn saw(&mut self, path: PathId) {
-        let node = |path: PathId| self.nodes.get(path.0 as usize);
-        let Some((this, caller)) = node(path).and_then(|this| Some((this, node(this.parent)?)))
-        else {
-            return;
-        };
-        let times = self.seen.get_mut(this.call as usize).map_or(0, |seen| {
-            seen.times = seen.times.saturating_add(1);
-            seen.times
-        });
-        if let Some(caller) = self.seen.get_mut(caller.call as usize) {
-            caller.callee = caller.callee.max(times);
+    /// Notes that a node has been seen to stand: at its op, with all its callers at theirs. A single look at calls of 50 ns can mix two call
+    /// paths: then a frame has the op of an earlier call, and above it is what that one called.
+    pub fn note_stood(&mut self, path: PathId) {
+        if let Some(node) = self.nodes.get_mut(path.0 as usize) {
+            node.has_stood = true;
         }
     }
 
-    /// The node of the same call as this one, at an earlier op, that is known to call a function, and not rarely: the one whose line is
-    /// nearest. At a later op, the call may not be made yet.
+    /// Whether a node has been seen to stand.
+    #[must_use]
+    pub fn has_stood(&self, path: PathId) -> bool {
+        let node = self.nodes.get(path.0 as usize);
+        node.is_some_and(|node| node.has_stood)
+    }
+
+    /// The node of the same call as this one, at an earlier op at which it has stood, that is known to call a function: the one whose line
+    /// is nearest. At a later op, the call may not be made yet.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
         let this = node(path)?;
         let newest = self.newest.get(this.call as usize).copied();
-        let seen = |call: u32| self.seen.get(call as usize).copied().unwrap_or_default();
-        let rare = seen(this.call).callee / RARE;
         let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
-        let is_before = |at| node(at).is_some_and(|node| node.op < this.op);
-        let is_often = |call: u32| seen(call).times > rare;
-        let callers =
-            ops.filter(|&at| is_before(at) && self.index_of(at, name).is_some_and(is_often));
+        let is_before = |at| node(at).is_some_and(|node| node.op < this.op && node.has_stood);
+        let callers = ops.filter(|&at| is_before(at) && self.index_of(at, name).is_some());
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
@@ -189,13 +173,13 @@ impl CallTree {
             call: index,
             earlier: earlier.copied().unwrap_or(PathId::NONE),
             last_child: PathId::NONE,
+            has_stood: false,
         });
         match self.newest.get_mut(index as usize) {
             Some(newest) => *newest = path,
             None => {
                 self.calls.push(call);
                 self.newest.push(path);
-                self.seen.push(Seen::default());
                 let rehash = |&call: &u32| hash_of(key_of(&self.nodes, &self.newest, call));
                 let hash = hash_of(Some((parent, name)));
                 self.by_function.insert_unique(hash, index, rehash);
@@ -250,15 +234,19 @@ impl CallTree {
                     .entry((above.shown, node.name.shown(), node.line))
                     .or_insert(own),
             };
-            let is_proven = above.is_proven && call.edge.is_none_or(|edge| edges.is_settled(edge));
+            let is_settled = call.edge.is_none_or(|edge| edges.is_settled(edge));
+            let is_proven = above.stands && is_settled;
+            let stands = is_proven && node.has_stood;
             lines.push(Line {
                 parent: node.parent.0,
                 name: node.name.shown(),
                 line: node.line,
                 is_hidden: call.is_hidden,
                 is_proven,
+                stands,
                 shown,
-                proven: if is_proven { shown } else { above.proven },
+                proven: if is_proven { shown } else { above.caller },
+                caller: if stands { shown } else { above.caller },
             });
         }
         Paths(lines)
@@ -295,10 +283,10 @@ impl Default for CallTree {
                 call: 0,
                 earlier: PathId::NONE,
                 last_child: PathId::NONE,
+                has_stood: true,
             }),
             calls: all(Call::default()),
             newest: all(PathId::NONE),
-            seen: all(Seen::default()),
             children: HashTable::new(),
             by_function: HashTable::new(),
         }
@@ -312,10 +300,14 @@ struct Line {
     line: u32,
     is_hidden: bool,
     is_proven: bool,
+    /// It is proven, and has stood: it can be a caller of proven paths.
+    stands: bool,
     /// The first path with the same lines: two ops can be on one line, and hidden frames have none.
     shown: u32,
-    /// The `shown` of the nearest path, itself or a caller, whose edges are all proven.
+    /// The `shown` of the nearest path, itself or a caller, that is proven.
     proven: u32,
+    /// The `shown` of the nearest path, itself or a caller, that stands.
+    caller: u32,
 }
 
 impl Default for Line {
@@ -326,8 +318,10 @@ impl Default for Line {
             line: 0,
             is_hidden: true,
             is_proven: true,
+            stands: true,
             shown: 0,
             proven: 0,
+            caller: 0,
         }
     }
 }
@@ -337,14 +331,14 @@ impl Default for Line {
 pub struct Paths(Vec<Line>);
 
 impl Paths {
-    /// Whether all edges of a path are proven.
+    /// Whether all edges of a path are proven, and all its callers have stood.
     #[must_use]
     pub fn is_proven(&self, path: PathId) -> bool {
         let line = self.0.get(path.0 as usize);
         line.is_none_or(|line| line.is_proven)
     }
 
-    /// The part of a path whose edges are all proven: the same for paths that are shown with the same lines.
+    /// The part of a path that is proven: the same for paths that are shown with the same lines.
     #[must_use]
     pub fn proven(&self, path: PathId) -> PathId {
         PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
@@ -390,6 +384,8 @@ mod tests {
         let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 1, Call::default());
         let middle = tree.add(main.unwrap(), Names::IDLE, 0, 2, open);
         let leaf = tree.add(middle.unwrap(), Names::COLLECTING, 0, 3, Call::default());
+        tree.note_stood(main.unwrap());
+        tree.note_stood(middle.unwrap());
         let proven = |edges: &Edges| Some(tree.settle(edges).proven(leaf.unwrap()));
         assert_eq!(proven(&edges), main);
         edges.prove(edge, Check::Nothing);
@@ -401,40 +397,39 @@ mod tests {
         let mut tree = CallTree::default();
         let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
         let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        let idle = add(main[0], Names::IDLE, 0);
-        let collecting = add(main[0], Names::COLLECTING, 0);
-        let collecting_again = add(main[1], Names::COLLECTING, 0);
-        for path in [idle, collecting, collecting_again] {
-            tree.saw(path);
-        }
-        let nearest = |of, name| tree.nearest_op_that_calls(of, name);
-        assert_eq!(nearest(main[2], Names::IDLE), Some(main[0]));
-        assert_eq!(nearest(main[2], Names::COLLECTING), Some(main[1]));
+        add(main[0], Names::IDLE, 0);
+        add(main[0], Names::COLLECTING, 0);
+        add(main[1], Names::COLLECTING, 0);
+        let nearest = |tree: &CallTree, of, name| tree.nearest_op_that_calls(of, name);
+        // What a single look has shown can be of two moments.
+        assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
+        main.into_iter().for_each(|path| tree.note_stood(path));
+        assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
+        assert_eq!(nearest(&tree, main[2], Names::COLLECTING), Some(main[1]));
         // Not the node itself, nor one at a later op, nor the parent of all roots.
-        assert_eq!(nearest(main[0], Names::COLLECTING), None);
-        assert_eq!(nearest(main[0], Names::IDLE), None);
-        assert_eq!(nearest(PathId::NONE, Names::IDLE), None);
+        assert_eq!(nearest(&tree, main[0], Names::COLLECTING), None);
+        assert_eq!(nearest(&tree, main[0], Names::IDLE), None);
+        assert_eq!(nearest(&tree, PathId::NONE, Names::IDLE), None);
     }
 
     #[test]
-    fn an_op_that_calls_a_function_too_rarely_is_not_found() {
+    fn a_path_counts_up_to_the_first_caller_that_has_not_stood() {
         let mut tree = CallTree::default();
-        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-        let main = [0, 4].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        let (rare, often) = (
-            add(main[0], Names::IDLE, 0),
-            add(main[0], Names::COLLECTING, 0),
-        );
-        let found = |tree: &CallTree| tree.nearest_op_that_calls(main[1], Names::IDLE);
-        // No look has shown the call.
-        assert_eq!(found(&tree), None);
-        tree.saw(rare);
-        (1..RARE).for_each(|_| tree.saw(often));
-        assert_eq!(found(&tree), Some(main[0]));
-        tree.saw(often);
-        assert_eq!(found(&tree), None);
-        tree.saw(rare);
-        assert_eq!(found(&tree), Some(main[0]));
+        let mut add = |parent, line| tree.add(parent, Names::IDLE, line, line, Call::default());
+        let main = add(PathId::NONE, 1).unwrap();
+        let caller = add(main, 2).unwrap();
+        let leaf = add(caller, 3).unwrap();
+        let proven = |tree: &CallTree| {
+            let paths = tree.settle(&Edges::default());
+            [main, caller, leaf].map(|path| (paths.proven(path), paths.is_proven(path)))
+        };
+        // A leaf's op is not one at which it makes a call.
+        let nothing = (PathId::NONE, false);
+        assert_eq!(proven(&tree), [(main, true), nothing, nothing]);
+        tree.note_stood(main);
+        assert_eq!(proven(&tree), [(main, true), (caller, true), (main, false)]);
+        tree.note_stood(caller);
+        assert_eq!(proven(&tree), [main, caller, leaf].map(|path| (path, true)));
     }
 
     #[test]
@@ -451,6 +446,8 @@ mod tests {
         let same_line = add(PathId::NONE, 2, 7, false);
         let below = [add(one, 3, 8, false), add(same_line, 3, 8, false)];
         let other_line = add(PathId::NONE, 4, 9, false);
+        tree.note_stood(one);
+        tree.note_stood(same_line);
         let paths = tree.settle(&Edges::default());
         assert_eq!(paths.proven(same_line), one);
         assert_eq!(paths.proven(below[0]), paths.proven(below[1]));

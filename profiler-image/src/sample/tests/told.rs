@@ -4,6 +4,7 @@ use phpprof_zend::site::Check;
 use phpprof_zend::site::Words::{Cache, Code};
 
 use super::*;
+use crate::read::globals::Tops;
 use crate::sample::told::tells;
 
 /// What other looks than the first show in place of a frame's function.
@@ -24,15 +25,22 @@ fn nested(named: &'static str, called: &str) -> Scene {
     scene
 }
 
-/// The frames of the first moment from `{main}` on that are followed if the other looks show the upper `moved` frames as other calls. The
-/// functions are known, the calls are not.
-fn followed_frames(scene: &Scene, moved: usize) -> usize {
+/// A read, and a sampler that knows the functions, but not the calls.
+fn read(scene: &Scene) -> (Sampler, Worker, Tops) {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
+    sampler.asked = 0;
+    sampler.standing.begin(false);
+    (sampler, worker, tops)
+}
+
+/// The frames of the first moment from `{main}` on that are followed if the other looks show the upper `moved` frames as other calls.
+fn followed_frames(scene: &Scene, moved: usize) -> usize {
+    let (mut sampler, mut worker, tops) = read(scene);
     let (layout, copy) = (scene.image.layout, &mut worker.reader.copy);
     let mut frame = tops[0].current_execute_data;
     for _ in 0..moved {
@@ -46,8 +54,6 @@ fn followed_frames(scene: &Scene, moved: usize) -> usize {
         }
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.asked = 0;
-    sampler.standing.begin(false);
     sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     assert_eq!(trace.frames.len(), 3);
     assert!(climb.open.is_empty());
@@ -83,6 +89,38 @@ fn a_caller_tells_what_its_code_names_and_methods_of_its_own_object() {
     let told = |words| [Check::Nothing, Check::SameThis].map(|check| tells(check, words));
     assert_eq!(told(Code), [true; 2]);
     assert_eq!(told(Cache), [false, true]);
+}
+
+/// Whether a call counts if these looks show its caller at another op.
+fn counts(looks: &[usize]) -> bool {
+    let scene = nested("text", "text");
+    let (mut sampler, mut worker, tops) = read(&scene);
+    let (layout, copy) = (scene.image.layout, &mut worker.reader.copy);
+    let callee = frame_at(
+        layout,
+        copy.hot,
+        &copy.looks[0],
+        tops[0].current_execute_data,
+    );
+    let opline = callee.unwrap().prev - copy.hot + layout.execute_data.opline as u64;
+    for &look in looks {
+        // The op before the call.
+        copy.looks[look][usize::try_from(opline).unwrap()] -= 0x20;
+    }
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    assert_eq!(names(&sampler, climb.path()), ["{main}", "found", "text"]);
+    sampler.tree.settle(&sampler.edges).is_proven(climb.path())
+}
+
+/// The op can be that of an earlier call, from another caller.
+#[test]
+fn a_call_counts_once_two_looks_in_a_row_have_shown_its_caller_at_its_op() {
+    assert!(counts(&[]));
+    assert!(!counts(&[1, 2, 3]));
+    assert!(!counts(&[1, 3]));
+    assert!(counts(&[2, 3]));
+    assert!(counts(&[1]));
 }
 
 #[test]

@@ -58,6 +58,17 @@ pub struct Copy {
     pub(super) nodes: usize,
 }
 
+/// How many frames, from the root, agree with some looks: the same calls, at the same ops.
+#[derive(Debug, Default)]
+struct Agreement {
+    /// These looks show them, but the last one may have moved on.
+    stood: usize,
+    /// None of these looks contradicts them, but the last one may have moved on.
+    not_denied: usize,
+    /// None of these looks contradicts them.
+    at_their_ops: usize,
+}
+
 impl Copy {
     /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for this many looks at that part.
     pub fn make_room(&mut self, page: u64, hot: Range<usize>, looks: usize) {
@@ -173,14 +184,20 @@ impl Copy {
     /// read once, and a frame there stood if a frame above it did.
     #[must_use]
     pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
-        self.agree(layout, frames, looks).0
+        self.agree(layout, frames, looks).stood
     }
 
     /// How many of the frames, from the root, none of these looks contradicts: the same, but a frame outside the part counts if its caller
     /// stood at its op. A frame beside the page was read on both sides of the look that was taken: both have to show it.
     #[must_use]
     pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
-        self.agree(layout, frames, looks).1
+        self.agree(layout, frames, looks).not_denied
+    }
+
+    /// How many of the frames, from the root, none of these looks shows as another call or at another op.
+    #[must_use]
+    pub fn at_their_ops(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
+        self.agree(layout, frames, looks).at_their_ops
     }
 
     /// Whether the frames below the looks are the callers of those in the look that was taken: these looks, which are around the read of the part
@@ -229,11 +246,10 @@ impl Copy {
         })
     }
 
-    /// How many of the frames, leaf first, these looks show, and how many they do not contradict, both counted from the root: the same
-    /// calls, at the same ops, except the last one, which may have moved on.
-    fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> (usize, usize) {
+    /// How far these looks agree with the frames, leaf first.
+    fn agree(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> Agreement {
         let looks = self.looks.get(looks).unwrap_or_default();
-        let (mut stood, mut not_denied) = (0, 0);
+        let mut agreement = Agreement::default();
         for (index, frame) in frames.iter().enumerate().rev() {
             let mut shown = looks
                 .iter()
@@ -252,15 +268,16 @@ impl Copy {
             if !is_call {
                 break;
             }
-            not_denied = frames.len() - index;
+            agreement.not_denied = frames.len() - index;
             if is_shown {
-                stood = not_denied;
+                agreement.stood = agreement.not_denied;
             }
             if !is_op {
                 break;
             }
+            agreement.at_their_ops = agreement.not_denied;
         }
-        (stood, not_denied)
+        agreement
     }
 
     /// Whether one of these looks shows another call in the place of this frame.

@@ -298,7 +298,6 @@ mod tests {
         };
         let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 7, Call::default());
         let leaf = tree.add(main.unwrap(), Names::IDLE, 0, 8, open).unwrap();
-        tree.note_stood(main.unwrap());
         aggregate.add(stack(leaf), 42, 10);
         aggregate.add(stack(leaf), 42, 10);
         let cpu = Sum {

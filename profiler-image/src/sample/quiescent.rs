@@ -55,7 +55,8 @@ impl Sampler {
         self.trace = trace;
     }
 
-    /// Notes that the nodes of a quiescent read stand, as far as they are known.
+    /// Notes that the callers of a quiescent read stand, as far as their nodes are known. The leaf has the op of an earlier call until it stores
+    /// its own (`i_init_func_execute_data` does not, Zend/zend_execute.c).
     fn note_all_stood(&mut self, worker: &Worker, trace: &Trace) {
         let engine = &worker.process.engine;
         let mut path = PathId::NONE;
@@ -71,7 +72,9 @@ impl Sampler {
             let Some(node) = self.tree.child(path, name, op.unwrap_or(NO_OP)) else {
                 return;
             };
-            self.tree.note_stood(node);
+            if index > 0 {
+                self.tree.note_stood(node);
+            }
             path = node;
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Climb {
     pub is_full: bool,
     /// The open edges.
     pub open: Vec<EdgeId>,
+    /// How many frames, from the root, have the op of their node; all of them unless a caller has moved on.
+    at_their_nodes: usize,
 }
 
 /// The current position of the climb.
@@ -50,14 +52,13 @@ struct At {
     site: Option<(NameId, u32)>,
     /// A caller has moved to another op since the moment, so only known calls may follow.
     has_gone_on: bool,
-    /// How many frames, from the root, two looks in a row show at their ops; `None` before that is asked for.
-    at_their_ops: Option<usize>,
 }
 
 impl Climb {
     pub(super) fn begin(&mut self) {
         self.paths.clear();
         self.open.clear();
+        self.at_their_nodes = usize::MAX;
         (self.is_whole, self.is_refuted, self.is_apart, self.is_full) =
             (false, false, false, false);
     }
@@ -96,7 +97,6 @@ impl Sampler {
             path: PathId::NONE,
             site: None,
             has_gone_on: false,
-            at_their_ops: None,
         };
         if trace.end == End::TooDeep {
             let Some(path) = self.mark(at.path, Names::TRUNCATED) else {
@@ -135,10 +135,7 @@ impl Sampler {
     /// A node that is not a function.
     fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
         let known = self.tree.child(parent, name, NO_OP);
-        let added = || self.tree.add(parent, name, NO_OP, 0, Call::default());
-        let path = known.or_else(added)?;
-        self.tree.note_stood(path);
-        Some(path)
+        known.or_else(|| self.tree.add(parent, name, NO_OP, 0, Call::default()))
     }
 
     /// Takes one frame; `None` if the climb ends below it.
@@ -194,14 +191,6 @@ impl Sampler {
             )
         {
             return None;
-        }
-        if index > 0 && !at.has_gone_on && !self.tree.has_stood(path) {
-            let at_their_ops = at
-                .at_their_ops
-                .get_or_insert_with(|| at_their_ops_in_a_row(worker, trace));
-            if depth <= *at_their_ops {
-                self.tree.note_stood(path);
-            }
         }
         at.path = path;
         if let Some(op) = op.filter(|_| key.is_user()) {
@@ -261,7 +250,30 @@ impl Sampler {
         if let Some(path) = climb.paths.last_mut() {
             *path = before;
         }
+        climb.at_their_nodes = climb
+            .at_their_nodes
+            .min(climb.paths.len().saturating_sub(1));
         Some(call)
+    }
+
+    /// Counts a sample for its callers that are not beyond doubt yet: they stand if two looks in a row show them, and all below, at their ops.
+    /// The callers of one that is trusted are trusted as well.
+    pub(super) fn count_callers(&mut self, worker: &Worker, trace: &Trace, climb: &Climb) {
+        let (layout, copy) = (worker.process.engine.layout, &worker.reader.copy);
+        let mut stands = None;
+        for (index, &path) in climb.paths.iter().enumerate().rev().skip(1) {
+            if self.tree.is_trusted(path) {
+                return;
+            }
+            let stands = *stands.get_or_insert_with(|| {
+                (1..copy.looks.len())
+                    .map(|look| copy.at_their_ops(layout, &trace.frames, look - 1..look + 1))
+                    .max()
+                    .unwrap_or(0)
+                    .min(climb.at_their_nodes)
+            });
+            self.tree.count_caller(path, index < stands);
+        }
     }
 
     fn line(&mut self, worker: &Worker, id: FunctionId, key: &Key, op: Option<u32>) -> u32 {
@@ -428,15 +440,6 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
-}
-
-/// How many of the frames, from the root, two looks in a row show at their ops. One look can mix two moments.
-fn at_their_ops_in_a_row(worker: &Worker, trace: &Trace) -> usize {
-    let (layout, copy) = (worker.process.engine.layout, &worker.reader.copy);
-    (1..copy.looks.len())
-        .map(|look| copy.at_their_ops(layout, &trace.frames, look - 1..look + 1))
-        .max()
-        .unwrap_or(0)
 }
 
 /// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function

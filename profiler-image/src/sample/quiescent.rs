@@ -50,14 +50,14 @@ impl Sampler {
         let is_interpreted = observation.has_jit_code == Some(false);
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
         if is_interpreted {
-            self.note_all_stood(worker, &trace);
+            self.trust_callers(worker, &trace);
         }
         self.trace = trace;
     }
 
-    /// Notes that the callers of a quiescent read stand, as far as their nodes are known. The leaf has the op of an earlier call until it stores
+    /// Trusts the callers of a quiescent read, as far as their nodes are known. The leaf has the op of an earlier call until it stores
     /// its own (`i_init_func_execute_data` does not, Zend/zend_execute.c).
-    fn note_all_stood(&mut self, worker: &Worker, trace: &Trace) {
+    fn trust_callers(&mut self, worker: &Worker, trace: &Trace) {
         let engine = &worker.process.engine;
         let mut path = PathId::NONE;
         for (index, frame) in trace.frames.iter().enumerate().rev() {
@@ -73,7 +73,7 @@ impl Sampler {
                 return;
             };
             if index > 0 {
-                self.tree.note_stood(node);
+                self.tree.trust(node);
             }
             path = node;
         }

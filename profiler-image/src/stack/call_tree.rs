@@ -2,7 +2,7 @@
 //!
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
 //! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first caller
-//! that was seen again and again at its op, but never to stand there, while others did.
+//! that was seen again and again at its op, but hardly ever to stand there, while it stands below other callers.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
@@ -17,10 +17,15 @@ use super::names::{NameId, Names};
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// So many samples of a caller have to show it standing once, if its op has stood below other callers. A single look at calls of 50 ns can mix
-/// two call paths: then a frame has the op of an earlier call from another caller, and above it is what that one called. Such a mixture does not
-/// stand. In the fastest code (`paths` of `truth stacks`) a caller stands in one of twelve samples, in an application in nearly all.
-const SAMPLES_TO_STAND: u8 = 16;
+/// A caller is doubtful after so many samples that do not show it standing, if its op stands below other callers. A single look at calls of 50 ns
+/// can mix two call paths: then a frame has the op of an earlier call from another caller, and above it is what that one called. Hardly ever do
+/// two looks in a row show the same mixture.
+const DOUBTFUL: i8 = 16;
+/// By so much one sample that shows a caller standing is worth more than one that does not: in the fastest code (`paths` of `truth stacks`) one
+/// of twelve does, in an application nearly all.
+const STANDS: i8 = 32;
+/// Doubt does not grow beyond this, and ends at the negative of twice this, after two or three samples that show the caller standing.
+const MOST_DOUBT: i8 = 32;
 
 /// How many ops of one call are searched for one that calls a function.
 const MAX_OPS: usize = 64;
@@ -47,8 +52,8 @@ struct Node {
     earlier: PathId,
     /// The child that was asked for last; [`PathId::NONE`] before.
     last_child: PathId,
-    /// How many samples it is a caller in, until it is seen to stand with all its callers; `None` since then.
-    not_stood: Option<u8>,
+    /// The doubt whether it is a caller, which rises and falls with each sample that it is a caller in; `None` once it has ended.
+    doubt: Option<i8>,
 }
 
 impl Node {
@@ -57,8 +62,9 @@ impl Node {
         (self.parent, self.name, self.op)
     }
 
-    fn has_stood(&self) -> bool {
-        self.not_stood.is_none()
+    /// Whether it is seen as a caller again and again, but hardly ever stands.
+    fn is_doubtful(&self) -> bool {
+        self.doubt >= Some(DOUBTFUL)
     }
 }
 
@@ -125,34 +131,41 @@ impl CallTree {
         self.by_function.find(hash_of(key), is_call).copied()
     }
 
-    /// Notes that a node has been seen to stand: at its op, with all its callers at theirs.
-    pub fn note_stood(&mut self, path: PathId) {
-        if let Some(node) = self.nodes.get_mut(path.0 as usize) {
-            node.not_stood = None;
-        }
-    }
-
-    /// Whether a node has been seen to stand.
-    #[must_use]
-    pub fn has_stood(&self, path: PathId) -> bool {
-        let node = self.nodes.get(path.0 as usize);
-        node.is_some_and(Node::has_stood)
-    }
-
-    /// Counts a sample of a path for its callers that have not been seen to stand. The callers of one that has stood have stood with it.
-    pub fn count_callers(&mut self, path: PathId) {
-        let parent = |node: Option<&Node>| node.map_or(PathId::NONE, |node| node.parent);
-        let mut at = parent(self.nodes.get(path.0 as usize));
-        while let Some(node) = self.nodes.get_mut(at.0 as usize)
-            && let Some(samples) = &mut node.not_stood
+    /// Notes that a node is a caller beyond doubt, and so are its callers.
+    pub fn trust(&mut self, mut path: PathId) {
+        while let Some(node) = self.nodes.get_mut(path.0 as usize)
+            && node.doubt.take().is_some()
         {
-            *samples = samples.saturating_add(1);
-            at = node.parent;
+            path = node.parent;
         }
     }
 
-    /// The node of the same call as this one, at an earlier op at which it has stood, that is known to call a function: the one whose line
-    /// is nearest. At a later op, the call may not be made yet.
+    /// Whether a node is a caller beyond doubt.
+    #[must_use]
+    pub fn is_trusted(&self, path: PathId) -> bool {
+        let node = self.nodes.get(path.0 as usize);
+        node.is_none_or(|node| node.doubt.is_none())
+    }
+
+    /// Counts a sample that a node is a caller in, and whether that shows the node standing: at its op, with all its callers at theirs.
+    pub fn count_caller(&mut self, path: PathId, stands: bool) {
+        let Some(node) = self.nodes.get_mut(path.0 as usize) else {
+            return;
+        };
+        let Some(doubt) = &mut node.doubt else {
+            return;
+        };
+        *doubt = match stands {
+            true => doubt.saturating_sub(STANDS),
+            false => doubt.saturating_add(1).min(MOST_DOUBT),
+        };
+        if *doubt <= -2 * MOST_DOUBT {
+            self.trust(path);
+        }
+    }
+
+    /// The node of the same call as this one, at an earlier op, that is known to call a function, and is not doubtful: the one whose line is
+    /// nearest. At a later op, the call may not be made yet.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
@@ -161,7 +174,8 @@ impl CallTree {
         let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
-        let is_before = |at| node(at).is_some_and(|node| node.op < this.op && node.has_stood());
+        let may_call = |node: &Node| node.op < this.op && !node.is_doubtful();
+        let is_before = |at| node(at).is_some_and(may_call);
         let callers = ops.filter(|&at| is_before(at) && self.index_of(at, name).is_some());
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
@@ -193,7 +207,7 @@ impl CallTree {
             call: index,
             earlier: earlier.copied().unwrap_or(PathId::NONE),
             last_child: PathId::NONE,
-            not_stood: Some(0),
+            doubt: Some(0),
         });
         match self.newest.get_mut(index as usize) {
             Some(newest) => *newest = path,
@@ -237,8 +251,8 @@ impl CallTree {
     pub fn settle(&self, edges: &Edges) -> Paths {
         let mut lines = Vec::with_capacity(self.nodes.len());
         let mut by_line = FxHashMap::default();
-        let stood = self.nodes.iter().filter(|node| node.has_stood());
-        let stood: FxHashSet<_> = stood.map(|node| (node.name, node.op)).collect();
+        let trusted = self.nodes.iter().filter(|node| node.doubt.is_none());
+        let trusted: FxHashSet<_> = trusted.map(|node| (node.name, node.op)).collect();
         for (index, node) in self.nodes.iter().enumerate() {
             let call = self
                 .calls
@@ -258,8 +272,7 @@ impl CallTree {
             };
             let is_settled = call.edge.is_none_or(|edge| edges.is_settled(edge));
             let is_proven = above.is_caller && is_settled;
-            let is_mixture =
-                node.not_stood >= Some(SAMPLES_TO_STAND) && stood.contains(&(node.name, node.op));
+            let is_mixture = node.is_doubtful() && trusted.contains(&(node.name, node.op));
             let is_caller = is_proven && !is_mixture;
             lines.push(Line {
                 parent: node.parent.0,
@@ -307,7 +320,7 @@ impl Default for CallTree {
                 call: 0,
                 earlier: PathId::NONE,
                 last_child: PathId::NONE,
-                not_stood: None,
+                doubt: None,
             }),
             calls: all(Call::default()),
             newest: all(PathId::NONE),
@@ -423,58 +436,86 @@ mod tests {
         add(main[0], Names::COLLECTING, 0);
         add(main[1], Names::COLLECTING, 0);
         let nearest = |tree: &CallTree, of, name| tree.nearest_op_that_calls(of, name);
-        // What a single look has shown can be of two moments.
-        assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
-        main.into_iter().for_each(|path| tree.note_stood(path));
         assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
         assert_eq!(nearest(&tree, main[2], Names::COLLECTING), Some(main[1]));
         // Not the node itself, nor one at a later op, nor the parent of all roots.
         assert_eq!(nearest(&tree, main[0], Names::COLLECTING), None);
         assert_eq!(nearest(&tree, main[0], Names::IDLE), None);
         assert_eq!(nearest(&tree, PathId::NONE, Names::IDLE), None);
+        // What single looks show again and again, but no two in a row, can be of two moments.
+        (0..DOUBTFUL).for_each(|_| tree.count_caller(main[0], false));
+        assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
+        tree.trust(main[0]);
+        assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
+    }
+
+    /// A tree in which two callers call the same function, the first one's path with a callee, and whether that path counts.
+    struct Scene {
+        tree: CallTree,
+        callers: [PathId; 2],
+        leaf: PathId,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let mut tree = CallTree::default();
+            let mut add =
+                |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
+            let mains = [1, 2].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
+            let callers = mains.map(|main| add(main, Names::IDLE, 3));
+            let leaf = add(callers[0], Names::COLLECTING, 4);
+            Self {
+                tree,
+                callers,
+                leaf,
+            }
+        }
+
+        /// Takes samples of the leaf that show its caller standing or not.
+        fn sample(&mut self, shown: impl IntoIterator<Item = bool>) {
+            for stands in shown {
+                self.tree.count_caller(self.callers[0], stands);
+            }
+        }
+
+        fn is_proven(&self) -> bool {
+            self.tree.settle(&Edges::default()).is_proven(self.leaf)
+        }
     }
 
     #[test]
     fn a_path_counts_up_to_the_first_caller_whose_op_stands_only_below_others() {
-        let mut tree = CallTree::default();
-        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-        let mains = [1, 2].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        let callers = mains.map(|main| add(main, Names::IDLE, 3));
-        let leaf = add(callers[0], Names::COLLECTING, 4);
-        let is_proven = |tree: &CallTree| tree.settle(&Edges::default()).is_proven(leaf);
-        mains.into_iter().for_each(|main| tree.note_stood(main));
-        (0..1000).for_each(|_| tree.count_callers(leaf));
-        assert!(is_proven(&tree), "its op stands nowhere");
-        tree.note_stood(callers[1]);
-        assert!(!is_proven(&tree));
-        // The op of its caller is not one at which it makes a call.
-        let paths = tree.settle(&Edges::default());
-        assert_eq!(paths.proven(leaf), mains[0]);
-        assert!(paths.is_proven(callers[0]));
-        tree.note_stood(callers[0]);
-        assert!(is_proven(&tree));
+        let mut scene = Scene::new();
+        scene.sample([false; 1000]);
+        assert!(scene.is_proven(), "its op stands nowhere");
+        scene.tree.trust(scene.callers[1]);
+        assert!(!scene.is_proven());
+        let paths = scene.tree.settle(&Edges::default());
+        let [caller, _] = scene.callers;
+        assert_eq!(paths.proven(scene.leaf), PathId(1));
+        // The op of the caller itself is not one at which it makes a call.
+        assert!(paths.is_proven(caller));
+        scene.tree.trust(caller);
+        assert!(scene.is_proven());
     }
 
     #[test]
-    fn a_caller_need_not_stand_in_its_first_samples() {
-        let mut tree = CallTree::default();
-        let mut add = |parent, op| {
-            tree.add(parent, Names::IDLE, op, op, Call::default())
-                .unwrap()
+    fn a_caller_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand() {
+        let is_proven = |before: &[bool], after: usize| {
+            let mut scene = Scene::new();
+            scene.tree.trust(scene.callers[1]);
+            scene.sample(before.iter().copied());
+            scene.sample(std::iter::repeat_n(false, after));
+            scene.is_proven()
         };
-        let [main, other] = [1, 2].map(|op| add(PathId::NONE, op));
-        let [caller, its] = [main, other].map(|parent| add(parent, 3));
-        let leaf = add(caller, 4);
-        [main, other, its]
-            .into_iter()
-            .for_each(|path| tree.note_stood(path));
-        let is_proven = |tree: &CallTree| tree.settle(&Edges::default()).is_proven(leaf);
-        // Its own samples do not count: there it calls nothing.
-        (0..1000).for_each(|_| tree.count_callers(caller));
-        (1..SAMPLES_TO_STAND).for_each(|_| tree.count_callers(leaf));
-        assert!(is_proven(&tree));
-        tree.count_callers(leaf);
-        assert!(!is_proven(&tree));
+        assert!(is_proven(&[], 15));
+        assert!(!is_proven(&[], 16));
+        assert!(is_proven(&[true, true], 1000));
+        // One of twelve, after a thousand that do not show it.
+        let one_of_twelve: Vec<bool> = (0..1240).map(|n| n > 1000 && n % 12 == 0).collect();
+        assert!(is_proven(&one_of_twelve, 1000));
+        let one_of_a_thousand: Vec<bool> = (1..100_000).map(|n| n % 1000 == 0).collect();
+        assert!(!is_proven(&one_of_a_thousand, 100));
     }
 
     #[test]

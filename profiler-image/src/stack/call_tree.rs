@@ -2,7 +2,7 @@
 //!
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
 //! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first caller
-//! that was seen again and again at its op, but hardly ever to stand there, while it stands below other callers.
+//! that was seen again and again at its op but hardly ever stands there, while the same op stands below other callers.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
@@ -18,13 +18,12 @@ use super::names::{NameId, Names};
 pub const MAX_PATHS: usize = 57_344;
 
 /// A caller is doubtful after so many samples that do not show it standing, if its op stands below other callers. A single look at calls of 50 ns
-/// can mix two call paths: then a frame has the op of an earlier call from another caller, and above it is what that one called. Hardly ever do
-/// two looks in a row show the same mixture.
+/// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
+/// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// By so much one sample that shows a caller standing is worth more than one that does not: in the fastest code (`paths` of `truth stacks`) one
-/// of twelve does, in an application nearly all.
+/// One sample that shows a caller standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % do.
 const STANDS: i8 = 32;
-/// Doubt does not grow beyond this, and ends at the negative of twice this, after two or three samples that show the caller standing.
+/// Doubt grows no further than this. At the negative of twice this it ends for good.
 const MOST_DOUBT: i8 = 32;
 
 /// How many ops of one call are searched for one that calls a function.
@@ -399,174 +398,4 @@ impl Paths {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::stack::edges::{Edge, Known};
-
-    #[test]
-    fn a_path_is_proven_up_to_its_first_open_edge() {
-        let (mut edges, mut tree) = (Edges::default(), CallTree::default());
-        let edge = Edge::of_root(Names::IDLE);
-        let Known::Open(id) = edges.open(edge) else {
-            panic!("not open")
-        };
-        let open = Call {
-            edge: Some(id),
-            ..Call::default()
-        };
-        let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 1, Call::default());
-        let middle = tree.add(main.unwrap(), Names::IDLE, 0, 2, open);
-        let leaf = tree.add(middle.unwrap(), Names::COLLECTING, 0, 3, Call::default());
-        let proven = |edges: &Edges| Some(tree.settle(edges).proven(leaf.unwrap()));
-        assert_eq!(proven(&edges), main);
-        edges.prove(edge, Check::Nothing);
-        assert_eq!(proven(&edges), leaf);
-    }
-
-    #[test]
-    fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
-        let mut tree = CallTree::default();
-        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-        let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        add(main[0], Names::IDLE, 0);
-        add(main[0], Names::COLLECTING, 0);
-        add(main[1], Names::COLLECTING, 0);
-        let nearest = |tree: &CallTree, of, name| tree.nearest_op_that_calls(of, name);
-        assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
-        assert_eq!(nearest(&tree, main[2], Names::COLLECTING), Some(main[1]));
-        // Not the node itself, nor one at a later op, nor the parent of all roots.
-        assert_eq!(nearest(&tree, main[0], Names::COLLECTING), None);
-        assert_eq!(nearest(&tree, main[0], Names::IDLE), None);
-        assert_eq!(nearest(&tree, PathId::NONE, Names::IDLE), None);
-        // What single looks show again and again, but no two in a row, can be of two moments.
-        (0..DOUBTFUL).for_each(|_| tree.count_caller(main[0], false));
-        assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
-        tree.trust(main[0]);
-        assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
-    }
-
-    /// A tree in which two callers call the same function, the first one's path with a callee, and whether that path counts.
-    struct Scene {
-        tree: CallTree,
-        callers: [PathId; 2],
-        leaf: PathId,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            let mut tree = CallTree::default();
-            let mut add =
-                |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-            let mains = [1, 2].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-            let callers = mains.map(|main| add(main, Names::IDLE, 3));
-            let leaf = add(callers[0], Names::COLLECTING, 4);
-            Self {
-                tree,
-                callers,
-                leaf,
-            }
-        }
-
-        /// Takes samples of the leaf that show its caller standing or not.
-        fn sample(&mut self, shown: impl IntoIterator<Item = bool>) {
-            for stands in shown {
-                self.tree.count_caller(self.callers[0], stands);
-            }
-        }
-
-        fn is_proven(&self) -> bool {
-            self.tree.settle(&Edges::default()).is_proven(self.leaf)
-        }
-    }
-
-    #[test]
-    fn a_path_counts_up_to_the_first_caller_whose_op_stands_only_below_others() {
-        let mut scene = Scene::new();
-        scene.sample([false; 1000]);
-        assert!(scene.is_proven(), "its op stands nowhere");
-        scene.tree.trust(scene.callers[1]);
-        assert!(!scene.is_proven());
-        let paths = scene.tree.settle(&Edges::default());
-        let [caller, _] = scene.callers;
-        assert_eq!(paths.proven(scene.leaf), PathId(1));
-        // The op of the caller itself is not one at which it makes a call.
-        assert!(paths.is_proven(caller));
-        scene.tree.trust(caller);
-        assert!(scene.is_proven());
-    }
-
-    #[test]
-    fn a_caller_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand() {
-        let is_proven = |before: &[bool], after: usize| {
-            let mut scene = Scene::new();
-            scene.tree.trust(scene.callers[1]);
-            scene.sample(before.iter().copied());
-            scene.sample(std::iter::repeat_n(false, after));
-            scene.is_proven()
-        };
-        assert!(is_proven(&[], 15));
-        assert!(!is_proven(&[], 16));
-        assert!(is_proven(&[true, true], 1000));
-        // One of twelve, after a thousand that do not show it.
-        let one_of_twelve: Vec<bool> = (0..1240).map(|n| n > 1000 && n % 12 == 0).collect();
-        assert!(is_proven(&one_of_twelve, 1000));
-        let one_of_a_thousand: Vec<bool> = (1..100_000).map(|n| n % 1000 == 0).collect();
-        assert!(!is_proven(&one_of_a_thousand, 100));
-    }
-
-    #[test]
-    fn paths_that_are_shown_alike_are_one() {
-        let mut tree = CallTree::default();
-        let mut add = |parent, op, line, is_hidden| {
-            let call = Call {
-                is_hidden,
-                ..Call::default()
-            };
-            tree.add(parent, Names::IDLE, op, line, call).unwrap()
-        };
-        let one = add(PathId::NONE, 1, 7, false);
-        let same_line = add(PathId::NONE, 2, 7, false);
-        let below = [add(one, 3, 8, false), add(same_line, 3, 8, false)];
-        let other_line = add(PathId::NONE, 4, 9, false);
-        let paths = tree.settle(&Edges::default());
-        assert_eq!(paths.proven(same_line), one);
-        assert_eq!(paths.proven(below[0]), paths.proven(below[1]));
-        assert!(paths.proven(other_line) != one);
-        assert!(paths.is_proven(same_line) && paths.is_proven(below[1]));
-    }
-
-    proptest! {
-        #[test]
-        fn what_was_added_is_found_whatever_was_asked_for_before(
-            asked in proptest::collection::vec((0..6_usize, 0..3_usize, 0..3_u32), 1..60)
-        ) {
-            let names = [Names::IDLE, Names::TRUNCATED, Names::COLLECTING];
-            let (mut tree, mut model) = (CallTree::default(), HashMap::new());
-            let mut paths = vec![PathId::NONE];
-            for (parent, name, op) in asked {
-                let (parent, name) = (paths[parent % paths.len()], names[name]);
-                let known = model.get(&(parent, name, op)).copied();
-                prop_assert_eq!(tree.child(parent, name, op), known);
-                let has_call = model.keys().any(|&(of, known, _)| (of, known) == (parent, name));
-                prop_assert_eq!(tree.call_of(parent, name).is_some(), has_call);
-                if known.is_none() {
-                    let added = tree.add(parent, name, op, 0, Call::default()).unwrap();
-                    model.insert((parent, name, op), added);
-                    paths.push(added);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn there_is_room_for_so_many_paths_and_no_more() {
-        let mut tree = CallTree::default();
-        let added = (0..70_000)
-            .filter_map(|op| tree.add(PathId::NONE, Names::IDLE, op, 0, Call::default()));
-        assert_eq!(added.count(), MAX_PATHS - 1);
-    }
-}
+mod tests;

@@ -55,9 +55,9 @@ impl Sampler {
         self.trace = trace;
     }
 
-    /// Trusts the callers of a quiescent read, as far as their nodes are known. The leaf has the op of an earlier call until it stores
-    /// its own (`i_init_func_execute_data` does not, Zend/zend_execute.c).
-    fn trust_callers(&mut self, worker: &Worker, trace: &Trace) {
+    /// Trusts the callers of a quiescent read, as far as their nodes are known. The leaf can have the op of an earlier call: an engine with
+    /// global registers does not store that of a new one (`i_init_func_execute_data`, Zend/zend_execute.c).
+    pub(super) fn trust_callers(&mut self, worker: &Worker, trace: &Trace) {
         let engine = &worker.process.engine;
         let mut path = PathId::NONE;
         for (index, frame) in trace.frames.iter().enumerate().rev() {

@@ -148,10 +148,8 @@ impl CallTree {
 
     /// Counts a sample that a node is a caller in, and whether that shows the node standing: at its op, with all its callers at theirs.
     pub fn count_caller(&mut self, path: PathId, stands: bool) {
-        let Some(node) = self.nodes.get_mut(path.0 as usize) else {
-            return;
-        };
-        let Some(doubt) = &mut node.doubt else {
+        let node = self.nodes.get_mut(path.0 as usize);
+        let Some(doubt) = node.and_then(|node| node.doubt.as_mut()) else {
             return;
         };
         *doubt = match stands {

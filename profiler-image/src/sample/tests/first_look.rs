@@ -113,6 +113,25 @@ fn a_call_whose_caller_has_gone_on_to_a_later_op_since_is_the_leaf() {
     }
 }
 
+/// All looks show the later op, so none shows that the caller stood at the one that called.
+#[test]
+fn a_caller_that_has_gone_on_does_not_stand_at_its_earlier_op() {
+    let scene = Scene::calling();
+    let opline = scene.image.layout.execute_data.opline;
+    for (op, stands) in [(1, true), (2, false)] {
+        let (mut sampler, mut worker, tops) = sampled(&scene, Check::Nothing);
+        let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
+        let words = [(Whose::Caller, opline, scene.main.op(op))];
+        let looks = 0..copy.looks.len();
+        show(copy, callee, scene.main_frame, looks, &words);
+        let (mut trace, mut climb) = (Trace::default(), Climb::default());
+        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
+        sampler.count_callers(&worker, &trace, &climb);
+        assert_eq!(sampler.tree.is_trusted(climb.path_of(1)), stands);
+    }
+}
+
 /// The function of the ended call on the object of the next one, whose frame the later looks show. Only a check by the object can be deceived.
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() {

@@ -124,6 +124,20 @@ fn a_caller_stands_where_two_looks_in_a_row_show_it_at_its_op() {
     assert!(stands(&[1]));
 }
 
+/// The leaf's op can be that of an earlier call, although the worker stands still.
+#[test]
+fn a_quiescent_read_trusts_the_callers_and_not_the_leaf() {
+    let scene = nested("text", "text");
+    let (mut sampler, mut worker, tops) = read(&scene);
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    let paths = [1, 2, 3].map(|frames| climb.path_of(frames));
+    let trusted = |sampler: &Sampler| paths.map(|path| sampler.tree.is_trusted(path));
+    assert_eq!(trusted(&sampler), [false; 3]);
+    sampler.trust_callers(&worker, &trace);
+    assert_eq!(trusted(&sampler), [true, true, false]);
+}
+
 #[test]
 fn code_of_the_jit_tells_no_calls() {
     let scene = nested("text", "text").with_jit(32);

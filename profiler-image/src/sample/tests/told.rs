@@ -1,5 +1,6 @@
 //! Calls that only the first look shows: they count if their callers alone tell them.
 
+use phpprof_zend::memory::word_at;
 use phpprof_zend::site::Check;
 use phpprof_zend::site::Words::{Cache, Code};
 
@@ -103,9 +104,11 @@ fn stands(looks: &[usize]) -> bool {
         tops[0].current_execute_data,
     );
     let opline = callee.unwrap().prev - copy.hot + layout.execute_data.opline as u64;
+    let at = usize::try_from(opline).unwrap();
     for &look in looks {
         // The op before the call.
-        copy.looks[look][usize::try_from(opline).unwrap()] -= 0x20;
+        let before = word_at(&copy.looks[look], at) - layout.zend_op.sizeof as u64;
+        copy.looks[look][at..at + 8].copy_from_slice(&before.to_le_bytes());
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);

@@ -29,7 +29,7 @@ pub struct Counts {
     pub leaves: Vec<u64>,
     /// PHP 7 ran the target.
     pub is_7: bool,
-    /// The first wrong edges, as text.
+    /// The first wrong edges and mixed paths, as text.
     pub examples: Vec<String>,
 }
 
@@ -70,6 +70,7 @@ impl Counts {
             .any(|way| target.never.contains(&(way[0], way[1], way[2])))
         {
             self.wrong_path += count;
+            self.example(format!("{count} samples of {}", proven.join(";")));
         }
         self.leaves.resize(target.leaves.len(), 0);
         for (seen, &(caller, callee)) in self.leaves.iter_mut().zip(target.leaves) {
@@ -200,7 +201,11 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
     let mixed_allowed = counts.samples.div_ceil(50_000);
     limit(
         counts.wrong_path <= mixed_allowed,
-        format!("{} mixed paths, {mixed_allowed} allowed", counts.wrong_path),
+        format!(
+            "{} mixed paths, {mixed_allowed} allowed: {}",
+            counts.wrong_path,
+            counts.examples.join(", ")
+        ),
     );
     // With the JIT it is unknown whether a call without a frame still lasts.
     for ((caller, callee), &seen) in target.leaves.iter().zip(&counts.leaves) {

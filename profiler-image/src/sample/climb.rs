@@ -41,8 +41,8 @@ pub(super) struct Climb {
     pub is_full: bool,
     /// The open edges.
     pub open: Vec<EdgeId>,
-    /// How many frames, from the root, have the op of their node; all of them unless a caller has moved on.
-    at_their_nodes: usize,
+    /// How many calls, from the root, are made at the ops of their nodes; all of them unless a caller has moved on.
+    calls_at_nodes: usize,
 }
 
 /// The current position of the climb.
@@ -58,7 +58,7 @@ impl Climb {
     pub(super) fn begin(&mut self) {
         self.paths.clear();
         self.open.clear();
-        self.at_their_nodes = usize::MAX;
+        self.calls_at_nodes = usize::MAX;
         (self.is_whole, self.is_refuted, self.is_apart, self.is_full) =
             (false, false, false, false);
     }
@@ -250,29 +250,27 @@ impl Sampler {
         if let Some(path) = climb.paths.last_mut() {
             *path = before;
         }
-        climb.at_their_nodes = climb
-            .at_their_nodes
-            .min(climb.paths.len().saturating_sub(1));
+        climb.calls_at_nodes = climb.calls_at_nodes.min(climb.paths.len());
         Some(call)
     }
 
-    /// Counts a sample for its callers that are not beyond doubt yet: they stand if two looks in a row show them, and all below, at their ops.
-    /// The callers of one that is trusted are trusted as well.
-    pub(super) fn count_callers(&mut self, worker: &Worker, trace: &Trace, climb: &Climb) {
+    /// Counts a sample for its calls that are not beyond doubt yet: one stands if two looks in a row show its frame, and all callers at their
+    /// ops. The callers of one that is trusted are trusted as well.
+    pub(super) fn count_calls(&mut self, worker: &Worker, trace: &Trace, climb: &Climb) {
         let (layout, copy) = (worker.process.engine.layout, &worker.reader.copy);
-        let mut stands = None;
-        for (index, &path) in climb.paths.iter().enumerate().rev().skip(1) {
+        let mut stand = None;
+        for (index, &path) in climb.paths.iter().enumerate().rev() {
             if self.tree.is_trusted(path) {
                 return;
             }
-            let stands = *stands.get_or_insert_with(|| {
+            let stand = *stand.get_or_insert_with(|| {
                 (1..copy.looks.len())
-                    .map(|look| copy.at_their_ops(layout, &trace.frames, look - 1..look + 1))
+                    .map(|look| copy.not_denied(layout, &trace.frames, look - 1..look + 1))
                     .max()
                     .unwrap_or(0)
-                    .min(climb.at_their_nodes)
+                    .min(climb.calls_at_nodes)
             });
-            self.tree.count_caller(path, index < stands);
+            self.tree.count(path, index < stand);
         }
     }
 

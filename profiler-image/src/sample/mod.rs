@@ -262,7 +262,7 @@ impl Sampler {
         if phase == Some(Names::IDLE) {
             return Outcome::Idle;
         }
-        self.count_callers(worker, trace, climb);
+        self.count_calls(worker, trace, climb);
         let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
         let mut open = climb.open.iter();
         Outcome::Sample(Sampled {

@@ -50,14 +50,13 @@ impl Sampler {
         let is_interpreted = observation.has_jit_code == Some(false);
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
         if is_interpreted {
-            self.trust_callers(worker, &trace);
+            self.trust_calls(worker, &trace);
         }
         self.trace = trace;
     }
 
-    /// Trusts the callers of a quiescent read, as far as their nodes are known. The leaf can have the op of an earlier call: an engine with
-    /// global registers does not store that of a new one (`i_init_func_execute_data`, Zend/zend_execute.c).
-    pub(super) fn trust_callers(&mut self, worker: &Worker, trace: &Trace) {
+    /// Trusts the calls of a quiescent read, as far as their nodes are known.
+    pub(super) fn trust_calls(&mut self, worker: &Worker, trace: &Trace) {
         let engine = &worker.process.engine;
         let mut path = PathId::NONE;
         for (index, frame) in trace.frames.iter().enumerate().rev() {
@@ -72,9 +71,7 @@ impl Sampler {
             let Some(node) = self.tree.child(path, name, op.unwrap_or(NO_OP)) else {
                 return;
             };
-            if index > 0 {
-                self.tree.trust(node);
-            }
+            self.tree.trust(node);
             path = node;
         }
     }

@@ -1,8 +1,8 @@
 //! The call paths of a run as a tree: a node is a function with all its callers, at one of its ops.
 //!
 //! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
-//! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first caller
-//! that was seen again and again at its op but hardly ever stands there, while the same op stands below other callers.
+//! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first call
+//! that was seen again and again but hardly ever stands, while the same op makes the same call below other callers.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
@@ -17,11 +17,11 @@ use super::names::{NameId, Names};
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// A caller is doubtful after so many samples that do not show it standing, if its op stands below other callers. A single look at calls of 50 ns
+/// A call is doubtful after so many samples that do not show it standing, if it stands below other callers. A single look at calls of 50 ns
 /// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
 /// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// One sample that shows a caller standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % do.
+/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % do.
 const STANDS: i8 = 32;
 /// Doubt grows no further than this. At the negative of twice this it ends for good.
 const MOST_DOUBT: i8 = 32;
@@ -51,8 +51,6 @@ struct Node {
     earlier: PathId,
     /// The child that was asked for last; [`PathId::NONE`] before.
     last_child: PathId,
-    /// The doubt whether it is a caller, which rises and falls with each sample that it is a caller in; `None` once it has ended.
-    doubt: Option<i8>,
 }
 
 impl Node {
@@ -60,8 +58,20 @@ impl Node {
     fn key(&self) -> (PathId, NameId, u32) {
         (self.parent, self.name, self.op)
     }
+}
 
-    /// Whether it is seen as a caller again and again, but hardly ever stands.
+/// A call, and what the tree knows of it.
+#[derive(Debug, Clone, Copy)]
+struct KnownCall {
+    call: Call,
+    /// Its last added node.
+    newest: PathId,
+    /// The doubt whether it is made, which rises and falls with each sample of it; `None` once it has ended.
+    doubt: Option<i8>,
+}
+
+impl KnownCall {
+    /// Whether it is seen again and again, but hardly ever stands.
     fn is_doubtful(&self) -> bool {
         self.doubt >= Some(DOUBTFUL)
     }
@@ -82,9 +92,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct CallTree {
     nodes: Vec<Node>,
-    calls: Vec<Call>,
-    /// The last added node of each call.
-    newest: Vec<PathId>,
+    calls: Vec<KnownCall>,
     /// The nodes by parent, function, and the index of its op.
     children: HashTable<PathId>,
     /// The indexes of the calls by parent and function.
@@ -109,6 +117,10 @@ impl CallTree {
     /// The call of a function by a path, if it is known.
     #[must_use]
     pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
+        Some(&self.known(parent, name)?.call)
+    }
+
+    fn known(&self, parent: PathId, name: NameId) -> Option<&KnownCall> {
         self.calls.get(self.index_of(parent, name)? as usize)
     }
 
@@ -126,30 +138,31 @@ impl CallTree {
             return Some(node.call);
         }
         let key = Some((parent, name));
-        let is_call = |&call: &u32| key_of(&self.nodes, &self.newest, call) == key;
+        let is_call = |&call: &u32| key_of(&self.nodes, &self.calls, call) == key;
         self.by_function.find(hash_of(key), is_call).copied()
     }
 
-    /// Notes that a node is a caller beyond doubt, and so are its callers.
+    /// Notes that the call of a node is made beyond doubt, and so are those of its callers.
     pub fn trust(&mut self, mut path: PathId) {
-        while let Some(node) = self.nodes.get_mut(path.0 as usize)
-            && node.doubt.take().is_some()
+        while let Some(node) = self.nodes.get(path.0 as usize)
+            && let Some(known) = self.calls.get_mut(node.call as usize)
+            && known.doubt.take().is_some()
         {
             path = node.parent;
         }
     }
 
-    /// Whether a node is a caller beyond doubt.
+    /// Whether the call of a node is made beyond doubt.
     #[must_use]
     pub fn is_trusted(&self, path: PathId) -> bool {
-        let node = self.nodes.get(path.0 as usize);
-        node.is_none_or(|node| node.doubt.is_none())
+        self.known_at(path)
+            .is_none_or(|known| known.doubt.is_none())
     }
 
-    /// Counts a sample that a node is a caller in, and whether that shows the node standing: at its op, with all its callers at theirs.
-    pub fn count_caller(&mut self, path: PathId, stands: bool) {
-        let node = self.nodes.get_mut(path.0 as usize);
-        let Some(doubt) = node.and_then(|node| node.doubt.as_mut()) else {
+    /// Counts a sample of the call of a node, and whether that shows it standing: its frame, with all its callers at their ops.
+    pub fn count(&mut self, path: PathId, stands: bool) {
+        let known = self.known_at_mut(path);
+        let Some(doubt) = known.and_then(|known| known.doubt.as_mut()) else {
             return;
         };
         *doubt = match stands {
@@ -161,19 +174,22 @@ impl CallTree {
         }
     }
 
-    /// The node of the same call as this one, at an earlier op, that is known to call a function, and is not doubtful: the one whose line is
-    /// nearest. At a later op, the call may not be made yet.
+    /// The node of the same call as this one, at an earlier op, that is known to call a function without doubt: the one whose line is nearest.
+    /// At a later op, the call may not be made yet.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
         let this = node(path)?;
-        let newest = self.newest.get(this.call as usize).copied();
-        let ops = successors(newest, |&at| node(at).map(|node| node.earlier))
+        let newest = self.calls.get(this.call as usize)?.newest;
+        let ops = successors(Some(newest), |&at| node(at).map(|node| node.earlier))
             .take_while(|&at| at != PathId::NONE)
             .take(MAX_OPS);
-        let may_call = |node: &Node| node.op < this.op && !node.is_doubtful();
-        let is_before = |at| node(at).is_some_and(may_call);
-        let callers = ops.filter(|&at| is_before(at) && self.index_of(at, name).is_some());
+        let is_before = |at| node(at).is_some_and(|node| node.op < this.op);
+        let calls = |at| {
+            self.known(at, name)
+                .is_some_and(|known| !known.is_doubtful())
+        };
+        let callers = ops.filter(|&at| is_before(at) && calls(at));
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
@@ -195,23 +211,25 @@ impl CallTree {
             Some(index) => index,
             None => u32::try_from(self.calls.len()).ok()?,
         };
-        let earlier = known.and_then(|index| self.newest.get(index as usize));
+        let earlier = known.and_then(|index| self.calls.get(index as usize));
         self.nodes.push(Node {
             parent,
             name,
             op,
             line,
             call: index,
-            earlier: earlier.copied().unwrap_or(PathId::NONE),
+            earlier: earlier.map_or(PathId::NONE, |known| known.newest),
             last_child: PathId::NONE,
-            doubt: Some(0),
         });
-        match self.newest.get_mut(index as usize) {
-            Some(newest) => *newest = path,
+        match self.calls.get_mut(index as usize) {
+            Some(known) => known.newest = path,
             None => {
-                self.calls.push(call);
-                self.newest.push(path);
-                let rehash = |&call: &u32| hash_of(key_of(&self.nodes, &self.newest, call));
+                self.calls.push(KnownCall {
+                    call,
+                    newest: path,
+                    doubt: Some(0),
+                });
+                let rehash = |&call: &u32| hash_of(key_of(&self.nodes, &self.calls, call));
                 let hash = hash_of(Some((parent, name)));
                 self.by_function.insert_unique(hash, index, rehash);
             }
@@ -225,21 +243,25 @@ impl CallTree {
     /// The call that a path ends in.
     #[must_use]
     pub fn call(&self, path: PathId) -> Call {
-        let node = self.nodes.get(path.0 as usize);
-        node.and_then(|node| self.calls.get(node.call as usize))
-            .copied()
+        self.known_at(path)
+            .map(|known| known.call)
             .unwrap_or_default()
     }
 
-    fn call_mut(&mut self, path: PathId) -> Option<&mut Call> {
-        let call = self.nodes.get(path.0 as usize)?.call;
-        self.calls.get_mut(call as usize)
+    fn known_at(&self, path: PathId) -> Option<&KnownCall> {
+        let node = self.nodes.get(path.0 as usize)?;
+        self.calls.get(node.call as usize)
+    }
+
+    fn known_at_mut(&mut self, path: PathId) -> Option<&mut KnownCall> {
+        let node = self.nodes.get(path.0 as usize)?;
+        self.calls.get_mut(node.call as usize)
     }
 
     /// Notes that the edge to a path is proven, with a check for its frames.
     pub fn prove(&mut self, path: PathId, check: Check) {
-        if let Some(call) = self.call_mut(path) {
-            (call.edge, call.check) = (None, check);
+        if let Some(known) = self.known_at_mut(path) {
+            (known.call.edge, known.call.check) = (None, check);
         }
     }
 
@@ -248,48 +270,55 @@ impl CallTree {
     pub fn settle(&self, edges: &Edges) -> Paths {
         let mut lines = Vec::with_capacity(self.nodes.len());
         let mut by_line = FxHashMap::default();
-        let trusted = self.nodes.iter().filter(|node| node.doubt.is_none());
-        let trusted: FxHashSet<_> = trusted.map(|node| (node.name, node.op)).collect();
+        let trusted: FxHashSet<_> = self.trusted().collect();
         for (index, node) in self.nodes.iter().enumerate() {
-            let call = self
-                .calls
-                .get(node.call as usize)
-                .copied()
-                .unwrap_or_default();
+            let known = self.calls.get(node.call as usize);
+            let is_hidden = known.is_some_and(|known| known.call.is_hidden);
             let above: Line = lines
                 .get(node.parent.0 as usize)
                 .copied()
                 .unwrap_or_default();
             let own = u32::try_from(index).unwrap_or(0);
-            let shown = match call.is_hidden {
+            let shown = match is_hidden {
                 true => above.shown,
                 false => *by_line
                     .entry((above.shown, node.name.shown(), node.line))
                     .or_insert(own),
             };
-            let is_settled = call.edge.is_none_or(|edge| edges.is_settled(edge));
-            let is_proven = above.is_caller && is_settled;
-            let is_mixture = node.is_doubtful() && trusted.contains(&(node.name, node.op));
-            let is_caller = is_proven && !is_mixture;
+            let edge = known.and_then(|known| known.call.edge);
+            let is_settled = edge.is_none_or(|edge| edges.is_settled(edge));
+            let is_mixture = known.is_some_and(KnownCall::is_doubtful)
+                && self.made(node).is_some_and(|made| trusted.contains(&made));
+            let is_proven = above.is_proven && is_settled && !is_mixture;
             lines.push(Line {
                 parent: node.parent.0,
                 name: node.name.shown(),
                 line: node.line,
-                is_hidden: call.is_hidden,
+                is_hidden,
                 is_proven,
-                is_caller,
                 shown,
-                proven: if is_proven { shown } else { above.caller },
-                caller: if is_caller { shown } else { above.caller },
+                proven: if is_proven { shown } else { above.proven },
             });
         }
         Paths(lines)
     }
+
+    /// The calls that are made beyond doubt by some path.
+    fn trusted(&self) -> impl Iterator<Item = (NameId, u32, NameId)> {
+        let trusted = self.calls.iter().filter(|known| known.doubt.is_none());
+        trusted.filter_map(|known| self.made(self.nodes.get(known.newest.0 as usize)?))
+    }
+
+    /// What calls a node's function, at which op, and the function.
+    fn made(&self, node: &Node) -> Option<(NameId, u32, NameId)> {
+        let caller = self.nodes.get(node.parent.0 as usize)?;
+        Some((caller.name, caller.op, node.name))
+    }
 }
 
 /// The path and the function of a call.
-fn key_of(nodes: &[Node], newest: &[PathId], call: u32) -> Option<(PathId, NameId)> {
-    let newest = newest.get(call as usize)?;
+fn key_of(nodes: &[Node], calls: &[KnownCall], call: u32) -> Option<(PathId, NameId)> {
+    let newest = calls.get(call as usize)?.newest;
     let node = nodes.get(newest.0 as usize)?;
     Some((node.parent, node.name))
 }
@@ -317,10 +346,12 @@ impl Default for CallTree {
                 call: 0,
                 earlier: PathId::NONE,
                 last_child: PathId::NONE,
+            }),
+            calls: all(KnownCall {
+                call: Call::default(),
+                newest: PathId::NONE,
                 doubt: None,
             }),
-            calls: all(Call::default()),
-            newest: all(PathId::NONE),
             children: HashTable::new(),
             by_function: HashTable::new(),
         }
@@ -334,14 +365,10 @@ struct Line {
     line: u32,
     is_hidden: bool,
     is_proven: bool,
-    /// It is proven, and no mixture of two calls: it can be a caller of proven paths.
-    is_caller: bool,
     /// The first path with the same lines: two ops can be on one line, and hidden frames have none.
     shown: u32,
     /// The `shown` of the nearest path, itself or a caller, that is proven.
     proven: u32,
-    /// The `shown` of the nearest path, itself or a caller, that can be a caller.
-    caller: u32,
 }
 
 impl Default for Line {
@@ -352,10 +379,8 @@ impl Default for Line {
             line: 0,
             is_hidden: true,
             is_proven: true,
-            is_caller: true,
             shown: 0,
             proven: 0,
-            caller: 0,
         }
     }
 }
@@ -365,7 +390,7 @@ impl Default for Line {
 pub struct Paths(Vec<Line>);
 
 impl Paths {
-    /// Whether all edges of a path are proven, and none of its callers is a mixture of two calls.
+    /// Whether all edges of a path are proven, and none of its calls is a mixture of two.
     #[must_use]
     pub fn is_proven(&self, path: PathId) -> bool {
         let line = self.0.get(path.0 as usize);

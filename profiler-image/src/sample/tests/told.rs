@@ -92,7 +92,7 @@ fn a_caller_tells_what_its_code_names_and_methods_of_its_own_object() {
     assert_eq!(told(Cache), [false, true]);
 }
 
-/// Whether a caller stands if these looks show it at another op.
+/// Whether a call stands if these looks show its caller at another op.
 fn stands(looks: &[usize]) -> bool {
     let scene = nested("text", "text");
     let (mut sampler, mut worker, tops) = read(&scene);
@@ -113,13 +113,13 @@ fn stands(looks: &[usize]) -> bool {
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found", "text"]);
-    (0..3).for_each(|_| sampler.count_callers(&worker, &trace, &climb));
-    sampler.tree.is_trusted(climb.path_of(2))
+    (0..3).for_each(|_| sampler.count_calls(&worker, &trace, &climb));
+    sampler.tree.is_trusted(climb.path())
 }
 
 /// The op can be that of an earlier call, from another caller.
 #[test]
-fn a_caller_stands_where_two_looks_in_a_row_show_it_at_its_op() {
+fn a_call_stands_where_two_looks_in_a_row_show_its_caller_at_its_op() {
     assert!(stands(&[]));
     assert!(!stands(&[1, 2, 3]));
     assert!(!stands(&[1, 3]));
@@ -127,9 +127,8 @@ fn a_caller_stands_where_two_looks_in_a_row_show_it_at_its_op() {
     assert!(stands(&[1]));
 }
 
-/// The leaf's op can be that of an earlier call, although the worker stands still.
 #[test]
-fn a_quiescent_read_trusts_the_callers_and_not_the_leaf() {
+fn a_quiescent_read_trusts_its_calls() {
     let scene = nested("text", "text");
     let (mut sampler, mut worker, tops) = read(&scene);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
@@ -137,8 +136,8 @@ fn a_quiescent_read_trusts_the_callers_and_not_the_leaf() {
     let paths = [1, 2, 3].map(|frames| climb.path_of(frames));
     let trusted = |sampler: &Sampler| paths.map(|path| sampler.tree.is_trusted(path));
     assert_eq!(trusted(&sampler), [false; 3]);
-    sampler.trust_callers(&worker, &trace);
-    assert_eq!(trusted(&sampler), [true, true, false]);
+    sampler.trust_calls(&worker, &trace);
+    assert_eq!(trusted(&sampler), [true; 3]);
 }
 
 #[test]

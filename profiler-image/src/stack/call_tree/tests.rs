@@ -32,7 +32,7 @@ fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
     let mut tree = CallTree::default();
     let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
     let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-    add(main[0], Names::IDLE, 0);
+    let idle = add(main[0], Names::IDLE, 0);
     add(main[0], Names::COLLECTING, 0);
     add(main[1], Names::COLLECTING, 0);
     let nearest = |tree: &CallTree, of, name| tree.nearest_op_that_calls(of, name);
@@ -43,17 +43,17 @@ fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
     assert_eq!(nearest(&tree, main[0], Names::IDLE), None);
     assert_eq!(nearest(&tree, PathId::NONE, Names::IDLE), None);
     // What single looks show again and again, but no two in a row, can be of two moments.
-    (0..DOUBTFUL).for_each(|_| tree.count_caller(main[0], false));
+    (0..DOUBTFUL).for_each(|_| tree.count(idle, false));
     assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
-    tree.trust(main[0]);
+    tree.trust(idle);
     assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
 }
 
-/// A tree in which two callers call the same function, the first one's path with a callee, and whether that path counts.
+/// A tree in which the same op makes the same call by two paths: the callers, and their calls.
 struct Scene {
     tree: CallTree,
     callers: [PathId; 2],
-    leaf: PathId,
+    calls: [PathId; 2],
 }
 
 impl Scene {
@@ -62,47 +62,60 @@ impl Scene {
         let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
         let mains = [1, 2].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
         let callers = mains.map(|main| add(main, Names::IDLE, 3));
-        let leaf = add(callers[0], Names::COLLECTING, 4);
+        let calls = callers.map(|caller| add(caller, Names::COLLECTING, 4));
         Self {
             tree,
             callers,
-            leaf,
+            calls,
         }
     }
 
-    /// Takes samples of the leaf that show its caller standing or not.
+    /// Takes samples that show the first call standing or not.
     fn sample(&mut self, shown: impl IntoIterator<Item = bool>) {
         for stands in shown {
-            self.tree.count_caller(self.callers[0], stands);
+            self.tree.count(self.calls[0], stands);
         }
     }
 
     fn is_proven(&self) -> bool {
-        self.tree.settle(&Edges::default()).is_proven(self.leaf)
+        self.tree.settle(&Edges::default()).is_proven(self.calls[0])
     }
 }
 
 #[test]
-fn a_path_counts_up_to_the_first_caller_whose_op_stands_only_below_others() {
+fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
     let mut scene = Scene::new();
     scene.sample([false; 1000]);
-    assert!(scene.is_proven(), "its op stands nowhere");
-    scene.tree.trust(scene.callers[1]);
+    assert!(scene.is_proven(), "it stands nowhere");
+    scene.tree.trust(scene.calls[1]);
     assert!(!scene.is_proven());
     let paths = scene.tree.settle(&Edges::default());
     let [caller, _] = scene.callers;
-    assert_eq!(paths.proven(scene.leaf), PathId(1));
-    // The op of the caller itself is not one at which it makes a call.
+    assert_eq!(paths.proven(scene.calls[0]), caller);
     assert!(paths.is_proven(caller));
-    scene.tree.trust(caller);
+    scene.tree.trust(scene.calls[0]);
     assert!(scene.is_proven());
 }
 
+/// The same function at another op, or another function at the same op, says nothing of a call.
 #[test]
-fn a_caller_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand() {
+fn only_the_same_call_of_the_same_op_makes_one_doubtful() {
+    for (name, op) in [(Names::COLLECTING, 2), (Names::TRUNCATED, 3)] {
+        let mut scene = Scene::new();
+        scene.sample([false; 1000]);
+        let mut add = |parent, name, op| scene.tree.add(parent, name, op, op, Call::default());
+        let caller = add(PathId::NONE, Names::IDLE, op).unwrap();
+        let other = add(caller, name, 4).unwrap();
+        scene.tree.trust(other);
+        assert!(scene.is_proven());
+    }
+}
+
+#[test]
+fn a_call_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand() {
     let is_proven = |before: &[bool], after: usize| {
         let mut scene = Scene::new();
-        scene.tree.trust(scene.callers[1]);
+        scene.tree.trust(scene.calls[1]);
         scene.sample(before.iter().copied());
         scene.sample(std::iter::repeat_n(false, after));
         scene.is_proven()

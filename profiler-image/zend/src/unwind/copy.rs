@@ -65,8 +65,6 @@ struct Agreement {
     stood: usize,
     /// None of these looks contradicts them, but the last one may have moved on.
     not_denied: usize,
-    /// None of these looks contradicts them.
-    at_their_ops: usize,
 }
 
 impl Copy {
@@ -194,12 +192,6 @@ impl Copy {
         self.agree(layout, frames, looks).not_denied
     }
 
-    /// How many of the frames, from the root, none of these looks shows as another call or at another op.
-    #[must_use]
-    pub fn at_their_ops(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
-        self.agree(layout, frames, looks).at_their_ops
-    }
-
     /// Whether the frames below the looks are the callers of those in the look that was taken: these looks, which are around the read of the part
     /// below, show that the lowest of the frames above that part has stood. Its caller has not gone on, so neither has any below.
     #[must_use]
@@ -275,7 +267,6 @@ impl Copy {
             if !is_op {
                 break;
             }
-            agreement.at_their_ops = agreement.not_denied;
         }
         agreement
     }

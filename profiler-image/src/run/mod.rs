@@ -47,7 +47,7 @@ use budget::Budget;
 use heap::{HeapAccount, HeapTold};
 use lateness::Lateness;
 use member::Member;
-use quiescent::ASK_AT_LEAST;
+use quiescent::{ASK_AT_LEAST, Asks};
 use recorder::Recorder;
 pub use recording::{Options, RecordError, Recording};
 use requests::Requests;
@@ -121,6 +121,7 @@ struct Run<'a> {
     next_look: u64,
     next_ask: u64,
     ask_interval: u64,
+    asks: Asks,
     budget: Budget,
     /// How busy the workers were that have ended.
     busy: Busy,
@@ -162,6 +163,7 @@ impl<'a> Run<'a> {
             next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
+            asks: Asks::default(),
             budget: Budget::new(None, asked_period(options), 0, now(), u64::MAX),
             busy: Busy::default(),
             cpu_unattributed: 0,

@@ -11,6 +11,30 @@ const ASK_AT_MOST: u64 = SECOND / 20;
 /// Quiescent reads at the end of a run for edges that are still open, and how long they may take.
 const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
+/// After so many asks in a row without a quiescent read there will be none: the reader may not run on the workers' CPUs.
+const IN_VAIN: u32 = 16;
+
+/// What came of the last asks.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    /// How many in a row gave no quiescent read.
+    in_vain: u32,
+}
+
+impl Asks {
+    /// Notes whether an ask gave a quiescent read.
+    fn note(&mut self, has_read: bool) {
+        self.in_vain = match has_read {
+            true => 0,
+            false => self.in_vain.saturating_add(1),
+        };
+    }
+
+    /// Whether quiescent reads cannot be expected any more.
+    fn are_in_vain(&self) -> bool {
+        self.in_vain >= IN_VAIN
+    }
+}
 
 impl Run<'_> {
     /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new (`is_new`) stack is likely to last, and
@@ -39,6 +63,8 @@ impl Run<'_> {
         let Some(answer) = self.quiescent.answer() else {
             return;
         };
+        self.asks.note(answer.is_some());
+        self.sampler.is_without_quiescent_reads = self.asks.are_in_vain();
         let unsettled = self.sampler.edges.unsettled();
         if let Some(observation) = answer
             && let Some(member) = self
@@ -70,5 +96,24 @@ impl Run<'_> {
                 self.take_quiescent_answer();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_are_in_vain_after_sixteen_without_a_read_until_the_next_read() {
+        let mut asks = Asks::default();
+        let mut after = |reads: &[bool]| {
+            reads.iter().for_each(|&has_read| asks.note(has_read));
+            asks.are_in_vain()
+        };
+        assert!(!after(&[false; 15]));
+        assert!(after(&[false]));
+        assert!(!after(&[true]));
+        assert!(!after(&[false; 15]));
+        assert!(!after(&[true, false]));
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use phpprof_zend::Layout;
+use phpprof_zend::closure::is_closure;
 use phpprof_zend::function::Key;
 use phpprof_zend::site::Check;
 use phpprof_zend::unwind::{End, Frame};
@@ -37,6 +38,8 @@ pub(super) struct Climb {
     pub is_refuted: bool,
     /// It ended at two frames that the looks next to the word do not show together: the upper one may be left from an ended call.
     is_apart: bool,
+    /// It ended at a call that nothing contradicts but whose edge is open, or at a closure that has no name yet.
+    pub is_unknown: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
     /// The open edges.
@@ -59,8 +62,8 @@ impl Climb {
         self.paths.clear();
         self.open.clear();
         self.calls_at_nodes = usize::MAX;
-        (self.is_whole, self.is_refuted, self.is_apart, self.is_full) =
-            (false, false, false, false);
+        (self.is_whole, self.is_refuted, self.is_apart) = (false, false, false);
+        (self.is_unknown, self.is_full) = (false, false);
     }
 
     /// How many frames, from the root, have a path.
@@ -151,7 +154,10 @@ impl Sampler {
         let engine = &process.engine;
         let frame = trace.frames[index];
         let is_root = index + 1 == trace.frames.len();
-        let id = trace.ids.get(index).copied().flatten()?;
+        let Some(id) = trace.ids.get(index).copied().flatten() else {
+            climb.is_unknown = is_closure(engine.layout, &frame);
+            return None;
+        };
         let name = self.functions.name(id, is_root);
         let code = self.functions.get(id)?;
         let (key, is_hidden) = (code.function.key, code.function.key.is_nameless());
@@ -239,14 +245,16 @@ impl Sampler {
         }
         let before = self.tree.nearest_op_that_calls(at.path, name)?;
         let call = *self.tree.call_of(before, name)?;
-        let is_settled = |edge| self.edges.is_settled(edge);
+        if !call.edge.is_none_or(|edge| self.edges.is_settled(edge)) {
+            climb.is_unknown = true;
+            return None;
+        }
         let tells_by_object = matches!(call.check, Check::SameThis | Check::ThisIn(_));
-        if !call.edge.is_none_or(is_settled) || (tells_by_object && may_be_two_calls(worker, frame))
-        {
+        if tells_by_object && may_be_two_calls(worker, frame) {
             return None;
         }
         (at.path, at.has_gone_on) = (before, true);
-        (climb.is_refuted, climb.is_apart) = (false, false);
+        (climb.is_refuted, climb.is_apart, climb.is_unknown) = (false, false, false);
         if let Some(path) = climb.paths.last_mut() {
             *path = before;
         }
@@ -359,6 +367,7 @@ impl Sampler {
             Some(known) => known == Known::Refuted,
             None => self.is_refuted(worker, trace, index, edge),
         };
+        climb.is_unknown = !climb.is_refuted && self.edges.is_open(&edge);
         // A generator is marked like a call by the engine, but is resumed by one caller after the other.
         let kind = &worker.process.engine.layout.call_info;
         climb.is_apart = frame.call_info & (kind.top | kind.generator) == kind.top;

@@ -94,6 +94,10 @@ impl Sampler {
             if climb.is_full {
                 return Followed::Part(climb.path());
             }
+            if climb.is_unknown && self.is_without_quiescent_reads {
+                // A later moment would be of another call: what can be proven would take the time of what cannot.
+                return Followed::Part(climb.path());
+            }
             if trace.is_late {
                 // The next read takes these frames with its looks. A later moment of this one would be without them.
                 return Followed::Part(PathId::NONE);

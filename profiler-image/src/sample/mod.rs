@@ -96,6 +96,8 @@ pub struct Sampler {
     pub quality: Quality,
     /// Whether a sample that is hard to prove may cost more: not if the CPU budget has no room.
     pub has_room: bool,
+    /// Whether the quiescent reader cannot read workers that run: then a call that no site names is not proven soon either.
+    pub is_without_quiescent_reads: bool,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
     /// The last trace, whose memory the next one reuses.

@@ -121,6 +121,13 @@ impl Edges {
         (!entry.is_due(eager)).then_some(entry.known)
     }
 
+    /// Whether the call site does not name this callee, and nothing else has proven the edge.
+    #[must_use]
+    pub fn is_open(&self, edge: &Edge) -> bool {
+        let entry = self.entries.get(edge);
+        entry.is_some_and(|entry| matches!(entry.known, Known::Open(_)))
+    }
+
     /// Whether the caller's frame alone tells this call.
     pub fn told(&mut self, edge: &Edge) -> Told {
         let Some(entry) = self.entries.get_mut(edge) else {

@@ -176,6 +176,58 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
 }
 
+/// A function that cannot be read.
+const OTHER: u64 = 0xdead_0000;
+
+/// Whether a sample of a call that is open ends at its caller, if the first look shows these words, and the others another function. Later
+/// moments show `{main}` alone.
+fn is_cut(scene: &Scene, words: &[(Whose, usize, u64)], without_quiescent_reads: bool) -> bool {
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    // The functions are known, the calls are not, and nothing may be looked at again.
+    (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
+    sampler.has_room = false;
+    let outcome = sampler.sample(&mut worker, 1);
+    assert!(matches!(outcome, Outcome::Sample(sampled) if sampled.is_open));
+    worker.reader.has_room = true;
+    let Ok(Reading::Busy { mut tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
+    let looks = copy.looks.len();
+    let func = scene.image.layout.execute_data.func;
+    show(copy, callee, scene.main_frame, 0..1, words);
+    let other = [(Whose::Callee, func, OTHER)];
+    show(copy, callee, scene.main_frame, 1..looks, &other);
+    for top in &mut tops[1..] {
+        top.current_execute_data = scene.main_frame;
+    }
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.is_without_quiescent_reads = without_quiescent_reads;
+    let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    assert_eq!(names(&sampler, climb.path()), ["{main}"]);
+    matches!(followed, Followed::Part(_))
+}
+
+/// With them, it is proven soon, so a later moment costs it next to nothing.
+#[test]
+fn a_call_without_proof_loses_no_time_to_later_ones_where_no_quiescent_read_will_prove_it() {
+    let mut scene = Scene::new();
+    scene.call("other", scene.image.layout.call_info.top);
+    let row = &scene.image.layout.execute_data;
+    let closure = u64::from(scene.image.layout.call_info.closure);
+    let other = (Whose::Callee, row.func, OTHER);
+    let is_closure = (Whose::Callee, row.this_type_info, closure);
+    let gone_on = (Whose::Caller, row.opline, scene.main.op(2));
+    // The call itself; its caller has gone on; a closure that has no name.
+    for words in [&[][..], &[gone_on], &[other, is_closure]] {
+        assert!(is_cut(&scene, words, true));
+        assert!(!is_cut(&scene, words, false));
+    }
+    // A frame without a function is of no moment.
+    assert!(!is_cut(&scene, &[other], true));
+}
+
 /// It stands in all looks, as nothing has been pushed over it yet.
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another_object() {

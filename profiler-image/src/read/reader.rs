@@ -266,6 +266,11 @@ impl Reader {
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
+    /// The next reads take this part of memory with the looks, until none has used it for a while.
+    pub fn expect_beside(&mut self, address: u64, length: usize) {
+        self.beside.add(address, length as u64);
+    }
+
     /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.
     pub fn note_beside(&mut self) {
         self.beside.note(&self.copy);

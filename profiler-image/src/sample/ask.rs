@@ -24,16 +24,25 @@ const MOST_ASKED: usize = 128;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
 
+/// What a call site says of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub evidence: Evidence,
+    /// It says the same each time.
+    pub is_steady: bool,
+    /// Memory that may tell more if it is read together with the frames, as an address and a length.
+    pub left: Option<(u64, usize)>,
+}
+
 impl Sampler {
-    /// The call site's answer for an edge, and whether the answer is the same each time; `None` if it cannot be read, or this read has asked
-    /// enough.
+    /// The call site's answer for an edge; `None` if it cannot be read, or this read has asked enough.
     pub(super) fn ask(
         &mut self,
         worker: &Worker,
         trace: &Trace,
         index: usize,
         edge: Edge,
-    ) -> Option<(Evidence, bool)> {
+    ) -> Option<Answer> {
         self.asked += 1;
         if self.asked > MOST_ASKED {
             return None;
@@ -86,7 +95,12 @@ impl Sampler {
         let evidence = site.judge(op.as_ref());
         let is_steady = site.is_steady(op.as_ref(), evidence)
             && holder.is_none_or(|holder| is_still_there(worker, holder));
-        Some((evidence, is_steady))
+        let is_open = evidence == Evidence::Open;
+        Some(Answer {
+            evidence,
+            is_steady,
+            left: op.filter(|_| is_open).and_then(|op| site.left_by(&op)),
+        })
     }
 
     /// Whether frame `index` runs a closure of which nothing tells that its function is the one that was read after the frame. Another

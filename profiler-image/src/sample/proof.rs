@@ -14,7 +14,7 @@ use phpprof_zend::unwind::Frame;
 use phpprof_zend::zval::ZVAL;
 
 use super::Sampler;
-use super::ask::is_shared;
+use super::ask::{Answer, is_shared};
 use super::climb::UNWINDING;
 use super::standing::{IDENTITY, PROOF, WORDS};
 use super::told::{is_plain, tells};
@@ -65,11 +65,14 @@ impl Sampler {
         if self.may_be_another_closure(worker, trace, index) {
             self.look_since(worker, trace, index, now);
         }
-        let (evidence, is_steady) = self.ask(worker, trace, index, edge)?;
-        Some(match evidence {
+        let answer = self.ask(worker, trace, index, edge)?;
+        if let Some((address, length)) = answer.left {
+            worker.reader.expect_beside(address, length);
+        }
+        Some(match answer.evidence {
             Evidence::Refuted => self.edges.refute(edge),
             Evidence::Proven(check, words)
-                if is_steady && self.is_one_moment(worker, trace, index, words) =>
+                if answer.is_steady && self.is_one_moment(worker, trace, index, words) =>
             {
                 if may_be_autoloader {
                     self.edges.note_autoloader(edge.callee);
@@ -90,7 +93,11 @@ impl Sampler {
         !self.edges.is_autoloader(edge.callee)
             && matches!(
                 self.ask(worker, trace, index, edge),
-                Some((Evidence::Proven(..), true))
+                Some(Answer {
+                    evidence: Evidence::Proven(..),
+                    is_steady: true,
+                    ..
+                })
             )
     }
 
@@ -102,22 +109,23 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> bool {
-        let known = match self.pushes_no_frame(worker, trace, index, edge) {
-            true => Some((Evidence::Refuted, true)),
-            false => self.ask(worker, trace, index, edge),
-        };
-        match known {
-            Some((Evidence::Refuted, _)) => {
-                self.edges.refute(edge);
-                true
-            }
-            // The code has this call, of whatever moments the two frames are.
-            Some((Evidence::Proven(check, Words::Code), true)) => {
-                self.edges.prove(edge, check);
-                false
-            }
-            _ => false,
+        if self.pushes_no_frame(worker, trace, index, edge) {
+            self.edges.refute(edge);
+            return true;
         }
+        let Some(answer) = self.ask(worker, trace, index, edge) else {
+            return false;
+        };
+        match answer.evidence {
+            Evidence::Refuted => _ = self.edges.refute(edge),
+            Evidence::Proven(check, words)
+                if answer.is_steady && are_of_any_moment(worker, words) =>
+            {
+                self.edges.prove(edge, check);
+            }
+            _ => {}
+        }
+        answer.evidence == Evidence::Refuted
     }
 
     /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.
@@ -172,12 +180,15 @@ impl Sampler {
         // of two calls then look like those of one.
         let may_be_in_step = trace.is_fast && worker.reader.has_jit_code != Some(false);
         let tells = on_page && !may_be_in_step;
+        if are_of_any_moment(worker, words) {
+            return true;
+        }
         let operand = match words {
-            Words::Code => return true,
+            Words::Code => None,
             Words::Cache if tells && trace.stood + 1 >= callee => return true,
             Words::Frames | Words::Script if tells && trace.stood >= callee => return true,
             Words::Script if tells && are_in_two_looks(worker, trace, index) => return true,
-            Words::Operand(address)
+            Words::Operand(address) | Words::Temporary(address)
                 if tells
                     && trace.stood >= callee
                     && (worker.reader.copy.shows(address, trace.around.clone())
@@ -188,7 +199,7 @@ impl Sampler {
                 return true;
             }
             Words::Cache | Words::Frames | Words::Script => None,
-            Words::Operand(address) => Some(address),
+            Words::Operand(address) | Words::Temporary(address) => Some(address),
         };
         // The caller's cache only depends on the caller.
         let caller = callee - 1;
@@ -319,6 +330,12 @@ impl Sampler {
             above: below + same,
         }
     }
+}
+
+/// Whether the code has a call that these words prove, of whatever moments the two frames are.
+fn are_of_any_moment(worker: &Worker, words: Words) -> bool {
+    let is_interpreted = worker.reader.has_jit_code == Some(false);
+    words == Words::Code || (is_interpreted && matches!(words, Words::Temporary(_)))
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

@@ -4,6 +4,7 @@ mod bounds;
 mod engine_calls;
 mod first_look;
 mod idle;
+mod left;
 mod pages;
 mod told;
 mod variables;

@@ -35,9 +35,10 @@ impl Sampler {
             Told::No => return None,
             Told::Ask => {}
         }
-        match self.ask(worker, trace, index, edge)? {
-            (Evidence::Refuted, _) => Some(self.edges.refute(edge)),
-            (Evidence::Proven(check, words), true) if tells(check, words) => {
+        let answer = self.ask(worker, trace, index, edge)?;
+        match answer.evidence {
+            Evidence::Refuted => Some(self.edges.refute(edge)),
+            Evidence::Proven(check, words) if answer.is_steady && tells(check, words) => {
                 Some(self.edges.prove_by_caller(edge, check))
             }
             _ => None,

@@ -29,6 +29,7 @@ pub mod frameless;
 mod generator;
 mod hook;
 mod included;
+mod left;
 mod new;
 mod object;
 mod operand;
@@ -191,7 +192,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     fn judge_op(&self, op: &Op) -> Evidence {
         match self.judge_call(op) {
-            Evidence::Proven(check, Words::Frames | Words::Operand(_))
+            Evidence::Proven(check, Words::Frames | Words::Operand(_) | Words::Temporary(_))
                 if !self.are_on_their_objects(check) =>
             {
                 Evidence::Open
@@ -419,7 +420,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the callable in the operand names the callee.
     fn judge_dynamic(&self, init: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        let named = self.names_callee(operand);
+        let is_left = self.left_name(init);
+        let left = is_left.then_some(Words::Temporary(operand));
+        let named = left.or_else(|| self.names_callee(operand));
         match named.or_else(|| self.computes_callee(init)) {
             Some(words) => Evidence::Proven(Check::Nothing, words),
             None => Evidence::Open,

@@ -48,7 +48,8 @@ fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
     let edge = sampler.edge_at(&trace, closure, None, callee).unwrap();
     for &(above, is_named) in stood {
         trace.stands_since = Some(Stand { below: 0, above });
-        let evidence = sampler.ask(&worker, &trace, closure, edge).unwrap().0;
+        let answer = sampler.ask(&worker, &trace, closure, edge).unwrap();
+        let evidence = answer.evidence;
         let is_proven = matches!(evidence, Evidence::Proven(_, Words::Operand(_)));
         assert_eq!(is_proven, is_named, "{above}: {evidence:?}");
     }

@@ -80,7 +80,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .then_some(name.variable)
     }
 
-    fn is_temporary(&self, kind: u8) -> bool {
+    pub(super) fn is_temporary(&self, kind: u8) -> bool {
         let types = &self.layout.op_types;
         ![types.is_const, types.is_cv, types.is_unused].contains(&kind)
     }

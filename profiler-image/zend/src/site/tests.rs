@@ -3,6 +3,7 @@ mod computed;
 mod cost;
 mod generator;
 mod included;
+mod left;
 mod string;
 
 use super::generator::OBJECT_CLASS;

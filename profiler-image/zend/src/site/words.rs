@@ -24,6 +24,9 @@ pub enum Words {
     Script,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
+    /// The string in a temporary of the site, whose zval is at this address. The interpreter has called what it names, whenever the frames were
+    /// read; the JIT's code need not store a temporary.
+    Temporary(u64),
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {

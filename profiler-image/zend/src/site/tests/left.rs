@@ -1,0 +1,126 @@
+//! Callees that a freed name tells, which was read together with the frames.
+
+use super::*;
+use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
+use crate::text::hash_of;
+
+const OPERAND: u32 = 112;
+const NAME: u64 = 0x32_0000;
+const IS_VAR: u8 = 4;
+/// Where the heap has put the next free block.
+const NEXT_FREE: u64 = 0x32_0040;
+
+/// A site whose temporary operand was this name, which was freed, and a read of it with the frames.
+fn freed(layout: &'static Layout, init: u8, name: &str) -> Scene {
+    let mut scene = Scene::new(layout, &[init, DO_FCALL], "", "work");
+    scene.image.room(STACK, 0x100);
+    scene.put_operand(OPERAND, IS_VAR);
+    scene
+        .image
+        .put_zval(STACK + u64::from(OPERAND), NAME, IS_STRING);
+    scene.copy = scene.image.copy(STACK, 0x100);
+    scene.image.put_string(NAME, name);
+    scene.image.put_word(NAME, 0, NEXT_FREE);
+    scene.read_beside();
+    scene
+}
+
+impl Scene {
+    fn put_operand(&mut self, op2: u32, op2_type: u8) {
+        let init = Op::read(&self.image, self.image.layout, self.code.op(0)).unwrap();
+        self.image.put_op(&Op {
+            op2,
+            op2_type,
+            ..init
+        });
+    }
+
+    /// Reads the name together with the frames.
+    fn read_beside(&mut self) {
+        self.copy.beside.make_room([(NAME, 64)].into_iter());
+        for pieces in self.copy.beside.pieces() {
+            for piece in pieces {
+                self.image.read(piece.address, piece.bytes).unwrap();
+            }
+        }
+    }
+
+    /// Checks the answer, and what the site asks to be read with the frames.
+    fn check_left(&self, expected: Evidence, left: Option<(u64, usize)>) {
+        self.check(expected);
+        let op = Op::read(&self.image, self.image.layout, self.caller.opline).unwrap();
+        self.with_site(|site| assert_eq!(site.left_by(&op), left));
+    }
+}
+
+const LEFT: Option<(u64, usize)> = Some((NAME, 64));
+const NAMED: Evidence = Evidence::Proven(Check::Nothing, Words::Temporary(STACK + OPERAND as u64));
+
+#[test]
+fn a_freed_name_that_was_read_with_the_frames_names_the_callee() {
+    for layout in ROWS {
+        for init in [INIT_DYNAMIC_CALL, INIT_USER_CALL] {
+            freed(layout, init, "work").check_left(NAMED, LEFT);
+            freed(layout, init, "other").check_left(Evidence::Open, LEFT);
+        }
+    }
+}
+
+#[test]
+fn a_freed_name_that_was_not_read_with_the_frames_names_nothing() {
+    for layout in ROWS {
+        let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+        scene.copy = scene.image.copy(STACK, 0x100);
+        scene.check_left(Evidence::Open, LEFT);
+    }
+}
+
+#[test]
+fn a_temporary_name_that_something_holds_names_the_callee() {
+    for layout in ROWS {
+        let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+        scene.image.put_string(NAME, "work");
+        scene.copy = scene.image.copy(STACK, 0x100);
+        scene.check(NAMED);
+    }
+}
+
+/// What it left above the caller may have been named by an argument that was where the temporary is.
+#[test]
+fn a_freed_name_names_no_call_by_the_engine() {
+    for layout in ROWS {
+        let scene = freed(layout, INIT_DYNAMIC_CALL, "work").with_top();
+        scene.check_left(Evidence::Open, LEFT);
+    }
+}
+
+/// The memory is used again, or was no name that the engine has searched for.
+#[test]
+fn bytes_without_their_hash_are_no_name() {
+    for layout in ROWS {
+        let row = &layout.zend_string;
+        for (word, value) in [(row.h, 0), (row.h, hash_of(b"other")), (row.len, u64::MAX)] {
+            let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+            scene.image.put_word(NAME, word, value);
+            scene.read_beside();
+            scene.check_left(Evidence::Open, LEFT);
+        }
+    }
+}
+
+/// A variable's string is not freed: it is read from where it is.
+#[test]
+fn only_a_temporary_string_is_read_with_the_frames() {
+    for layout in ROWS {
+        let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+        scene.put_operand(OPERAND, layout.op_types.is_cv);
+        scene.check_left(Evidence::Open, None);
+        let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+        scene
+            .image
+            .put_zval(STACK + u64::from(OPERAND), NAME, IS_OBJECT);
+        scene.copy = scene.image.copy(STACK, 0x100);
+        scene.read_beside();
+        scene.check_left(Evidence::Open, None);
+    }
+}

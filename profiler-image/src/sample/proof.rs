@@ -3,7 +3,8 @@
 //! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes two reads if its inline cache
 //! has the callee, else three; frames that stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because
 //! such a call may end soon.
-//! Invariant: an edge is proven by words of one moment only; what is neither proven nor refuted stays open.
+//! Invariant: an edge is proven by words of one moment, or by such as hold whenever the frames were read; what is neither proven nor refuted
+//! stays open.
 
 use phpprof_zend::function::Key;
 use phpprof_zend::op::{is_frameless, may_push_frame};
@@ -119,7 +120,7 @@ impl Sampler {
         match answer.evidence {
             Evidence::Refuted => _ = self.edges.refute(edge),
             Evidence::Proven(check, words)
-                if answer.is_steady && are_of_any_moment(worker, words) =>
+                if answer.is_steady && are_of_any_moment(worker, trace, index, words) =>
             {
                 self.edges.prove(edge, check);
             }
@@ -180,7 +181,7 @@ impl Sampler {
         // of two calls then look like those of one.
         let may_be_in_step = trace.is_fast && worker.reader.has_jit_code != Some(false);
         let tells = on_page && !may_be_in_step;
-        if are_of_any_moment(worker, words) {
+        if are_of_any_moment(worker, trace, index, words) {
             return true;
         }
         let operand = match words {
@@ -332,10 +333,15 @@ impl Sampler {
     }
 }
 
-/// Whether the code has a call that these words prove, of whatever moments the two frames are.
-fn are_of_any_moment(worker: &Worker, words: Words) -> bool {
-    let is_interpreted = worker.reader.has_jit_code == Some(false);
-    words == Words::Code || (is_interpreted && matches!(words, Words::Temporary(_)))
+/// Whether the code has a call that these words prove, of whatever moments the two frames are. In opcache's code, several ops share a temporary,
+/// so its string may be an argument by now.
+fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words) -> bool {
+    let caller = trace.frames.get(index + 1);
+    let has_own_temporaries = || {
+        worker.reader.has_jit_code == Some(false)
+            && caller.is_some_and(|caller| !is_shared(worker, caller.opline))
+    };
+    words == Words::Code || (matches!(words, Words::Temporary(_)) && has_own_temporaries())
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

@@ -21,7 +21,7 @@ pub const MAX_PATHS: usize = 57_344;
 /// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
 /// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % do.
+/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show a caller standing.
 const STANDS: i8 = 32;
 /// Doubt grows no further than this. At the negative of twice this it ends for good.
 const MOST_DOUBT: i8 = 32;

@@ -23,8 +23,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         is_dynamic.then(|| Some((self.left_string(&init)?, LENGTH)))?
     }
 
-    /// Whether the string in a temporary operand named the callee. No other op has this temporary, so the site has called what it named, whenever
-    /// the two frames were read. The engine does not call by an op: what it left above the caller may have been named by an argument of
+    /// Whether the string in a temporary operand named the callee. The engine does not call by an op: what it left above the caller may have been named by an argument of
     /// an internal function, which was where the temporary is.
     pub(super) fn left_name(&self, init: &Op) -> bool {
         let is_by_engine = self.callee.frame.call_info & self.layout.call_info.top != 0;

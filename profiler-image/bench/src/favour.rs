@@ -3,6 +3,7 @@
 //! Snapshots of the stopped process, in the same run, give the true shares. `[unstable]` counts for the functions that
 //! were proven below it.
 
+mod rows;
 mod shares;
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stopped::Stopper;
 use anyhow::{Context, Result, ensure};
+use rows::{Row, rows};
 use shares::{How, Share, broken};
 
 use crate::running::Running;
@@ -28,18 +30,6 @@ const NOT_WHOLE: usize = 50;
 /// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;
 
-/// One row of the table.
-struct Row {
-    name: &'static str,
-    script: &'static str,
-    /// The functions whose shares are compared.
-    functions: Vec<String>,
-    /// Their frames are on the heap, or on stacks of their own.
-    is_beside_the_page: bool,
-    /// The quiescent reader may not use the target's CPU.
-    remote: bool,
-}
-
 struct Outcome {
     how: How,
     shares: Vec<Share>,
@@ -56,7 +46,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
     let mut failures = Vec::new();
     for row in rows(asked.full)
         .iter()
-        .filter(|row| asked.wants(&label(row)))
+        .filter(|row| asked.wants(&row.label()))
     {
         let outcome = measure(asked, row)?;
         print(row, &outcome, &mut csv)?;
@@ -69,73 +59,11 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
         }
         if let Some(first) = broken.first() {
             let of = broken.len();
-            failures.push(format!("{}: {first}; {of} in all", label(row)));
+            failures.push(format!("{}: {first}; {of} in all", row.label()));
         }
     }
     asked.write(&csv)?;
     Ok(failures)
-}
-
-fn rows(full: bool) -> Vec<Row> {
-    let leaves = || {
-        let ways =
-            |leaf| ["Call", "Callback", "Magic", "Closure"].map(|way| format!("{leaf}By{way}"));
-        ["tiny", "small", "long"]
-            .into_iter()
-            .flat_map(ways)
-            .collect()
-    };
-    let numbered = |letter: &'static str, count: u32| {
-        (0..count).map(move |number| format!("{letter}{number}"))
-    };
-    let paths = || {
-        numbered("a", 10)
-            .chain(numbered("b", 20))
-            .chain(numbered("c", 25))
-            .collect()
-    };
-    let bodies = [
-        "tinyValues",
-        "smallValues",
-        "smallCalls",
-        "middleCalls",
-        "longCalls",
-        "delegating",
-        "pipeline",
-    ];
-    let fibers = [
-        "tiny", "small", "middle", "long", "outer", "inner", "resume", "work",
-    ];
-    let beside_the_page = |name, script, functions: &[&str]| Row {
-        name,
-        script,
-        functions: functions.iter().map(ToString::to_string).collect(),
-        is_beside_the_page: true,
-        remote: false,
-    };
-    let mut rows = vec![
-        beside_the_page("generators", "favour_generators.php", &bodies),
-        beside_the_page("fibers", "favour_fibers.php", &fibers),
-    ];
-    for remote in [false, true] {
-        rows.push(Row {
-            name: "leaves",
-            script: "favour.php",
-            functions: leaves(),
-            is_beside_the_page: false,
-            remote,
-        });
-        if full || !remote {
-            rows.push(Row {
-                name: "5,000 paths",
-                script: "favour_paths.php",
-                functions: paths(),
-                is_beside_the_page: false,
-                remote,
-            });
-        }
-    }
-    rows
 }
 
 fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
@@ -149,7 +77,7 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
         // A pause of random length, so that no program is in step with the snapshots.
         let digits = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         std::thread::sleep(Duration::from_micros(100 + u64::from(digits % 400)));
-        let Some(names) = stopper.stack().with_context(|| label(row))? else {
+        let Some(names) = stopper.stack().with_context(|| row.label())? else {
             not_whole += 1;
             continue;
         };
@@ -164,10 +92,10 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
     ensure!(
         not_whole <= may_be,
         "{}: {not_whole} of {snapshots} stopped stacks do not hold together, {may_be} may",
-        label(row)
+        row.label()
     );
     let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
-    let stacks = stacks(&record(&options).with_context(|| label(row))?);
+    let stacks = stacks(&record(&options).with_context(|| row.label())?);
     let (sampled, unstable_percent) = sampled(&stacks);
     let share = |name: &String| Share {
         name: name.clone(),
@@ -206,7 +134,7 @@ fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
         shares,
         unstable_percent,
     } = outcome;
-    let label = label(row);
+    let label = row.label();
     let farthest = shares
         .iter()
         .max_by(|one, other| one.off().total_cmp(&other.off()));
@@ -225,19 +153,10 @@ fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
             csv,
             "{},{},{name},{},{},{true_percent:.3},{sampled_percent:.3}",
             row.script,
-            mode(row),
+            row.mode(),
             how.snapshots,
             how.samples
         )?;
     }
     Ok(())
-}
-
-/// A row's name in the table.
-fn label(row: &Row) -> String {
-    format!("{} {}", row.name, mode(row))
-}
-
-fn mode(row: &Row) -> &'static str {
-    if row.remote { "remote" } else { "auto" }
 }

@@ -1,0 +1,98 @@
+//! The rows of the table: a program, and its functions whose shares are compared.
+
+/// One row of the table.
+pub struct Row {
+    name: &'static str,
+    /// The program.
+    pub script: &'static str,
+    /// The functions whose shares are compared.
+    pub functions: Vec<String>,
+    /// Their frames are on the heap, or on stacks of their own.
+    pub is_beside_the_page: bool,
+    /// The quiescent reader may not use the target's CPU.
+    pub remote: bool,
+}
+
+impl Row {
+    /// Its name in the table.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.name, self.mode())
+    }
+
+    /// Whether there are quiescent reads.
+    pub fn mode(&self) -> &'static str {
+        if self.remote { "remote" } else { "auto" }
+    }
+}
+
+/// All rows, or those of the short form.
+pub fn rows(full: bool) -> Vec<Row> {
+    let mut rows = vec![generators(), fibers()];
+    for remote in [false, true] {
+        rows.push(leaves(remote));
+        if full || !remote {
+            rows.push(paths(remote));
+        }
+    }
+    rows
+}
+
+fn leaves(remote: bool) -> Row {
+    let ways = |leaf| ["Call", "Callback", "Magic", "Closure"].map(|way| format!("{leaf}By{way}"));
+    Row {
+        name: "leaves",
+        script: "favour.php",
+        functions: ["tiny", "small", "long"]
+            .into_iter()
+            .flat_map(ways)
+            .collect(),
+        is_beside_the_page: false,
+        remote,
+    }
+}
+
+fn paths(remote: bool) -> Row {
+    let numbered = |(letter, count)| (0..count).map(move |number| format!("{letter}{number}"));
+    Row {
+        name: "5,000 paths",
+        script: "favour_paths.php",
+        functions: [("a", 10), ("b", 20), ("c", 25)]
+            .into_iter()
+            .flat_map(numbered)
+            .collect(),
+        is_beside_the_page: false,
+        remote,
+    }
+}
+
+fn generators() -> Row {
+    let functions = [
+        "tinyValues",
+        "smallValues",
+        "smallCalls",
+        "middleCalls",
+        "longCalls",
+        "delegating",
+        "pipeline",
+    ];
+    Row {
+        name: "generators",
+        script: "favour_generators.php",
+        functions: functions.map(str::to_owned).into(),
+        is_beside_the_page: true,
+        remote: false,
+    }
+}
+
+fn fibers() -> Row {
+    let functions = [
+        "tiny", "small", "middle", "long", "outer", "inner", "resume", "work",
+    ];
+    Row {
+        name: "fibers",
+        script: "favour_fibers.php",
+        functions: functions.map(str::to_owned).into(),
+        is_beside_the_page: true,
+        remote: false,
+    }
+}

@@ -19,7 +19,8 @@ use crate::running::Running;
 use crate::sampled::{Stack, UNSTABLE, options, record, stacks};
 use crate::{Asked, CPUS};
 
-const COLUMNS: &str = "target,mode,function,snapshots,samples,true_percent,sampled_percent";
+const COLUMNS: &str =
+    "target,mode,function,snapshots,samples,true_before_percent,true_after_percent,sampled_percent";
 const RATE_HZ: u32 = 999;
 /// The largest difference of a sampled share, in percentage points.
 const TOLERANCE: f64 = 1.0;
@@ -40,12 +41,20 @@ struct Outcome {
 pub fn run(asked: &Asked) -> Result<Vec<String>> {
     let mut csv = format!("{COLUMNS}\n");
     println!(
-        "{:<28} {:>9} {:>8} {:>9}  {:<18} {:>6} {:>8}",
-        "shares of", "snapshots", "samples", "unstable", "farthest off", "true", "sampled"
+        "{:<28} {:>9} {:>8} {:>9}  {:<18} {:>11} {:>10} {:>8}",
+        "shares of",
+        "snapshots",
+        "samples",
+        "unstable",
+        "farthest off",
+        "true before",
+        "true after",
+        "sampled"
     );
     let mut failures = Vec::new();
     for row in rows(asked.full)
         .iter()
+        .filter(|row| asked.php.version >= row.since)
         .filter(|row| asked.wants(&row.label()))
     {
         let outcome = measure(asked, row)?;
@@ -71,7 +80,36 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
     let target = Running::script(&asked.php, row.script, "", CPUS[1])?;
     let pid = target.pid()?;
     let mut stopper = Stopper::of(pid)?;
-    let mut seen = HashMap::<String, usize>::new();
+    // The machine gets faster and slower meanwhile, and a function's share with it, so the samples are between two halves of the snapshots.
+    let before = true_shares(&mut stopper, row, snapshots / 2)?;
+    let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
+    let stacks = stacks(&record(&options).with_context(|| row.label())?);
+    let after = true_shares(&mut stopper, row, snapshots / 2)?;
+    let (sampled, unstable_percent) = sampled(&stacks);
+    let share = |name: &String| Share {
+        name: name.clone(),
+        true_percents: [&before, &after].map(|half| half.get(name).copied().unwrap_or(0.0)),
+        sampled_percent: sampled.get(name.as_str()).copied().unwrap_or(0.0),
+    };
+    Ok(Outcome {
+        how: How {
+            snapshots,
+            tolerance: if row.is_beside_the_page {
+                BESIDE_THE_PAGE
+            } else {
+                TOLERANCE
+            },
+            samples: stacks.iter().map(|stack| stack.sum.samples).sum(),
+            full: asked.full,
+        },
+        shares: row.functions.iter().map(share).collect(),
+        unstable_percent,
+    })
+}
+
+/// The share of each function's time in snapshots of the stopped process, in percent.
+fn true_shares(stopper: &mut Stopper, row: &Row, snapshots: usize) -> Result<HashMap<String, f64>> {
+    let mut percents = HashMap::new();
     let mut not_whole = 0;
     for _ in 0..snapshots {
         // A pause of random length, so that no program is in step with the snapshots.
@@ -82,36 +120,20 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
             continue;
         };
         for name in names {
-            *seen.entry(name).or_default() += 1;
+            *percents.entry(name).or_default() += 100.0 / snapshots as f64;
         }
     }
-    let (tolerance, may_be) = match row.is_beside_the_page {
-        true => (BESIDE_THE_PAGE, snapshots / NOT_WHOLE),
-        false => (TOLERANCE, 0),
+    let may_be = if row.is_beside_the_page {
+        snapshots / NOT_WHOLE
+    } else {
+        0
     };
     ensure!(
         not_whole <= may_be,
         "{}: {not_whole} of {snapshots} stopped stacks do not hold together, {may_be} may",
         row.label()
     );
-    let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
-    let stacks = stacks(&record(&options).with_context(|| row.label())?);
-    let (sampled, unstable_percent) = sampled(&stacks);
-    let share = |name: &String| Share {
-        name: name.clone(),
-        true_percent: 100.0 * *seen.get(name).unwrap_or(&0) as f64 / snapshots as f64,
-        sampled_percent: sampled.get(name.as_str()).copied().unwrap_or(0.0),
-    };
-    Ok(Outcome {
-        how: How {
-            snapshots,
-            tolerance,
-            samples: stacks.iter().map(|stack| stack.sum.samples).sum(),
-            full: asked.full,
-        },
-        shares: row.functions.iter().map(share).collect(),
-        unstable_percent,
-    })
+    Ok(percents)
 }
 
 /// The share of each function's time, and of the samples with an unproven part, in percent.
@@ -139,19 +161,20 @@ fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
         .iter()
         .max_by(|one, other| one.off().total_cmp(&other.off()));
     let farthest = farthest.context("nothing to compare")?;
+    let [before, after] = farthest.true_percents;
     println!(
-        "{label:<28} {:>9} {:>8} {unstable_percent:>8.3}%  {:<18} {:>5.2}% {:>7.2}%",
-        how.snapshots, how.samples, farthest.name, farthest.true_percent, farthest.sampled_percent
+        "{label:<28} {:>9} {:>8} {unstable_percent:>8.3}%  {:<18} {before:>10.2}% {after:>9.2}% {:>7.2}%",
+        how.snapshots, how.samples, farthest.name, farthest.sampled_percent
     );
     for Share {
         name,
-        true_percent,
+        true_percents: [before, after],
         sampled_percent,
     } in shares
     {
         writeln!(
             csv,
-            "{},{},{name},{},{},{true_percent:.3},{sampled_percent:.3}",
+            "{},{},{name},{},{},{before:.3},{after:.3},{sampled_percent:.3}",
             row.script,
             row.mode(),
             how.snapshots,

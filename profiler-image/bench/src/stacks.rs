@@ -18,7 +18,7 @@ use crate::{Asked, CPUS};
 
 /// Samples a second on schedule: not a multiple of any frequency of a program.
 const RATE_HZ: u32 = 1999;
-const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,quiet,reads_per_sample";
+const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,denied,quiet,reads_per_sample";
 
 const ENGINES: [Engine; 4] = [
     Engine {
@@ -109,7 +109,7 @@ fn judge(
     csv: &mut String,
 ) -> Result<(Vec<String>, Counts)> {
     let (counts, how, recording) = measure(php, row, samples)?;
-    let quiet = recording.sampler.quality.quiescent;
+    let quality = &recording.sampler.quality;
     println!(
         "{:<26} {:>9} {:>5.1}% {:>9} {:>5} {:>5} {:>5} {:>8.3}% {:>6} {:>5.2}",
         label(row),
@@ -120,12 +120,12 @@ fn judge(
         counts.wrong_path,
         counts.truncated,
         counts.percent(counts.unstable),
-        quiet,
+        quality.quiescent,
         how.reads_per_sample
     );
     writeln!(
         csv,
-        "{},{},{},{},{},{},{},{:.4},{},{},{},{},{},{},{:.3}",
+        "{},{},{},{},{},{},{},{:.4},{},{},{},{},{},{},{},{:.3}",
         recording.engine.version,
         if row.engine.opcache { "on" } else { "off" },
         row.engine.jit,
@@ -139,7 +139,8 @@ fn judge(
         counts.wrong_path,
         counts.truncated,
         counts.unstable,
-        quiet,
+        quality.denied,
+        quality.quiescent,
         how.reads_per_sample
     )?;
     if let Some(truth) = how.true_small_percent {
@@ -171,8 +172,9 @@ fn rows(full: bool) -> Vec<Row> {
                 let jit = engine.opcache && !remote && is_30_deep && engine.jit != "function";
                 let cached = engine.opcache && engine.jit == "off" && !remote;
                 let in_step = cached && target.name == "generators";
-                let judgeless = remote && !engine.opcache && target.name == "callbacks";
-                if full || plain || jit || judgeless || in_step {
+                let without_quiescent_reads =
+                    remote && !engine.opcache && target.name == "callbacks";
+                if full || plain || jit || without_quiescent_reads || in_step {
                     rows.push(Row {
                         engine,
                         remote,

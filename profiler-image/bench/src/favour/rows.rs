@@ -5,6 +5,8 @@ pub struct Row {
     name: &'static str,
     /// The program.
     pub script: &'static str,
+    /// Older versions cannot run it.
+    pub since: u32,
     /// The functions whose shares are compared.
     pub functions: Vec<String>,
     /// Their frames are on the heap, or on stacks of their own.
@@ -42,6 +44,7 @@ fn leaves(remote: bool) -> Row {
     Row {
         name: "leaves",
         script: "favour.php",
+        since: 0,
         functions: ["tiny", "small", "long"]
             .into_iter()
             .flat_map(ways)
@@ -56,6 +59,7 @@ fn paths(remote: bool) -> Row {
     Row {
         name: "5,000 paths",
         script: "favour_paths.php",
+        since: 0,
         functions: [("a", 10), ("b", 20), ("c", 25)]
             .into_iter()
             .flat_map(numbered)
@@ -78,6 +82,7 @@ fn generators() -> Row {
     Row {
         name: "generators",
         script: "favour_generators.php",
+        since: 0,
         functions: functions.map(str::to_owned).into(),
         is_beside_the_page: true,
         remote: false,
@@ -91,6 +96,7 @@ fn fibers() -> Row {
     Row {
         name: "fibers",
         script: "favour_fibers.php",
+        since: 80_100,
         functions: functions.map(str::to_owned).into(),
         is_beside_the_page: true,
         remote: false,

@@ -7,14 +7,20 @@ const CHANCE: f64 = 4.0;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     pub name: String,
-    pub true_percent: f64,
+    /// Before the samples, and after them.
+    pub true_percents: [f64; 2],
     pub sampled_percent: f64,
 }
 
 impl Share {
+    /// The true share while the samples were taken: a machine that changes its speed steadily does not change it.
+    fn true_percent(&self) -> f64 {
+        self.true_percents.iter().sum::<f64>() / 2.0
+    }
+
     /// The difference, in percentage points.
     pub fn off(&self) -> f64 {
-        (self.sampled_percent - self.true_percent).abs()
+        (self.sampled_percent - self.true_percent()).abs()
     }
 }
 
@@ -34,11 +40,11 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
     let words = |share: &Share| {
         let Share {
             name,
-            true_percent,
+            true_percents: [before, after],
             sampled_percent,
         } = share;
         format!(
-            "{name} {sampled_percent:.2} % of the sampled time, {true_percent:.2} % of the true"
+            "{name} {sampled_percent:.2} % of the sampled time, {before:.2} and {after:.2} % of the true before and after"
         )
     };
     let mut broken: Vec<String> = shares
@@ -55,7 +61,7 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
         .map(words)
         .collect();
     // A program that hardly runs the function proves nothing.
-    if let Some(share) = shares.iter().find(|share| share.true_percent < 1.0) {
+    if let Some(share) = shares.iter().find(|share| share.true_percent() < 1.0) {
         broken.push(format!("too little to be seen: {}", words(share)));
     }
     broken
@@ -63,7 +69,7 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
 
 /// The standard deviation of the difference, in percentage points.
 fn deviation(how: How, share: &Share) -> f64 {
-    let part = share.true_percent / 100.0;
+    let part = share.true_percent() / 100.0;
     let once = |count: f64| 1.0 / count.max(1.0);
     100.0 * (part * (1.0 - part) * (once(how.snapshots as f64) + once(how.samples as f64))).sqrt()
 }
@@ -79,16 +85,12 @@ mod tests {
             tolerance: 1.0,
             full,
         };
-        let name = "f".to_owned();
-        broken(
-            how,
-            &[Share {
-                name,
-                true_percent,
-                sampled_percent,
-            }],
-        )
-        .len()
+        let share = Share {
+            name: "f".to_owned(),
+            true_percents: [1.5 * true_percent, 0.5 * true_percent],
+            sampled_percent,
+        };
+        broken(how, &[share]).len()
     }
 
     #[test]

@@ -11,4 +11,5 @@ pub mod quiescent;
 pub mod reader;
 pub mod request_watch;
 pub mod window;
+mod words;
 pub mod worker;

@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Arena;
-use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Fault, Memory, Piece};
-use phpprof_zend::phase::{MomentBytes, Phase, PhaseGlobals};
+use phpprof_zend::phase::Phase;
 use phpprof_zend::unwind::Copy;
 
 use smallvec::SmallVec;
@@ -27,6 +26,7 @@ use super::globals::{Globals, MAX_TOPS, Tops, newest};
 use super::heap::{Heap, HeapWatch};
 use super::request_watch::RequestWatch;
 use super::window::Window;
+use super::words::{Addresses, Words};
 use crate::target::process::{Process, ProcessMemory};
 
 /// The looks show the top frame and its caller's if the top is this far above their beginning.
@@ -83,13 +83,9 @@ enum Shown {
 pub struct Reader {
     /// The worker's process.
     pub memory: Arc<ProcessMemory>,
-    layout: &'static Layout,
-    executor_globals: u64,
-    request_time_at: Option<u64>,
+    at: Addresses,
     /// `SG(global_request_time)` of the last read; 0 if it is not known.
     pub request_time: u64,
-    phase_globals: PhaseGlobals,
-    jit: Option<JitBuffer>,
     /// Whether the JIT has compiled code, at the last read of a stack; `None` if that is unknown.
     pub has_jit_code: Option<bool>,
     /// `CG(in_compilation)` of the last read; false if it is not known.
@@ -126,18 +122,12 @@ impl Reader {
     /// A reader of a process.
     #[must_use]
     pub fn new(process: &Process) -> Self {
+        let at = Addresses::new(process);
         Self {
             memory: Arc::clone(&process.memory),
-            layout: process.engine.layout,
-            executor_globals: process.engine.executor_globals,
-            request_time_at: process.engine.request_time,
+            has_jit_code: at.has_jit_code(),
+            at,
             request_time: 0,
-            phase_globals: process.engine.phase_globals,
-            jit: process.jit,
-            has_jit_code: match process.jit {
-                Some(_) => None,
-                None => Some(false),
-            },
             in_compilation: false,
             gc_active: false,
             has_frame: false,
@@ -278,8 +268,8 @@ impl Reader {
 
     /// Reads where the compiler's memory ends from now on.
     pub fn watch_compiler(&mut self) {
-        let globals = self.phase_globals.compiler_globals;
-        self.compiler = globals.and_then(|globals| CompilerWatch::new(self.layout, globals));
+        let globals = self.at.phase.compiler_globals;
+        self.compiler = globals.and_then(|globals| CompilerWatch::new(self.at.layout, globals));
     }
 
     /// The compiler's memory at the last read, if it is watched.
@@ -291,29 +281,28 @@ impl Reader {
     /// The row of the worker's engine.
     #[must_use]
     pub fn layout(&self) -> &'static Layout {
-        self.layout
+        self.at.layout
     }
 
     /// The address of `EG(current_execute_data)`.
     #[must_use]
     pub fn top_at(&self) -> u64 {
-        self.executor_globals + self.layout.executor_globals.current_execute_data as u64
+        self.at.executor_globals + self.at.layout.executor_globals.current_execute_data as u64
     }
 
     /// Reads the globals, and the words that tell phases without a frame: nothing else is read while no stack has been seen.
     fn globals(&mut self) -> Result<(Globals, Option<Phase>), Fault> {
-        let (offset, length) = Globals::slice(self.layout);
-        let at = self.executor_globals + offset;
         let mut bytes = [0_u8; Globals::SIZE];
-        let mut phase = self.phase(at, &mut bytes[..length]);
+        let mut phase = self.phase(&mut bytes);
         // The memory of the request or the heap may be gone, while the globals are still there.
         if phase.is_err() && self.lost() {
-            phase = self.phase(at, &mut bytes[..length]);
+            phase = self.phase(&mut bytes);
         }
         if phase.is_err() {
-            self.memory.read(at, &mut bytes[..length])?;
+            let Piece { address, bytes } = self.at.globals(&mut bytes);
+            self.memory.read(address, bytes)?;
         }
-        let globals = Globals::parse(self.layout, &bytes);
+        let globals = Globals::parse(self.at.layout, &bytes);
         Ok((globals, phase.unwrap_or_default()))
     }
 
@@ -339,39 +328,29 @@ impl Reader {
     }
 
     /// Reads the globals, and the phase, if it is known, of the same moment.
-    fn phase(&mut self, at: u64, globals: &mut [u8]) -> Result<Option<Phase>, Fault> {
-        let (mut words, mut time) = (MomentBytes::default(), [0; 8]);
+    fn phase(&mut self, globals: &mut [u8; Globals::SIZE]) -> Result<Option<Phase>, Fault> {
+        let mut words = Words::new();
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
-        pieces.push(Piece {
-            address: at,
-            bytes: globals,
-        });
-        pieces.extend(words.pieces(&self.phase_globals, self.layout, self.executor_globals));
-        let began = Instant::now();
+        pieces.push(self.at.globals(globals));
+        pieces.extend(words.of_phase(&self.at, self.request.is_some()));
         if let Some(request) = &mut self.request {
             pieces.extend(request.pieces());
-            pieces.extend(self.request_time_at.map(|address| Piece {
-                address,
-                bytes: &mut time,
-            }));
         }
+        let began = Instant::now();
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
         self.memory.gather(&mut pieces)?;
         drop(pieces);
         self.took_beside();
         if let Some(request) = &mut self.request {
-            request.took(u64::from_le_bytes(time), began.elapsed() > LONGEST);
+            request.took(words.request_time(), began.elapsed() > LONGEST);
         }
-        Ok(words.phase(&self.phase_globals, self.layout))
+        Ok(words.phase(&self.at))
     }
 
     /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
     fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, Fault> {
-        let (offset, length) = Globals::slice(self.layout);
-        let at = self.executor_globals + offset;
-        let (mut last, mut time) = ([0_u8; Globals::SIZE], [0_u8; 8]);
-        let (mut words, mut gc, mut jit) = (MomentBytes::default(), [0_u8; 2], [0_u8; 16]);
+        let mut words = Words::new();
         let hot = expected.around_top(reach);
         let looks = match self.has_room {
             true => self.window.looks(hot.len()),
@@ -384,25 +363,20 @@ impl Reader {
         copy.beside.make_room(self.beside.parts());
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
-        let slices = tops.iter_mut().map(|top| Piece {
-            address: at,
-            bytes: &mut top[..length],
-        });
+        let reads_of_top = tops.iter_mut().map(|top| self.at.globals(top));
         let below = (hot.start > 0).then_some(Piece {
             address: expected.page,
             bytes: &mut copy.bytes[..hot.start],
         });
         let looks = (copy.hot, &mut copy.looks[..]);
-        add_looks(&mut pieces, slices, looks, below, copy.beside.pieces());
-        let phases = &self.phase_globals;
-        pieces.extend(words.pieces(phases, self.layout, self.executor_globals));
-        let mut add = |address: Option<u64>, bytes| {
-            pieces.extend(address.map(|address| Piece { address, bytes }));
-        };
-        add(phases.gc_enabled(self.layout), &mut gc);
-        add(Some(at), &mut last[..length]);
-        add(self.jit.map(JitBuffer::marks), &mut jit);
-        add(self.request_time_at, &mut time);
+        add_looks(
+            &mut pieces,
+            reads_of_top,
+            looks,
+            below,
+            copy.beside.pieces(),
+        );
+        pieces.extend(words.of_stack(&self.at));
         if let Some(request) = &mut self.request {
             pieces.extend(request.pieces());
         }
@@ -414,32 +388,30 @@ impl Reader {
         drop(pieces);
         if read.is_err() {
             self.lost();
-        } else if let Some(request) = &mut self.request {
-            request.took(u64::from_le_bytes(time), self.was_held_up);
         }
         read?;
+        let tops = tops.iter().map(|top| Globals::parse(self.at.layout, top));
+        Ok(self.took(&words, tops.collect()))
+    }
+
+    /// Takes what the words of a read with a stack say.
+    fn took(&mut self, words: &Words, tops: Tops) -> Reading {
         self.took_beside();
-        self.in_compilation = words.in_compilation();
-        self.gc_active = gc == [1, 1];
-        self.has_jit_code = match self.jit {
-            Some(buffer) => buffer.has_code(&jit),
-            None => Some(false),
-        };
-        self.request_time = u64::from_le_bytes(time);
-        let tops: Tops = tops
-            .iter()
-            .map(|top| Globals::parse(self.layout, top))
-            .collect();
-        self.has_frame = newest(&tops).current_execute_data != 0;
-        if !self.has_frame {
-            return Ok(Reading::NoFrame(
-                words.phase(&self.phase_globals, self.layout),
-            ));
+        self.request_time = words.request_time();
+        if let Some(request) = &mut self.request {
+            request.took(self.request_time, self.was_held_up);
         }
-        Ok(Reading::Busy {
-            tops,
-            last: Globals::parse(self.layout, &last),
-        })
+        self.in_compilation = words.in_compilation();
+        self.gc_active = words.gc_active();
+        self.has_jit_code = words.has_jit_code(&self.at);
+        self.has_frame = newest(&tops).current_execute_data != 0;
+        match self.has_frame {
+            true => Reading::Busy {
+                tops,
+                last: words.last(&self.at),
+            },
+            false => Reading::NoFrame(words.phase(&self.at)),
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Observation {
     pub root_is_on_page: bool,
     /// Whether the JIT had compiled code by then; `None` if that is unknown.
     pub has_jit_code: Option<bool>,
+    /// The worker slept. Such a read needs no CPU of the worker's.
+    pub was_asleep: bool,
 }
 
 struct Request {
@@ -115,14 +117,16 @@ impl QuiescentReader {
         })
     }
 
-    /// Asks for a quiescent read of a process, if none is under way.
-    pub fn ask(&mut self, worker: &mut Worker) {
+    /// Asks for a quiescent read of a process, if none is under way. Returns whether one is under way now.
+    pub fn ask(&mut self, worker: &mut Worker) -> bool {
         if self.busy {
-            return;
+            return true;
         }
-        let Some(watch) = worker.watch() else { return };
+        let Some(watch) = worker.watch() else {
+            return false;
+        };
         let Some((_, cpu)) = watch.state() else {
-            return;
+            return false;
         };
         let process = &worker.process;
         let mut set = CpuSet::new();
@@ -138,6 +142,7 @@ impl QuiescentReader {
             spare: std::mem::take(&mut self.last),
         };
         self.busy = self.requests.try_send(request).is_ok();
+        self.busy
     }
 
     /// Whether a read is in progress.
@@ -167,21 +172,30 @@ impl QuiescentReader {
 fn observe(request: &mut Request, buffers: &mut Buffers) -> bool {
     let watch = Arc::clone(&request.watch);
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
-    let is_quiescent = quiescently(&watch, || read(request, &mut buffers.heads)).is_some();
+    let place = quiescently(&watch, || read(request, &mut buffers.heads));
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
-    is_quiescent
+    request.spare.was_asleep = place == Some(Place::Asleep);
+    place.is_some()
 }
 
-/// Runs `read`, and returns its result only if the thread of `watch` did not run meanwhile.
-pub fn quiescently<T>(watch: &Watch, read: impl FnOnce() -> Option<T>) -> Option<T> {
+/// Where a thread is that does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Asleep,
+    /// It waits for this CPU, on which the reader runs.
+    Cpu(usize),
+}
+
+/// Runs `read`, and returns where the thread of `watch` was, if it did not run meanwhile and there was something to read.
+fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Place> {
     let still = || match watch.state()? {
-        ('S' | 'D' | 'T' | 't', _) => Some(usize::MAX),
-        (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(cpu),
+        ('S' | 'D' | 'T' | 't', _) => Some(Place::Asleep),
+        (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(Place::Cpu(cpu)),
     };
     let slices = watch.timeslices()?;
     let place = still()?;
-    let result = read()?;
-    (still()? == place && watch.timeslices()? == slices).then_some(result)
+    read()?;
+    (still()? == place && watch.timeslices()? == slices).then_some(place)
 }
 
 fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {

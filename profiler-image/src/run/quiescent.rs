@@ -17,16 +17,17 @@ const IN_VAIN: u32 = 16;
 /// What came of the last asks.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
-    /// How many in a row gave no quiescent read.
+    /// How many in a row gave no quiescent read of a worker that ran.
     in_vain: u32,
 }
 
 impl Asks {
-    /// Notes whether an ask gave a quiescent read.
-    fn note(&mut self, has_read: bool) {
-        self.in_vain = match has_read {
-            true => 0,
-            false => self.in_vain.saturating_add(1),
+    /// Notes whether an ask gave a quiescent read, and if so, whether the worker slept: such a read says nothing of workers that run.
+    fn note(&mut self, was_asleep: Option<bool>) {
+        self.in_vain = match was_asleep {
+            Some(true) => self.in_vain,
+            Some(false) => 0,
+            None => self.in_vain.saturating_add(1),
         };
     }
 
@@ -56,16 +57,22 @@ impl Run<'_> {
             return;
         }
         self.next_ask = current + pause;
-        self.quiescent.ask(&mut self.members[index].worker);
+        if !self.quiescent.ask(&mut self.members[index].worker) {
+            self.note_ask(None);
+        }
+    }
+
+    fn note_ask(&mut self, was_asleep: Option<bool>) {
+        self.asks.note(was_asleep);
+        self.sampler.is_without_quiescent_reads = self.asks.are_in_vain();
     }
 
     pub(super) fn take_quiescent_answer(&mut self) {
         let Some(answer) = self.quiescent.answer() else {
             return;
         };
-        self.asks.note(answer.is_some());
-        self.sampler.is_without_quiescent_reads = self.asks.are_in_vain();
         let unsettled = self.sampler.edges.unsettled();
+        let was_asleep = answer.as_ref().map(|observation| observation.was_asleep);
         if let Some(observation) = answer
             && let Some(member) = self
                 .members
@@ -74,6 +81,7 @@ impl Run<'_> {
         {
             self.sampler.believe(&mut member.worker, observation, now());
         }
+        self.note_ask(was_asleep);
         let helped = self.sampler.edges.unsettled() < unsettled;
         self.ask_interval = if helped {
             ASK_AT_LEAST
@@ -106,14 +114,16 @@ mod tests {
     #[test]
     fn asks_are_in_vain_after_sixteen_without_a_read_until_the_next_read() {
         let mut asks = Asks::default();
-        let mut after = |reads: &[bool]| {
-            reads.iter().for_each(|&has_read| asks.note(has_read));
+        let mut after = |reads: &[Option<bool>]| {
+            reads.iter().for_each(|&was_asleep| asks.note(was_asleep));
             asks.are_in_vain()
         };
-        assert!(!after(&[false; 15]));
-        assert!(after(&[false]));
-        assert!(!after(&[true]));
-        assert!(!after(&[false; 15]));
-        assert!(!after(&[true, false]));
+        let (none, asleep, ran) = (None, Some(true), Some(false));
+        assert!(!after(&[none; 15]));
+        assert!(after(&[asleep, none]));
+        assert!(after(&[asleep]));
+        assert!(!after(&[ran]));
+        assert!(!after(&[none; 15]));
+        assert!(!after(&[ran, none]));
     }
 }

@@ -94,8 +94,7 @@ impl Sampler {
             if climb.is_full {
                 return Followed::Part(climb.path());
             }
-            if climb.is_unknown && self.is_without_quiescent_reads {
-                // A later moment would be of another call: what can be proven would take the time of what cannot.
+            if self.stays_unknown(climb) {
                 return Followed::Part(climb.path());
             }
             if trace.is_late {
@@ -117,6 +116,12 @@ impl Sampler {
             }
         }
         Followed::Part(kept.path)
+    }
+
+    /// Whether a climb has ended at a call that no quiescent read will prove. A later moment would be of another call: what can be proven would
+    /// take the time of what cannot.
+    pub(super) fn stays_unknown(&self, climb: &Climb) -> bool {
+        climb.is_unknown && self.is_without_quiescent_reads
     }
 
     /// Follows the first look up to the first word's depth; returns the known part if that is not whole.
@@ -198,6 +203,9 @@ impl Sampler {
                 break;
             };
             self.follow_from(worker, tops, (callee, 0, 0), (trace, climb), now);
+            if self.stays_unknown(climb) {
+                return Ok(Followed::Part(climb.path()));
+            }
             if climb.is_refuted {
                 // A call that has ended, or that is not made yet.
                 break;

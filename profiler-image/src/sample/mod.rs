@@ -192,10 +192,10 @@ impl Sampler {
         });
         self.quality.moved += u64::from(has_moved);
         let followed = self.follow(worker, &tops, (trace, climb), now);
-        worker
-            .reader
-            .window
-            .showed(matches!(followed, Followed::Whole) || climb.is_full);
+        // More looks cannot show more of the others.
+        let is_shown =
+            matches!(followed, Followed::Whole) || climb.is_full || self.stays_unknown(climb);
+        worker.reader.window.showed(is_shown);
         let outcome = match followed {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);

@@ -28,6 +28,12 @@ struct Part {
     unused: u32,
 }
 
+impl Part {
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.length)
+    }
+}
+
 impl Expected {
     /// Each as an address and a length.
     pub(super) fn parts(&self) -> impl Iterator<Item = (u64, usize)> {
@@ -62,9 +68,10 @@ impl Expected {
     pub(super) fn add(&mut self, address: u64, length: u64) {
         for part in &mut self.0 {
             let begin = part.address.min(address);
-            let end = (part.address + part.length).max(address.saturating_add(length));
-            let is_near = address <= part.address + part.length + NEAR
-                && part.address <= address.saturating_add(length + NEAR);
+            let (old, new) = (part.end(), address.saturating_add(length));
+            let end = old.max(new);
+            let is_near =
+                address <= old.saturating_add(NEAR) && part.address <= new.saturating_add(NEAR);
             if is_near && end - begin <= LONGEST {
                 (part.address, part.length, part.unused) = (begin, end - begin, 0);
                 return;

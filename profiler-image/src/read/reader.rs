@@ -42,8 +42,8 @@ const AGED: Duration = Duration::from_millis(5);
 const MAX_READS: usize = 3;
 /// So many bytes of a top frame on another page: its header and the first variables.
 const FRAME: u64 = 256;
-/// With so many frames beside the page, no top on another page is added: of a thousand fibers in turn, few would be met again.
-const TOPS_BESIDE: usize = 8;
+/// With so many parts beside the page, no top on another page is added, and no name: of a thousand fibers in turn, few would be met again.
+const FEW_BESIDE: usize = 8;
 /// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
 
@@ -244,8 +244,8 @@ impl Reader {
         if self.copy.beside.at(frame).is_some() {
             return Shown::Top;
         }
-        if is_again && self.beside.parts().count() < TOPS_BESIDE {
-            self.beside.add(frame, FRAME);
+        if is_again {
+            self.expect_beside(frame, FRAME);
         }
         Shown::Nothing
     }
@@ -256,9 +256,11 @@ impl Reader {
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
-    /// The next reads take this part of memory with the looks, until none has used it for a while.
-    pub fn expect_beside(&mut self, address: u64, length: usize) {
-        self.beside.add(address, length as u64);
+    /// The next reads take this part of memory with the looks, if they do not take many.
+    pub fn expect_beside(&mut self, address: u64, length: u64) {
+        if self.beside.parts().count() < FEW_BESIDE {
+            self.beside.add(address, length);
+        }
     }
 
     /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.

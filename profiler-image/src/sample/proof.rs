@@ -68,7 +68,7 @@ impl Sampler {
         }
         let answer = self.ask(worker, trace, index, edge)?;
         if let Some((address, length)) = answer.left {
-            worker.reader.expect_beside(address, length);
+            worker.reader.expect_beside(address, length as u64);
         }
         Some(match answer.evidence {
             Evidence::Refuted => self.edges.refute(edge),
@@ -119,10 +119,8 @@ impl Sampler {
         };
         match answer.evidence {
             Evidence::Refuted => _ = self.edges.refute(edge),
-            Evidence::Proven(check, words)
-                if answer.is_steady && are_of_any_moment(worker, trace, index, words) =>
-            {
-                self.edges.prove(edge, check);
+            Evidence::Proven(check, Words::Code) if answer.is_steady => {
+                _ = self.edges.prove(edge, check);
             }
             _ => {}
         }
@@ -181,11 +179,9 @@ impl Sampler {
         // of two calls then look like those of one.
         let may_be_in_step = trace.is_fast && worker.reader.has_jit_code != Some(false);
         let tells = on_page && !may_be_in_step;
-        if are_of_any_moment(worker, trace, index, words) {
-            return true;
-        }
         let operand = match words {
-            Words::Code => None,
+            Words::Code => return true,
+            Words::Temporary(_) if has_own_temporaries(worker) => return true,
             Words::Cache if tells && trace.stood + 1 >= callee => return true,
             Words::Frames | Words::Script if tells && trace.stood >= callee => return true,
             Words::Script if tells && are_in_two_looks(worker, trace, index) => return true,
@@ -333,15 +329,10 @@ impl Sampler {
     }
 }
 
-/// Whether the code has a call that these words prove, of whatever moments the two frames are. In opcache's code, several ops share a temporary,
-/// so its string may be an argument by now.
-fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words) -> bool {
-    let caller = trace.frames.get(index + 1);
-    let has_own_temporaries = || {
-        worker.reader.has_jit_code == Some(false)
-            && caller.is_some_and(|caller| !is_shared(worker, caller.opline))
-    };
-    words == Words::Code || (matches!(words, Words::Temporary(_)) && has_own_temporaries())
+/// Whether each temporary is of one op, and its string is of a call that is shown now. In code that opcache has optimized, which it need not have
+/// put into its memory, several ops share a temporary, so its string may be an argument by now; code of the JIT does not always write to it.
+fn has_own_temporaries(worker: &Worker) -> bool {
+    worker.reader.has_jit_code == Some(false) && worker.process.shared_ranges.is_empty()
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

@@ -21,7 +21,8 @@ pub const MAX_PATHS: usize = 57_344;
 /// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
 /// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show a caller standing.
+/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show
+/// a caller standing.
 const STANDS: i8 = 32;
 /// Doubt grows no further than this. At the negative of twice this it ends for good.
 const MOST_DOUBT: i8 = 32;
@@ -288,7 +289,9 @@ impl CallTree {
             let edge = known.and_then(|known| known.call.edge);
             let is_settled = edge.is_none_or(|edge| edges.is_settled(edge));
             let is_mixture = known.is_some_and(KnownCall::is_doubtful)
-                && self.made(node).is_some_and(|made| trusted.contains(&made));
+                && self
+                    .call_at(node)
+                    .is_some_and(|call| trusted.contains(&call));
             let is_proven = above.is_proven && is_settled && !is_mixture;
             lines.push(Line {
                 parent: node.parent.0,
@@ -306,11 +309,11 @@ impl CallTree {
     /// The calls that are made beyond doubt by some path.
     fn trusted(&self) -> impl Iterator<Item = (NameId, u32, NameId)> {
         let trusted = self.calls.iter().filter(|known| known.doubt.is_none());
-        trusted.filter_map(|known| self.made(self.nodes.get(known.newest.0 as usize)?))
+        trusted.filter_map(|known| self.call_at(self.nodes.get(known.newest.0 as usize)?))
     }
 
     /// What calls a node's function, at which op, and the function.
-    fn made(&self, node: &Node) -> Option<(NameId, u32, NameId)> {
+    fn call_at(&self, node: &Node) -> Option<(NameId, u32, NameId)> {
         let caller = self.nodes.get(node.parent.0 as usize)?;
         Some((caller.name, caller.op, node.name))
     }

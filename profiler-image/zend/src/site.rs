@@ -420,9 +420,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the callable in the operand names the callee.
     fn judge_dynamic(&self, init: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        let is_left = self.left_name(init);
-        let left = is_left.then_some(Words::Temporary(operand));
-        let named = left.or_else(|| self.names_callee(operand));
+        let left = || self.left_name(init).then_some(Words::Temporary(operand));
+        let named = self.names_callee(operand).or_else(left);
         match named.or_else(|| self.computes_callee(init)) {
             Some(words) => Evidence::Proven(Check::Nothing, words),
             None => Evidence::Open,

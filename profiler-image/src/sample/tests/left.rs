@@ -8,8 +8,8 @@ use super::*;
 const OPERAND: u32 = 144;
 const IS_VAR: u8 = 4;
 
-#[test]
-fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
+/// `{main}` calls `text` by a name in a temporary, which was freed.
+fn freed() -> Scene {
     let mut scene = Scene::new();
     let layout = scene.image.layout;
     let init = Op::read(&scene.image, layout, scene.main.op(0)).unwrap();
@@ -20,12 +20,20 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
         ..init
     });
     let name = scene.image.string("text");
-    // Where the heap has put the next free block.
-    scene.image.put_word(name, 0, name + 0x40);
+    // Where the heap has put its pointers to the next free block of 32 bytes.
+    let (next, shadow) = (0, 24);
+    scene.image.put_word(name, next, name + 0x40);
+    scene.image.put_word(name, shadow, name + 0x40);
     let operand = scene.main_frame + u64::from(OPERAND);
     scene.image.put_zval(operand, name, IS_STRING);
     scene.image.block();
     scene.call("text", 0);
+    scene
+}
+
+#[test]
+fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
+    let scene = freed();
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     // The functions are known, the calls are not, and nothing may be looked at again.
@@ -40,4 +48,49 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
         other => panic!("{other:?}"),
     });
     assert_eq!(is_open, [true, false]);
+}
+
+/// Another call may use the memory of the freed name, so it is not of any moment.
+#[test]
+fn a_freed_name_proves_no_call_of_which_the_looks_show_two_moments() {
+    let scene = freed();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    _ = followed(&scene, &mut sampler, &mut worker);
+    // The site was asked, so this read takes the name with its looks.
+    let (_, trace) = followed(&scene, &mut sampler, &mut worker);
+    let [main, text] = [1, 0].map(|index| {
+        let id = trace.ids[index].unwrap();
+        sampler.functions.name(id, index == 1)
+    });
+    let edge = sampler.edge_at(&trace, 0, Some((main, 1)), text).unwrap();
+    sampler.edges = Edges::default();
+    assert!(!sampler.denies(&worker, &trace, 0, edge));
+    assert_eq!(sampler.edges.known(&edge), None);
+    let answer = sampler.ask(&worker, &trace, 0, edge).unwrap();
+    let site::Evidence::Proven(_, words @ site::Words::Temporary(_)) = answer.evidence else {
+        panic!("{answer:?}")
+    };
+    assert!(sampler.is_one_moment(&worker, &trace, 0, words));
+}
+
+/// Other words may be in the temporary by now: the JIT's code does not always write to it, and in opcache's code several ops share it.
+#[test]
+fn a_freed_name_needs_its_moment_under_the_jit_and_with_opcache() {
+    for (code, has_opcache, expected) in [(0, false, true), (32, false, false), (0, true, false)] {
+        let mut scene = Scene::calling().with_jit(code);
+        let mut process = scene.process();
+        if has_opcache {
+            process.shared_ranges = std::iter::once(0x1000..0x2000).collect();
+        }
+        let (mut sampler, mut worker) = (Sampler::new(), Worker::new(Arc::new(process)));
+        let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
+        let main = scene.main_frame;
+        // Nothing shows that the call stood, and it ends.
+        trace.stood = 0;
+        scene.image.put_top(main);
+        sampler.standing.begin(true);
+        let words = site::Words::Temporary(main + u64::from(RESULT));
+        let is_one = sampler.is_one_moment(&worker, &trace, 0, words);
+        assert_eq!(is_one, expected, "{code}, {has_opcache}");
+    }
 }

@@ -24,8 +24,8 @@ pub enum Words {
     Script,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
-    /// The string in a temporary of the site, whose zval is at this address. Without opcache, the site has called what it names, whenever the
-    /// frames were read: no other op has this temporary.
+    /// The freed string of a temporary of the site, whose zval is at this address: the site has called what it names. Without opcache, no other
+    /// op has this temporary.
     Temporary(u64),
 }
 

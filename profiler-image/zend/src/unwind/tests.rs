@@ -316,7 +316,7 @@ proptest! {
 }
 
 /// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls. Returns how many of them
-/// stood, how many are not contradicted, and how many of those are at the same ops.
+/// stood, and how many are not contradicted.
 fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let row = &layout.execute_data;

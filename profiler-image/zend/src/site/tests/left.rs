@@ -21,6 +21,8 @@ fn freed(layout: &'static Layout, init: u8, name: &str) -> Scene {
     scene.copy = scene.image.copy(STACK, 0x100);
     scene.image.put_string(NAME, name);
     scene.image.put_word(NAME, 0, NEXT_FREE);
+    // From 8.4 on, the heap also overwrites the end of the block, here of 32 bytes.
+    scene.image.put_word(NAME, 24, NEXT_FREE);
     scene.read_beside();
     scene
 }
@@ -37,7 +39,7 @@ impl Scene {
 
     /// Reads the name together with the frames.
     fn read_beside(&mut self) {
-        self.copy.beside.make_room([(NAME, 64)].into_iter());
+        self.copy.beside.make_room([(NAME, HEADER)].into_iter());
         for pieces in self.copy.beside.pieces() {
             for piece in pieces {
                 self.image.read(piece.address, piece.bytes).unwrap();
@@ -53,7 +55,9 @@ impl Scene {
     }
 }
 
-const LEFT: Option<(u64, usize)> = Some((NAME, 64));
+/// The bytes of a string before its text.
+const HEADER: usize = 24;
+const LEFT: Option<(u64, usize)> = Some((NAME, HEADER));
 const NAMED: Evidence = Evidence::Proven(Check::Nothing, Words::Temporary(STACK + OPERAND as u64));
 
 #[test]
@@ -81,7 +85,8 @@ fn a_temporary_name_that_something_holds_names_the_callee() {
         let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
         scene.image.put_string(NAME, "work");
         scene.copy = scene.image.copy(STACK, 0x100);
-        scene.check(NAMED);
+        let words = Words::Operand(STACK + u64::from(OPERAND));
+        scene.check(Evidence::Proven(Check::Nothing, words));
     }
 }
 
@@ -122,5 +127,13 @@ fn only_a_temporary_string_is_read_with_the_frames() {
         scene.copy = scene.image.copy(STACK, 0x100);
         scene.read_beside();
         scene.check_left(Evidence::Open, None);
+        // No string is there: it would end the whole read.
+        for address in [NAME + 4, u64::MAX - 7] {
+            let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+            let operand = STACK + u64::from(OPERAND);
+            scene.image.put_zval(operand, address, IS_STRING);
+            scene.copy = scene.image.copy(STACK, 0x100);
+            scene.check_left(Evidence::Open, None);
+        }
     }
 }

@@ -41,14 +41,17 @@ impl Expected {
         self.0.iter().map(move |part| (part.address, length(part)))
     }
 
-    /// Notes what unwinding has used of these parts, and which frames it has read by calls of their own.
-    pub(super) fn note(&mut self, copy: &Copy) {
+    /// Notes what unwinding has used of these parts, and which frames of stacks it has read by calls of their own. Most words that lead out of
+    /// the page are remainders, and lead nowhere. A fiber that was left meanwhile has no stack either, but the read has met its page.
+    pub(super) fn note(&mut self, copy: &Copy, is_on_other_page: impl Fn(u64) -> bool) {
         for (part, is_used) in self.0.iter_mut().zip(copy.beside.used()) {
             part.unused = if is_used { 0 } else { part.unused + 1 };
         }
         self.0.retain(|part| part.unused < UNUSED);
-        for &(address, length) in copy.late() {
-            self.add(address, length as u64);
+        for late in copy.late() {
+            if late.is_of_stack || is_on_other_page(late.address) {
+                self.add(late.address, late.length as u64);
+            }
         }
         while self.0.len() > MOST || self.0.iter().map(|part| part.length).sum::<u64>() > MOST_BYTES
         {
@@ -87,6 +90,10 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
+    use phpprof_zend::layouts::{Machine, layout_of};
+    use phpprof_zend::testing::EngineImage;
+    use phpprof_zend::unwind::unwind;
+
     use super::*;
 
     fn expected(frames: &[(u64, u64)]) -> Vec<(u64, usize)> {
@@ -113,14 +120,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_of_no_stack_and_on_no_page_is_not_expected() {
+        let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
+        let mut image = EngineImage::new(layout);
+        let mut copy = Copy::default();
+        for address in [0x1_0000, 0x2_0000] {
+            // A frame whose caller is none.
+            image.room(address, 0x100);
+            image.put_word(address, layout.execute_data.func, 0x1_0000_0000_0000);
+            image.put_word(address, layout.execute_data.prev_execute_data, 4);
+            unwind(&image, layout, &mut copy, address, &mut Vec::new());
+        }
+        let mut expected = Expected::default();
+        expected.note(&copy, |address| address == 0x2_0000);
+        let parts: Vec<_> = expected.parts().map(|(address, _)| address).collect();
+        assert_eq!(parts, [0x2_0000]);
+    }
+
+    #[test]
     fn what_no_stack_has_had_for_a_while_is_forgotten() {
         let mut expected = Expected::default();
         expected.add(0x1_0000, 256);
         let mut copy = Copy::default();
         copy.beside.make_room(expected.parts());
-        (1..UNUSED).for_each(|_| expected.note(&copy));
+        (1..UNUSED).for_each(|_| expected.note(&copy, |_| false));
         assert_eq!(expected.parts().count(), 1);
-        expected.note(&copy);
+        expected.note(&copy, |_| false);
         assert_eq!(expected.parts().count(), 0);
     }
 
@@ -130,12 +155,12 @@ mod tests {
         for part in 0..5 {
             let mut copy = Copy::default();
             copy.beside.make_room(expected.parts());
-            expected.note(&copy);
+            expected.note(&copy, |_| false);
             expected.add(0x10_0000 * (part + 1), LONGEST);
         }
         let mut copy = Copy::default();
         copy.beside.make_room(expected.parts());
-        expected.note(&copy);
+        expected.note(&copy, |_| false);
         let parts: Vec<_> = expected.parts().map(|(address, _)| address).collect();
         assert_eq!(parts, [0x20_0000, 0x30_0000, 0x40_0000, 0x50_0000]);
     }

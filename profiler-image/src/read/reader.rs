@@ -264,8 +264,13 @@ impl Reader {
     }
 
     /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.
-    pub fn note_beside(&mut self) {
-        self.beside.note(&self.copy);
+    pub fn note_beside(&mut self, tops: &[Globals]) {
+        let base = self.copy.base;
+        let others = tops.iter().filter(|top| top.page != base);
+        self.beside.note(&self.copy, |address| {
+            let mut others = others.clone();
+            others.any(|top| (top.page..top.end).contains(&address))
+        });
     }
 
     /// Reads where the compiler's memory ends from now on.

@@ -206,7 +206,7 @@ impl Sampler {
             }
             Followed::Part(path) => cut(path, climb.is_full),
         };
-        worker.reader.note_beside();
+        worker.reader.note_beside(&tops);
         let copy = &worker.reader.copy;
         (outcome, copy.fetches() > 0 || is_elsewhere(&tops, copy))
     }

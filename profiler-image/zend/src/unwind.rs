@@ -13,7 +13,7 @@ use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::zval::{IS_OBJECT, IS_UNDEF};
 pub use beside::Beside;
-pub use copy::{Copy, frame_at};
+pub use copy::{Copy, Late, frame_at};
 use delegates::delegates;
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
@@ -118,6 +118,21 @@ fn has_caller<M: Memory + ?Sized>(
 
 /// Walks from `start` to the root, leaf first, into `frames` (cleared before).
 pub fn unwind<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    copy: &mut Copy,
+    start: u64,
+    frames: &mut Vec<Frame>,
+) -> End {
+    let late = copy.late.len();
+    let end = walk(memory, layout, copy, start, frames);
+    if end != End::Torn {
+        copy.note_stack(frames, late);
+    }
+    end
+}
+
+fn walk<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     copy: &mut Copy,

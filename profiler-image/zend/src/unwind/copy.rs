@@ -52,10 +52,21 @@ pub struct Copy {
     pub(super) fetched: Vec<(u64, Fetched)>,
     pub(super) pages: usize,
     pub(super) fetches: usize,
-    /// What was read by calls of their own, later than the looks; each an address and a length.
-    pub(super) late: Vec<(u64, usize)>,
+    /// What was read by calls of their own, later than the looks.
+    pub(super) late: Vec<Late>,
     /// Generators that were looked up.
     pub(super) nodes: usize,
+}
+
+/// Memory outside the page that was read later than the looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// Its address.
+    pub address: u64,
+    /// How many bytes of it were read.
+    pub length: usize,
+    /// It is a generator, or of a stack that was followed to its root.
+    pub is_of_stack: bool,
 }
 
 /// How many frames, from the root, agree with some looks: the same calls, at the same ops.
@@ -95,17 +106,25 @@ impl Copy {
         self.fetches
     }
 
-    /// What was read outside the page by calls of their own, later than the looks; each is an address and a length.
+    /// What was read outside the page by calls of their own, later than the looks.
     #[must_use]
-    pub fn late(&self) -> &[(u64, usize)] {
+    pub fn late(&self) -> &[Late] {
         &self.late
+    }
+
+    /// Notes that these frames are a stack, and so is what has been read for them, from this index on.
+    pub(super) fn note_stack(&mut self, frames: &[Frame], from: usize) {
+        for (index, late) in self.late.iter_mut().enumerate() {
+            let is_frame = |frame: &Frame| frame.address == late.address;
+            late.is_of_stack |= index >= from || frames.iter().any(is_frame);
+        }
     }
 
     /// Whether one of these frames was read by a call of its own.
     #[must_use]
     pub fn is_late(&self, frames: &[Frame]) -> bool {
         let mut late = self.late.iter();
-        late.any(|&(address, _)| frames.iter().any(|frame| frame.address == address))
+        late.any(|late| frames.iter().any(|frame| frame.address == late.address))
     }
 
     /// Whether an address is in the copied part of the page.
@@ -336,7 +355,12 @@ impl Copy {
             }
         }
         let bytes = heap_frame(memory, layout, address)?;
-        self.late.push((address, bytes.len()));
+        let call_info = Frame::parse(layout, address, &bytes).call_info;
+        self.late.push(Late {
+            address,
+            length: bytes.len(),
+            is_of_stack: call_info & layout.call_info.generator != 0,
+        });
         // Heap frames are inserted first, so that the last one remains the oldest VM stack page.
         self.fetched.insert(0, (address, bytes));
         Some(())
@@ -384,8 +408,13 @@ impl Copy {
             bytes.copy_from_slice(taken.get(..length)?);
         } else if memory.read(address, bytes).is_ok() {
             // Each moment of a read looks it up again.
-            if self.late.len() < MAX_FETCHES && !self.late.contains(&(address, length)) {
-                self.late.push((address, length));
+            let is_known = self.late.iter().any(|late| late.address == address);
+            if self.late.len() < MAX_FETCHES && !is_known {
+                self.late.push(Late {
+                    address,
+                    length,
+                    is_of_stack: true,
+                });
             }
         } else {
             // Its end can be that of a mapping.

@@ -180,8 +180,13 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
 const OTHER: u64 = 0xdead_0000;
 
 /// Whether a sample of a call that is open ends at its caller, if the first look shows these words, and the others another function. Later
-/// moments show `{main}` alone.
-fn is_cut(scene: &Scene, words: &[(Whose, usize, u64)], without_quiescent_reads: bool) -> bool {
+/// moments show `{main}` alone. The first word is of a frame so far above the callee's.
+fn is_cut(
+    scene: &Scene,
+    words: &[(Whose, usize, u64)],
+    without_quiescent_reads: bool,
+    above: u64,
+) -> bool {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
     // The functions are known, the calls are not, and nothing may be looked at again.
@@ -202,6 +207,7 @@ fn is_cut(scene: &Scene, words: &[(Whose, usize, u64)], without_quiescent_reads:
     for top in &mut tops[1..] {
         top.current_execute_data = scene.main_frame;
     }
+    tops[0].current_execute_data += above;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.is_without_quiescent_reads = without_quiescent_reads;
     let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
@@ -221,11 +227,22 @@ fn a_call_without_proof_loses_no_time_to_later_ones_where_no_quiescent_read_will
     let gone_on = (Whose::Caller, row.opline, scene.main.op(2));
     // The call itself; its caller has gone on; a closure that has no name.
     for words in [&[][..], &[gone_on], &[other, is_closure]] {
-        assert!(is_cut(&scene, words, true));
-        assert!(!is_cut(&scene, words, false));
+        assert!(is_cut(&scene, words, true, 0));
+        assert!(!is_cut(&scene, words, false, 0));
     }
     // A frame without a function is of no moment.
-    assert!(!is_cut(&scene, &[other], true));
+    assert!(!is_cut(&scene, &[other], true, 0));
+}
+
+/// The call is above the callers that a later word leads to.
+#[test]
+fn a_call_without_proof_loses_no_time_where_the_words_own_frame_has_ended() {
+    let mut scene = Scene::new();
+    scene.call("other", scene.image.layout.call_info.top);
+    // Nothing is there.
+    let above = scene.image.layout.execute_data.sizeof as u64;
+    assert!(is_cut(&scene, &[], true, above));
+    assert!(!is_cut(&scene, &[], false, above));
 }
 
 /// It stands in all looks, as nothing has been pushed over it yet.

@@ -97,7 +97,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// Whether a text is the callee's name: `f`, or `A::m`.
-    pub(super) fn is_callee(&self, text: &[u8]) -> bool {
+    fn is_callee(&self, text: &[u8]) -> bool {
         let text = without_root(text);
         match text.windows(2).position(|two| two == b"::") {
             Some(at) => self.is_class(&text[..at]) && self.is_function_name(&text[at + 2..]),

@@ -18,7 +18,7 @@ use super::Sampler;
 use super::ask::{Answer, is_shared};
 use super::climb::UNWINDING;
 use super::standing::{IDENTITY, PROOF, WORDS};
-use super::told::{is_plain, tells};
+use super::told::{caller_stood, is_plain, tells};
 use crate::read::worker::Worker;
 use crate::stack::edges::{Edge, Known};
 use crate::stack::functions::FunctionId;
@@ -67,8 +67,11 @@ impl Sampler {
             self.look_since(worker, trace, index, now);
         }
         let answer = self.ask(worker, trace, index, edge)?;
-        if let Some((address, length)) = answer.left {
+        if let Some((address, length)) = answer.left
+            && worker.reader.copy.beside.at(address).is_none()
+        {
             worker.reader.expect_beside(address, length as u64);
+            self.edges.ask_again(&edge);
         }
         Some(match answer.evidence {
             Evidence::Refuted => self.edges.refute(edge),
@@ -119,7 +122,9 @@ impl Sampler {
         };
         match answer.evidence {
             Evidence::Refuted => _ = self.edges.refute(edge),
-            Evidence::Proven(check, Words::Code) if answer.is_steady => {
+            Evidence::Proven(check, words)
+                if answer.is_steady && are_of_any_moment(worker, trace, index, words) =>
+            {
                 _ = self.edges.prove(edge, check);
             }
             _ => {}
@@ -181,7 +186,7 @@ impl Sampler {
         let tells = on_page && !may_be_in_step;
         let operand = match words {
             Words::Code => return true,
-            Words::Temporary(_) if has_own_temporaries(worker) => return true,
+            Words::Temporary(_) if worker.reader.has_jit_code == Some(false) => return true,
             Words::Cache if tells && trace.stood + 1 >= callee => return true,
             Words::Frames | Words::Script if tells && trace.stood >= callee => return true,
             Words::Script if tells && are_in_two_looks(worker, trace, index) => return true,
@@ -329,10 +334,13 @@ impl Sampler {
     }
 }
 
-/// Whether each temporary is of one op, and its string is of a call that is shown now. In code that opcache has optimized, which it need not have
-/// put into its memory, several ops share a temporary, so its string may be an argument by now; code of the JIT does not always write to it.
-fn has_own_temporaries(worker: &Worker) -> bool {
-    worker.reader.has_jit_code == Some(false) && worker.process.shared_ranges.is_empty()
+/// Whether these words prove a call of which the looks show two moments. A caller that stood at its op has a temporary of that op alone.
+fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words) -> bool {
+    let is_interpreted = worker.reader.has_jit_code == Some(false);
+    words == Words::Code
+        || matches!(words, Words::Temporary(_))
+            && is_interpreted
+            && caller_stood(worker, trace, index)
 }
 
 /// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that

@@ -23,11 +23,11 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> Option<Known> {
-        let caller = trace.frames.get(index + 1)?;
-        let has_stood = trace.together + index + 1 >= trace.frames.len()
-            && worker.reader.copy.is_looked_at(caller.address);
         let is_interpreted = worker.reader.has_jit_code == Some(false);
-        if !has_stood || !is_interpreted || !is_plain(worker, trace, index, &edge) {
+        if !caller_stood(worker, trace, index)
+            || !is_interpreted
+            || !is_plain(worker, trace, index, &edge)
+        {
             return None;
         }
         match self.edges.told(&edge) {
@@ -44,6 +44,13 @@ impl Sampler {
             _ => None,
         }
     }
+}
+
+/// Whether both looks next to the word show the caller of frame `index` at its op.
+pub(super) fn caller_stood(worker: &Worker, trace: &Trace, index: usize) -> bool {
+    let caller = trace.frames.get(index + 1);
+    trace.together + index + 1 >= trace.frames.len()
+        && caller.is_some_and(|caller| worker.reader.copy.is_looked_at(caller.address))
 }
 
 /// Whether a caller that stood alone tells its call: by its code, or by its own object. The check still has to hold: the callee's frame may be

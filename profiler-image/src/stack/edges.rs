@@ -93,6 +93,14 @@ impl Entry {
     }
 }
 
+/// How many sights of an edge ask its call site each time.
+fn eager_sights(known: Known) -> u16 {
+    match known {
+        Known::Open(_) => EAGER_SIGHTS,
+        _ => REFUSALS,
+    }
+}
+
 /// All known edges of a run.
 #[derive(Debug, Default)]
 pub struct Edges {
@@ -114,11 +122,7 @@ impl Edges {
         if let Known::Proven(_) = entry.known {
             return Some(entry.known);
         }
-        let eager = match entry.known {
-            Known::Refuted => REFUSALS,
-            _ => EAGER_SIGHTS,
-        };
-        (!entry.is_due(eager)).then_some(entry.known)
+        (!entry.is_due(eager_sights(entry.known))).then_some(entry.known)
     }
 
     /// Whether the call site does not name this callee, and nothing else has proven the edge.
@@ -150,6 +154,13 @@ impl Edges {
         let entry = self.entry(edge);
         (entry.known, entry.by_caller) = (known, true);
         known
+    }
+
+    /// The next sight of the edge asks its call site: the next reads have what it needs.
+    pub fn ask_again(&mut self, edge: &Edge) {
+        if let Some(entry) = self.entries.get_mut(edge) {
+            entry.asked = entry.asked.min(eager_sights(entry.known) - 1);
+        }
     }
 
     /// Records the call site's proof.
@@ -334,6 +345,15 @@ mod tests {
         edges.prove_by_caller(edge(2), Check::Nothing);
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.told(&edge(2)), Told::Yes(Check::Nothing));
+    }
+
+    #[test]
+    fn what_can_be_proven_by_the_next_read_is_asked_again_at_once() {
+        let mut edges = Edges::default();
+        edges.open(edge(1));
+        while edges.known(&edge(1)).is_none() {}
+        edges.ask_again(&edge(1));
+        assert_eq!(edges.known(&edge(1)), None);
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if !op.is_do() || callee.is_top_level() {
             return Evidence::Refuted;
         }
-        match self.init_of(op).map(|init| self.judge_init(&init)) {
+        match self.init_of(op).map(|init| self.judge_init(&init, op)) {
             Some(Evidence::Proven(Check::Nothing, words)) => {
                 Evidence::Proven(self.passed_variable(op), words)
             }
@@ -257,7 +257,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         None
     }
 
-    fn judge_init(&self, init: &Op) -> Evidence {
+    fn judge_init(&self, init: &Op, call: &Op) -> Evidence {
         self.prepare_slots(init);
         let cached = self.judge_slots(init);
         let has_class = matches!(init.opcode, NEW | INIT_STATIC_METHOD_CALL);
@@ -268,21 +268,21 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             None => {}
         }
         self.prepare_texts(init);
-        let named = self.judge_texts(init);
+        let named = self.judge_texts(init, call);
         match named {
             Evidence::Proven(_, Words::Code) => named,
             _ => cached.unwrap_or(named),
         }
     }
 
-    fn judge_texts(&self, init: &Op) -> Evidence {
+    fn judge_texts(&self, init: &Op, call: &Op) -> Evidence {
         match init.opcode {
             INIT_FCALL | INIT_FCALL_BY_NAME | INIT_NS_FCALL_BY_NAME => self.judge_function(init),
             INIT_METHOD_CALL => self.judge_method(init),
             INIT_STATIC_METHOD_CALL => self.judge_static_method(init),
             INIT_PARENT_PROPERTY_HOOK_CALL => self.judge_parent_property_hook(init),
             NEW => self.judge_new(init),
-            _ => self.judge_dynamic(init),
+            _ => self.judge_dynamic(init, call),
         }
     }
 
@@ -418,10 +418,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// INIT_DYNAMIC_CALL and INIT_USER_CALL: the callable in the operand names the callee.
-    fn judge_dynamic(&self, init: &Op) -> Evidence {
+    fn judge_dynamic(&self, init: &Op, call: &Op) -> Evidence {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
-        let left = || self.left_name(init).then_some(Words::Temporary(operand));
-        let named = self.names_callee(operand).or_else(left);
+        let by_temporary = self.temporary_names_callee(init, call);
+        let named = by_temporary.or_else(|| self.names_callee(operand));
         match named.or_else(|| self.computes_callee(init)) {
             Some(words) => Evidence::Proven(Check::Nothing, words),
             None => Evidence::Open,

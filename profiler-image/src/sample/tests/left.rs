@@ -50,39 +50,38 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
     assert_eq!(is_open, [true, false]);
 }
 
-/// Another call may use the memory of the freed name, so it is not of any moment.
+/// A caller that did not stand may have had the temporary for another op.
 #[test]
-fn a_freed_name_proves_no_call_of_which_the_looks_show_two_moments() {
-    let scene = freed();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    _ = followed(&scene, &mut sampler, &mut worker);
-    // The site was asked, so this read takes the name with its looks.
-    let (_, trace) = followed(&scene, &mut sampler, &mut worker);
-    let [main, text] = [1, 0].map(|index| {
-        let id = trace.ids[index].unwrap();
-        sampler.functions.name(id, index == 1)
-    });
-    let edge = sampler.edge_at(&trace, 0, Some((main, 1)), text).unwrap();
-    sampler.edges = Edges::default();
-    assert!(!sampler.denies(&worker, &trace, 0, edge));
-    assert_eq!(sampler.edges.known(&edge), None);
-    let answer = sampler.ask(&worker, &trace, 0, edge).unwrap();
-    let site::Evidence::Proven(_, words @ site::Words::Temporary(_)) = answer.evidence else {
-        panic!("{answer:?}")
-    };
-    assert!(sampler.is_one_moment(&worker, &trace, 0, words));
+fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
+    for (together, expected) in [(1, Some(Known::Proven(site::Check::Nothing))), (0, None)] {
+        let scene = freed();
+        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        _ = followed(&scene, &mut sampler, &mut worker);
+        // The site was asked, so this read takes the name with its looks.
+        let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
+        let [main, text] = [1, 0].map(|index| {
+            let id = trace.ids[index].unwrap();
+            sampler.functions.name(id, index == 1)
+        });
+        let edge = sampler.edge_at(&trace, 0, Some((main, 1)), text).unwrap();
+        sampler.edges = Edges::default();
+        trace.together = together;
+        assert!(!sampler.denies(&worker, &trace, 0, edge));
+        assert_eq!(sampler.edges.known(&edge), expected);
+        let answer = sampler.ask(&worker, &trace, 0, edge).unwrap();
+        let site::Evidence::Proven(_, words @ site::Words::Temporary(_)) = answer.evidence else {
+            panic!("{answer:?}")
+        };
+        assert!(sampler.is_one_moment(&worker, &trace, 0, words));
+    }
 }
 
-/// Other words may be in the temporary by now: the JIT's code does not always write to it, and in opcache's code several ops share it.
+/// Other words may be in the temporary by now: the JIT's code does not always write to it.
 #[test]
-fn a_freed_name_needs_its_moment_under_the_jit_and_with_opcache() {
-    for (code, has_opcache, expected) in [(0, false, true), (32, false, false), (0, true, false)] {
+fn a_temporary_name_needs_its_moment_under_the_jit() {
+    for (code, expected) in [(0, true), (32, false)] {
         let mut scene = Scene::calling().with_jit(code);
-        let mut process = scene.process();
-        if has_opcache {
-            process.shared_ranges = std::iter::once(0x1000..0x2000).collect();
-        }
-        let (mut sampler, mut worker) = (Sampler::new(), Worker::new(Arc::new(process)));
+        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
         let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
         let main = scene.main_frame;
         // Nothing shows that the call stood, and it ends.
@@ -91,6 +90,6 @@ fn a_freed_name_needs_its_moment_under_the_jit_and_with_opcache() {
         sampler.standing.begin(true);
         let words = site::Words::Temporary(main + u64::from(RESULT));
         let is_one = sampler.is_one_moment(&worker, &trace, 0, words);
-        assert_eq!(is_one, expected, "{code}, {has_opcache}");
+        assert_eq!(is_one, expected, "{code}");
     }
 }

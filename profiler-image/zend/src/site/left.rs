@@ -1,4 +1,4 @@
-//! The callee's name in a temporary string of the site, after that was freed.
+//! The callee's name in a temporary string of the site, also after that was freed.
 //!
 //! `('do' . $action)()` frees its name when the call is prepared. The heap puts a pointer over the string's first word, and from 8.4 on another
 //! one over the end of its block (`zend_mm_set_next_free_slot`, Zend/zend_alloc.c). The hash and the length are left until the memory is used
@@ -6,11 +6,14 @@
 //! Invariant: the engine computed the hash when it searched for the function. It searches for a copy of a name with capital letters or a leading
 //! backslash, so such a name tells nothing.
 
-use super::Site;
+use super::{Site, Words};
 use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL, Op};
 use crate::text::hash_of;
 use crate::zval::IS_STRING;
+
+/// How many ops from a call's preparation to the call are searched for one that writes to a temporary: they are read with the site.
+const MAX_ARGUMENT_OPS: u64 = 32;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// What has to be read together with the frames of such a call, as an address and a length. `op` is that at the caller's opline.
@@ -24,19 +27,39 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some((self.left_string(&init)?, self.layout.zend_string.val))
     }
 
-    /// Whether the freed string of a temporary operand named the callee. The engine does not call by an op: what it left above the caller may
-    /// have been named by an argument of an internal function, which was where the temporary is.
-    pub(super) fn left_name(&self, init: &Op) -> bool {
+    /// The words that prove that the string of a temporary operand named the callee. The engine does not call by an op: what it left above the
+    /// caller may have been named by an argument of an internal function, which was where the temporary is.
+    pub(super) fn temporary_names_callee(&self, init: &Op, call: &Op) -> Option<Words> {
+        let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
         let is_by_engine = self.callee.frame.call_info & self.layout.call_info.top != 0;
-        let string = self.left_string(init).filter(|_| !is_by_engine);
-        let Some(bytes) = string.and_then(|string| self.copy.beside.at(string)) else {
-            return false;
-        };
+        let string = self.left_string(init).filter(|_| !is_by_engine)?;
+        let is_named = self.left_name(string) || self.names_callee(operand).is_some();
+        is_named.then(|| match self.keeps_operand(init, call) {
+            true => Words::Temporary(operand),
+            false => Words::Operand(operand),
+        })
+    }
+
+    /// Whether no op from the preparation of a call to the call itself writes to its temporary operand: in code that opcache has optimized,
+    /// several ops share one.
+    fn keeps_operand(&self, init: &Op, call: &Op) -> bool {
+        let size = self.layout.zend_op.sizeof as u64;
+        let ops = call.address.saturating_sub(init.address) / size;
+        ops <= MAX_ARGUMENT_OPS
+            && (1..=ops).all(|index| {
+                let op = Op::read(self.memory, self.layout, init.address + index * size);
+                op.is_some_and(|op| op.result != init.op2)
+            })
+    }
+
+    /// Whether a string was the callee's name when it was read with the frames: freed memory keeps the name's length and hash.
+    fn left_name(&self, string: u64) -> bool {
         let (row, function) = (&self.layout.zend_string, &self.callee.function);
         let name = &function.function_name;
+        let (length, hash) = (name.len() as u64, hash_of(&name.to_ascii_lowercase()));
+        let mut reads = self.copy.beside.reads(string);
         function.class.is_empty()
-            && word_at(bytes, row.len) == name.len() as u64
-            && word_at(bytes, row.h) == hash_of(&name.to_ascii_lowercase())
+            && reads.any(|bytes| word_at(bytes, row.len) == length && word_at(bytes, row.h) == hash)
     }
 
     /// The address of the string in a temporary operand.

@@ -24,8 +24,8 @@ pub enum Words {
     Script,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
-    /// The freed string of a temporary of the site, whose zval is at this address: the site has called what it names. Without opcache, no other
-    /// op has this temporary.
+    /// The string of a temporary of the site, whose zval is at this address: the site calls what it names, because no op of the call's arguments
+    /// writes to this temporary.
     Temporary(u64),
 }
 

@@ -68,6 +68,15 @@ impl Beside {
         self.nearest().get(part.from(address)?)
     }
 
+    /// The bytes from an address on, as each of the three reads has them.
+    pub fn reads(&self, address: u64) -> impl Iterator<Item = &[u8]> {
+        let part = self.part_at(address).and_then(|part| self.parts.get(part));
+        let range = part.and_then(|part| part.from(address));
+        let bytes =
+            [&self.before, &self.after, &self.at_end].map(|buffer| buffer.get(range.clone()?));
+        bytes.into_iter().flatten()
+    }
+
     /// At least this many bytes from an address on; the part counts as used.
     pub(super) fn take(&mut self, address: u64, length: usize) -> Option<&[u8]> {
         let index = self.part_at(address)?;

@@ -58,6 +58,8 @@ impl Scene {
 /// The bytes of a string before its text.
 const HEADER: usize = 24;
 const LEFT: Option<(u64, usize)> = Some((NAME, HEADER));
+const OF_ONE_MOMENT: Evidence =
+    Evidence::Proven(Check::Nothing, Words::Operand(STACK + OPERAND as u64));
 const NAMED: Evidence = Evidence::Proven(Check::Nothing, Words::Temporary(STACK + OPERAND as u64));
 
 #[test]
@@ -85,8 +87,39 @@ fn a_temporary_name_that_something_holds_names_the_callee() {
         let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
         scene.image.put_string(NAME, "work");
         scene.copy = scene.image.copy(STACK, 0x100);
-        let words = Words::Operand(STACK + u64::from(OPERAND));
-        scene.check(Evidence::Proven(Check::Nothing, words));
+        scene.check(NAMED);
+    }
+}
+
+/// The string may be an argument by now.
+#[test]
+fn a_temporary_that_an_argument_writes_to_has_to_be_of_one_moment() {
+    for layout in ROWS {
+        for (writes, expected) in [(false, NAMED), (true, OF_ONE_MOMENT)] {
+            let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+            let call = Op::read(&scene.image, layout, scene.caller.opline).unwrap();
+            scene.image.put_op(&Op {
+                result: if writes { OPERAND } else { OPERAND + 16 },
+                ..call
+            });
+            scene.check(expected);
+        }
+    }
+}
+
+#[test]
+fn one_of_the_reads_beside_the_looks_has_to_show_the_name() {
+    for layout in ROWS {
+        for shown in 0..3 {
+            let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
+            for (read, pieces) in scene.copy.beside.pieces().into_iter().enumerate() {
+                pieces
+                    .filter(|_| read != shown)
+                    .for_each(|piece| piece.bytes.fill(0));
+            }
+            scene.image.put_string(NAME, "other");
+            scene.check(NAMED);
+        }
     }
 }
 

@@ -256,11 +256,13 @@ impl Reader {
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
-    /// The next reads take this part of memory with the looks, if they do not take many.
-    pub fn expect_beside(&mut self, address: u64, length: u64) {
-        if self.beside.parts().count() < FEW_BESIDE {
+    /// The next reads take this part of memory with the looks, if they do not take many; returns whether they do.
+    pub fn expect_beside(&mut self, address: u64, length: u64) -> bool {
+        let has_room = self.beside.parts().count() < FEW_BESIDE;
+        if has_room {
             self.beside.add(address, length);
         }
+        has_room
     }
 
     /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.

@@ -69,8 +69,8 @@ impl Sampler {
         let answer = self.ask(worker, trace, index, edge)?;
         if let Some((address, length)) = answer.left
             && worker.reader.copy.beside.at(address).is_none()
+            && worker.reader.expect_beside(address, length as u64)
         {
-            worker.reader.expect_beside(address, length as u64);
             self.edges.ask_again(&edge);
         }
         Some(match answer.evidence {

@@ -56,3 +56,13 @@ fn a_frame_beside_the_page_that_is_gone_is_read_no_more() {
     assert!(read(&mut reader));
     assert_eq!(reader.beside.parts().count(), 0);
 }
+
+#[test]
+fn no_more_than_a_few_parts_are_expected_beside_the_stack() {
+    let scene = Scene::cut();
+    let mut reader = Reader::new(&scene.process());
+    let takes = |part: usize| reader.expect_beside(0x10_0000 * (part as u64 + 1), 24);
+    let taken: Vec<_> = (0..FEW_BESIDE + 1).map(takes).collect();
+    assert_eq!(taken.iter().filter(|&&taken| taken).count(), FEW_BESIDE);
+    assert_eq!(taken.last(), Some(&false));
+}

@@ -2,7 +2,7 @@
 //!
 //! `('do' . $action)()` frees its name when the call is prepared. The heap puts a pointer over the string's first word, and from 8.4 on another
 //! one over the end of its block (`zend_mm_set_next_free_slot`, Zend/zend_alloc.c). The hash and the length are left until the memory is used
-//! again. That is soon, so a read of the frames has to have read them too.
+//! again. That is soon, so a read of the frames has to have read them too. A name that something else holds is not freed, and is read later.
 //! Invariant: the engine computed the hash when it searched for the function. It searches for a copy of a name with capital letters or a leading
 //! backslash, so such a name tells nothing.
 

@@ -7,12 +7,14 @@ use crate::text::hash_of;
 const OPERAND: u32 = 112;
 const NAME: u64 = 0x32_0000;
 const IS_VAR: u8 = 4;
+/// `ZEND_CONCAT` (Zend/zend_vm_opcodes.h), which makes an argument of the call.
+const ARGUMENT: u8 = 8;
 /// Where the heap has put the next free block.
 const NEXT_FREE: u64 = 0x32_0040;
 
 /// A site whose temporary operand was this name, which was freed, and a read of it with the frames.
 fn freed(layout: &'static Layout, init: u8, name: &str) -> Scene {
-    let mut scene = Scene::new(layout, &[init, DO_FCALL], "", "work");
+    let mut scene = Scene::new(layout, &[init, ARGUMENT, DO_FCALL], "", "work");
     scene.image.room(STACK, 0x100);
     scene.put_operand(OPERAND, IS_VAR);
     scene
@@ -95,13 +97,16 @@ fn a_temporary_name_that_something_holds_names_the_callee() {
 #[test]
 fn a_temporary_that_an_argument_writes_to_has_to_be_of_one_moment() {
     for layout in ROWS {
-        for (writes, expected) in [(false, NAMED), (true, OF_ONE_MOMENT)] {
+        let size = layout.zend_op.sizeof as u64;
+        for (back, result, expected) in [
+            (0, OPERAND + 16, NAMED),
+            (0, OPERAND, OF_ONE_MOMENT),
+            (1, OPERAND, OF_ONE_MOMENT),
+        ] {
             let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
-            let call = Op::read(&scene.image, layout, scene.caller.opline).unwrap();
-            scene.image.put_op(&Op {
-                result: if writes { OPERAND } else { OPERAND + 16 },
-                ..call
-            });
+            let address = scene.caller.opline - back * size;
+            let op = Op::read(&scene.image, layout, address).unwrap();
+            scene.image.put_op(&Op { result, ..op });
             scene.check(expected);
         }
     }

@@ -2,18 +2,18 @@
 //!
 //! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two:
 //! if a call is shorter than that, its frame is gone at the look, or another call's is in its place. Then the look's own frames are
-//! followed, up to the word's depth: they are still of that moment, while later moments would favour calls that last longer. Only if these
+//! followed ([`super::first_look`]), up to the word's depth: they are still of that moment, while later moments would favour calls that last longer. Only if these
 //! give no stack, the later moments are followed.
 //! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use phpprof_zend::unwind::{Copy, End, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
+use super::first_look::Kept;
 use crate::read::globals::Globals;
 use crate::read::reader::looks_before_below;
 use crate::read::worker::Worker;
@@ -25,39 +25,11 @@ const AROUND: usize = 3;
 /// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no further moment. It is a stack of 300 frames
 /// in each moment of a read.
 pub(super) const MOST_UNWOUND: usize = 16_384;
-/// How many frames above those that a word leads to are searched for in the first look.
-const CALLEES: usize = 8;
-
 /// How far a stack could be followed.
 pub(super) enum Followed {
     Whole,
     /// The callers that stood, if any did.
     Part(PathId),
-}
-
-/// The known part of a sample that is not whole yet: the callers of a path, from the root.
-#[derive(Clone, Copy)]
-struct Kept {
-    path: PathId,
-    frames: usize,
-    /// The address of the path's last frame if that is on the page; else 0.
-    address: u64,
-}
-
-impl Kept {
-    const NOTHING: Self = Self {
-        path: PathId::NONE,
-        frames: 0,
-        address: 0,
-    };
-
-    /// The deeper of two.
-    fn or(self, other: Self) -> Self {
-        match other.frames > self.frames {
-            true => other,
-            false => self,
-        }
-    }
 }
 
 impl Sampler {
@@ -124,108 +96,6 @@ impl Sampler {
         climb.is_unknown && self.is_without_quiescent_reads
     }
 
-    /// Follows the first look up to the first word's depth; returns the known part if that is not whole.
-    fn follow_first_look(
-        &mut self,
-        worker: &mut Worker,
-        tops: &[Globals],
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) -> Result<Followed, Kept> {
-        let first = tops[0].current_execute_data;
-        let mut kept = shown(&worker.reader.copy, trace, climb, first);
-        if trace.end == End::Root && trace.stood == trace.frames.len() {
-            // Nothing has moved: no call has ended or begun.
-            return Err(kept);
-        }
-        // If the word's own frame leads nowhere, a later word leads to its callers.
-        for (top, globals) in tops.iter().enumerate().skip(1) {
-            let address = globals.current_execute_data;
-            let is_known = tops[..top]
-                .iter()
-                .any(|known| known.current_execute_data == address);
-            if is_known || !worker.reader.copy.inside(address) {
-                continue;
-            }
-            self.follow_from(worker, tops, (address, 0, 0), (trace, climb), now);
-            if climb.is_full {
-                return Ok(Followed::Part(climb.path()));
-            }
-            kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
-        }
-        self.follow_callees(worker, tops, kept, (trace, climb), now)
-    }
-
-    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
-    /// whether that is a whole stack.
-    fn follow_callers(
-        &mut self,
-        worker: &mut Worker,
-        tops: &[Globals],
-        look: usize,
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) -> bool {
-        let copy = &worker.reader.copy;
-        let (layout, first) = (worker.process.engine.layout, tops[0].current_execute_data);
-        let stood = copy.stood(layout, &trace.frames, 0..look + 1);
-        let mut callers = trace.frames.iter().rev().take(stood).rev();
-        let Some(caller) =
-            callers.find(|frame| copy.inside(frame.address) && frame.address <= first)
-        else {
-            return false;
-        };
-        self.follow_from(worker, tops, (caller.address, 0, 0), (trace, climb), now);
-        let kept = shown(&worker.reader.copy, trace, climb, first);
-        matches!(
-            self.follow_callees(worker, tops, kept, (trace, climb), now),
-            Ok(Followed::Whole)
-        )
-    }
-
-    /// Follows the first look from the known part up to the first word's depth; returns the known part if that is not whole.
-    fn follow_callees(
-        &mut self,
-        worker: &mut Worker,
-        tops: &[Globals],
-        mut kept: Kept,
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) -> Result<Followed, Kept> {
-        if kept.address == 0 {
-            return Err(kept);
-        }
-        let layout = worker.process.engine.layout;
-        let first = tops[0].current_execute_data;
-        for _ in 0..CALLEES {
-            let copy = &worker.reader.copy;
-            let Some(callee) = copy.callee_of(layout, kept.address, first) else {
-                break;
-            };
-            self.follow_from(worker, tops, (callee, 0, 0), (trace, climb), now);
-            if self.stays_unknown(climb) {
-                return Ok(Followed::Part(climb.path()));
-            }
-            if climb.is_refuted {
-                // A call that has ended, or that is not made yet.
-                break;
-            }
-            if climb.is_full || !climb.is_whole {
-                return Err(kept);
-            }
-            kept = shown(&worker.reader.copy, trace, climb, first);
-            if kept.address == 0 {
-                return Err(kept);
-            }
-        }
-        let leaf = (kept.address, 0, 0);
-        self.follow_from(worker, tops, leaf, (trace, climb), now);
-        match climb.is_whole {
-            true => Ok(Followed::Whole),
-            false => Err(kept),
-        }
-    }
-
     /// The frames that stood in the looks next to the first word.
     fn stood(&self, worker: &Worker, trace: &Trace, climb: &Climb) -> Kept {
         let layout = worker.process.engine.layout;
@@ -255,7 +125,7 @@ impl Sampler {
     }
 
     /// Unwinds a look from an address, which is of about the moment of a word, identifies the frames, and climbs.
-    fn follow_from(
+    pub(super) fn follow_from(
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
@@ -296,25 +166,6 @@ impl Sampler {
         trace.stood = copy.stood(layout, &trace.frames, around);
         trace.together = copy.not_denied(layout, &trace.frames, next_to(top));
         self.climb(worker, trace, climb, now);
-    }
-}
-
-/// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A call
-/// without a frame is not among them; it is found again from its caller.
-fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
-    let callers = trace.frames.iter().rev().take(climb.proven());
-    let is_shown = |address: u64| copy.inside(address) && address <= word;
-    let frames = callers.take_while(|frame| is_shown(frame.address)).count();
-    let leaf = trace.frames.len().checked_sub(frames);
-    let is_on_page = |frame: &Frame| is_absent(frame) || copy.inside(frame.address);
-    let is_all = trace.frames.iter().all(is_on_page);
-    match leaf.and_then(|leaf| trace.frames.get(leaf)) {
-        Some(leaf) if is_all && copy.inside(word) => Kept {
-            path: climb.path_of(frames),
-            frames,
-            address: leaf.address,
-        },
-        _ => Kept::NOTHING,
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod ask;
 mod climb;
+mod first_look;
 mod follow;
 mod frameless;
 mod phase;

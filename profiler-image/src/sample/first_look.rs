@@ -1,6 +1,8 @@
-//! Follows the frames that the first look shows, where the first word's own leads to no whole stack.
+//! Follows the frames that the first look shows: beyond the first word's frame, and where that leads to no whole stack.
 //!
-//! The calls of this look, up to the first word's depth, have the right shares; those of a later one do not.
+//! The program runs on between the word and the look. Calls that have ended since are not in the look, and calls that have begun since are, up
+//! to the depth of the next word. If only those that ended were noticed, callers would have the time of their callees. The calls of a later
+//! look do not have the right shares.
 //! Invariant: a frame of this look counts only on the page, because other memory was read later.
 
 use phpprof_zend::site::frameless::is_absent;
@@ -51,8 +53,8 @@ impl Sampler {
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Result<Followed, Kept> {
-        let first = tops[0].current_execute_data;
-        let mut kept = shown(&worker.reader.copy, trace, climb, first);
+        let deepest = deepest(tops, &worker.reader.copy);
+        let mut kept = shown(&worker.reader.copy, trace, climb, deepest);
         if trace.end == End::Root && trace.stood == trace.frames.len() {
             // Nothing has moved: no call has ended or begun.
             return Err(kept);
@@ -70,12 +72,12 @@ impl Sampler {
             if climb.is_full {
                 return Ok(Followed::Part(climb.path()));
             }
-            kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
+            kept = kept.or(shown(&worker.reader.copy, trace, climb, deepest));
         }
         self.follow_callees(worker, tops, kept, (trace, climb), now)
     }
 
-    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
+    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the words' depth. Returns
     /// whether that is a whole stack.
     pub(super) fn follow_callers(
         &mut self,
@@ -95,14 +97,36 @@ impl Sampler {
             return false;
         };
         self.follow_from(worker, tops, (caller.address, 0, 0), (trace, climb), now);
-        let kept = shown(&worker.reader.copy, trace, climb, first);
+        let deepest = deepest(tops, &worker.reader.copy);
+        let kept = shown(&worker.reader.copy, trace, climb, deepest);
         matches!(
             self.follow_callees(worker, tops, kept, (trace, climb), now),
             Ok(Followed::Whole)
         )
     }
 
-    /// Follows the first look from the known part up to the first word's depth; returns the known part if that is not whole.
+    /// Follows the first look beyond the whole stack of the first word's frame: the calls that have begun since. The stack stays as it is where
+    /// these are not whole.
+    pub(super) fn follow_begun(
+        &mut self,
+        worker: &mut Worker,
+        tops: &[Globals],
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) {
+        let (copy, layout) = (&worker.reader.copy, worker.process.engine.layout);
+        let deepest = deepest(tops, copy);
+        let kept = shown(copy, trace, climb, deepest);
+        if copy.callee_of(layout, kept.address, deepest).is_some()
+            && self
+                .follow_callees(worker, tops, kept, (trace, climb), now)
+                .is_err()
+        {
+            self.follow_one(worker, tops, (0, 0), (trace, climb), now);
+        }
+    }
+
+    /// Follows the first look from the known part up to the depth of the words around it; returns the known part if that is not whole.
     fn follow_callees(
         &mut self,
         worker: &mut Worker,
@@ -115,12 +139,14 @@ impl Sampler {
             return Err(kept);
         }
         let layout = worker.process.engine.layout;
-        let first = tops[0].current_execute_data;
+        let deepest = deepest(tops, &worker.reader.copy);
+        let mut is_followed = false;
         for _ in 0..CALLEES {
             let copy = &worker.reader.copy;
-            let Some(callee) = copy.callee_of(layout, kept.address, first) else {
+            let Some(callee) = copy.callee_of(layout, kept.address, deepest) else {
                 break;
             };
+            is_followed = false;
             self.follow_from(worker, tops, (callee, 0, 0), (trace, climb), now);
             if self.stays_unknown(climb) {
                 return Ok(Followed::Part(climb.path()));
@@ -132,13 +158,16 @@ impl Sampler {
             if climb.is_full || !climb.is_whole {
                 return Err(kept);
             }
-            kept = shown(&worker.reader.copy, trace, climb, first);
+            kept = shown(&worker.reader.copy, trace, climb, deepest);
             if kept.address == 0 {
                 return Err(kept);
             }
+            is_followed = true;
         }
-        let leaf = (kept.address, 0, 0);
-        self.follow_from(worker, tops, leaf, (trace, climb), now);
+        if !is_followed {
+            let leaf = (kept.address, 0, 0);
+            self.follow_from(worker, tops, leaf, (trace, climb), now);
+        }
         match climb.is_whole {
             true => Ok(Followed::Whole),
             false => Err(kept),
@@ -146,12 +175,24 @@ impl Sampler {
     }
 }
 
-/// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A call
+/// The deeper of the frames of the two words around the first look; the first word's own if one is not on its page.
+fn deepest(tops: &[Globals], copy: &Copy) -> u64 {
+    let word = |index: usize| tops.get(index).map_or(0, |top| top.current_execute_data);
+    let (first, next) = (word(0), word(1));
+    match copy.inside(first) && copy.inside(next) {
+        true => first.max(next),
+        false => first,
+    }
+}
+
+/// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A leaf
 /// without a frame is not among them; it is found again from its caller.
 fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
     let callers = trace.frames.iter().rev().take(climb.proven());
     let is_shown = |address: u64| copy.inside(address) && address <= word;
-    let frames = callers.take_while(|frame| is_shown(frame.address)).count();
+    let shown = callers.take_while(|frame| is_absent(frame) || is_shown(frame.address));
+    let with_frames = shown.enumerate().filter(|(_, frame)| !is_absent(frame));
+    let frames = with_frames.last().map_or(0, |(index, _)| index + 1);
     let leaf = trace.frames.len().checked_sub(frames);
     let is_on_page = |frame: &Frame| is_absent(frame) || copy.inside(frame.address);
     let is_all = trace.frames.iter().all(is_on_page);

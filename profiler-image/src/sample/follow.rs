@@ -1,9 +1,9 @@
 //! Finds the stack of a read: the first whole moment that the read shows.
 //!
-//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two:
-//! if a call is shorter than that, its frame is gone at the look, or another call's is in its place. Then the look's own frames are
-//! followed ([`super::first_look`]), up to the word's depth: they are still of that moment, while later moments would favour calls that last longer. Only if these
-//! give no stack, the later moments are followed.
+//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two: a
+//! call that ends there is gone at the look, or another one is in its place, and a call that begins there is above the word's frame. So the
+//! look's own frames are followed ([`super::first_look`]); later moments would favour calls that last longer. Only if these give no stack, the
+//! later moments are followed.
 //! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
@@ -54,6 +54,9 @@ impl Sampler {
             }
             self.follow_one(worker, tops, (top, look), (trace, climb), now);
             if climb.is_whole {
+                if moment == 0 {
+                    self.follow_begun(worker, tops, (trace, climb), now);
+                }
                 if !has_callers && !self.follow_callers(worker, tops, look, (trace, climb), now) {
                     self.follow_one(worker, tops, (top, look), (trace, climb), now);
                 }
@@ -154,7 +157,7 @@ impl Sampler {
             trace.end = End::Torn;
         }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        trace.may_have_gone_on = (top, look) == (0, 0);
+        trace.first = ((top, look) == (0, 0)).then_some(tops[0].current_execute_data);
         if trace.end == End::Torn {
             // Without a root it is unknown which part of the chain is true.
             return;

@@ -5,6 +5,7 @@
 //! the same index can be on another line, and call something else. Users see the name only ([`NameId::shown`]).
 
 use std::hash::{BuildHasher as _, BuildHasherDefault};
+use std::num::NonZero;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -17,21 +18,29 @@ pub const MAX_TEXT: usize = 1 << 20;
 /// a hash table of 2^11.
 pub const MAX_CHANGED: usize = 1792;
 
-/// Index into [`Names`], and above it the number of a changed body.
+/// Index into [`Names`], and the number of a changed body; as large with an `Option`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NameId(u32);
+pub struct NameId {
+    after: NonZero<u16>,
+    body: u16,
+}
 
 impl NameId {
-    const INDEX_BITS: u32 = 16;
+    const fn of(index: u16) -> Self {
+        Self {
+            after: NonZero::<u16>::MIN.saturating_add(index),
+            body: 0,
+        }
+    }
 
     /// The id of the name for every body.
     #[must_use]
     pub fn shown(self) -> Self {
-        Self(self.0 & ((1 << Self::INDEX_BITS) - 1))
+        Self { body: 0, ..self }
     }
 
     fn index(self) -> usize {
-        self.shown().0 as usize
+        usize::from(self.after.get() - 1)
     }
 }
 
@@ -120,27 +129,27 @@ impl List {
 
 impl Names {
     /// The leaf that represents the unproven part of a stack.
-    pub const UNSTABLE: NameId = NameId(0);
+    pub const UNSTABLE: NameId = NameId::of(0);
     /// The root of a stack that is deeper than can be kept.
-    pub const TRUNCATED: NameId = NameId(1);
+    pub const TRUNCATED: NameId = NameId::of(1);
     /// Everything beyond the memory limit.
-    pub const OVERFLOW: NameId = NameId(2);
+    pub const OVERFLOW: NameId = NameId::of(2);
     /// Waiting for a request.
-    pub const IDLE: NameId = NameId(3);
+    pub const IDLE: NameId = NameId::of(3);
     /// Beginning a request.
-    pub const STARTUP: NameId = NameId(4);
+    pub const STARTUP: NameId = NameId::of(4);
     /// Ending a request.
-    pub const SHUTDOWN: NameId = NameId(5);
+    pub const SHUTDOWN: NameId = NameId::of(5);
     /// Compiling a script.
-    pub const COMPILING: NameId = NameId(6);
+    pub const COMPILING: NameId = NameId::of(6);
     /// Finding a script and loading it from opcache.
-    pub const LOADING: NameId = NameId(7);
+    pub const LOADING: NameId = NameId::of(7);
     /// Looking up a class through the autoloaders.
-    pub const AUTOLOAD: NameId = NameId(8);
+    pub const AUTOLOAD: NameId = NameId::of(8);
     /// Collecting cycles.
-    pub const COLLECTING: NameId = NameId(9);
+    pub const COLLECTING: NameId = NameId::of(9);
     /// The engine itself, as the caller of a stack's root; not shown.
-    pub const ENGINE: NameId = NameId(10);
+    pub const ENGINE: NameId = NameId::of(10);
 
     /// The id of a name; a new one at first sight.
     pub fn intern(&mut self, name: Name<'_>) -> NameId {
@@ -170,8 +179,11 @@ impl Names {
             Some(&id) => id,
             None if is_full => name,
             None => {
-                let number = self.changed.len() as u32 + 1;
-                let id = NameId(name.0 | number << NameId::INDEX_BITS);
+                let number = self.changed.len() as u16 + 1;
+                let id = NameId {
+                    body: number,
+                    ..name
+                };
                 self.changed.insert((name, body), id);
                 id
             }
@@ -201,7 +213,7 @@ impl Names {
             name: list.push_text(name.name)?,
             start_line: name.start_line,
         };
-        let id = NameId(u32::try_from(list.rows.len()).ok()?);
+        let id = NameId::of(u16::try_from(list.rows.len()).ok()?);
         list.rows.push(row);
         self.first_bodies.push(0);
         self.by_hash.insert(hash, id);

@@ -96,6 +96,7 @@ fn sums() -> Aggregate {
             path: added.unwrap_or(PathId::NONE),
             ending,
             phase: None,
+            candidate: PathId::NONE,
         };
         // As many stacks by worker as there is room for, and more without one.
         for tid in 1..if op < 600 { WORKERS } else { 2 } {

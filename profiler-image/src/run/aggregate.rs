@@ -11,7 +11,9 @@ use crate::stack::edges::Edges;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Ending, Stack};
 
-/// Beyond this many sums, new ones are without the worker,
+/// Beyond this many sums, new ones are without a candidate for their call path,
+const MAX_WITH_CANDIDATE: usize = 21_504;
+/// beyond this many without the worker,
 const MAX_BY_WORKER: usize = 28_672;
 /// and beyond this many without the stack. It is the capacity of a hash table of 2^16, in three megabytes.
 const MAX_SUMS: usize = 57_344;
@@ -197,6 +199,12 @@ impl Settled {
     /// How a stack is shown.
     #[must_use]
     pub fn shown(&self, stack: Stack) -> Shown {
+        if stack.candidate != PathId::NONE && self.paths.is_proven(stack.candidate) {
+            return Shown {
+                path: self.paths.proven(stack.candidate),
+                leaf: None,
+            };
+        }
         let is_proven = self.paths.is_proven(stack.path);
         let leaf = match stack.ending {
             Ending::Full if is_proven => Some(Names::OVERFLOW),
@@ -250,12 +258,20 @@ impl Aggregate {
         }
     }
 
-    /// The key under which the samples of a stack are summed: without room, without the worker, and then without the stack.
+    /// The key under which the samples of a stack are summed: without room, without the candidate, the worker, and then the stack.
     fn key(&self, sample: Labelled, tid: i32) -> Key {
         let count = self.sums.len();
+        let plain = Labelled {
+            stack: Stack {
+                candidate: PathId::NONE,
+                ..sample.stack
+            },
+            ..sample
+        };
         let key = [
-            (count < MAX_BY_WORKER, (sample, tid)),
-            (count < MAX_SUMS - 1, (sample, ANY_WORKER)),
+            (count < MAX_WITH_CANDIDATE, (sample, tid)),
+            (count < MAX_BY_WORKER, (plain, tid)),
+            (count < MAX_SUMS - 1, (plain, ANY_WORKER)),
         ]
         .into_iter()
         .find_map(|(has_room, key)| (has_room || self.sums.contains_key(&key)).then_some(key));
@@ -340,9 +356,46 @@ mod tests {
             path: PathId::NONE,
             ending: Ending::Whole,
             phase: None,
+            candidate: PathId::NONE,
         };
         check(stack, false, &[(Names::UNSTABLE, 0)], 2);
         check(stack, true, &[(Names::IDLE, 8)], 0);
+    }
+
+    #[test]
+    fn a_candidate_that_was_proven_takes_the_place_of_its_path() {
+        let candidate_of = |path| Stack {
+            path: PathId::NONE,
+            ending: Ending::Cut,
+            phase: None,
+            candidate: path,
+        };
+        let (stacks, unstable) = settled(candidate_of, true);
+        let lines = vec![(Names::TRUNCATED, 7), (Names::IDLE, 8)];
+        assert_eq!((stacks, unstable), (vec![(lines, SUM)], 0));
+        let (stacks, unstable) = settled(candidate_of, false);
+        let lines = vec![(Names::UNSTABLE, 0)];
+        assert_eq!((stacks, unstable), (vec![(lines, SUM)], 2));
+    }
+
+    /// What becomes known of a sample later has to find the key of its sample.
+    #[test]
+    fn candidates_that_find_no_room_are_left_out() {
+        let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
+        let stack = |candidate| Stack {
+            candidate,
+            ..Stack::of_phase(Names::IDLE)
+        };
+        for op in 0..30_000 {
+            let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+            let sample = stack(added.unwrap()).into();
+            aggregate.add(sample, 42, 1);
+            aggregate.merge(sample, 42, Sum::default());
+        }
+        assert_eq!(aggregate.sums.len(), MAX_WITH_CANDIDATE + 1);
+        let left = (stack(PathId::NONE).into(), 42);
+        let samples = aggregate.sums.get(&left).map(|times| times[0]);
+        assert_eq!(samples, Some(30_000 - MAX_WITH_CANDIDATE as i64));
     }
 
     #[test]
@@ -351,6 +404,7 @@ mod tests {
             path: PathId::NONE,
             ending,
             phase: Some(Names::COMPILING),
+            candidate: PathId::NONE,
         };
         let whole = (Names::IDLE, 8);
         check(
@@ -412,6 +466,7 @@ mod tests {
                     path,
                     ending,
                     phase: None,
+                    candidate: PathId::NONE,
                 };
                 aggregate.add(stack, 42, 1);
             }

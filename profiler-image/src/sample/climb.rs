@@ -40,6 +40,10 @@ pub(super) struct Climb {
     is_apart: bool,
     /// It ended at a call that nothing contradicts but whose edge is open, or at a closure that has no name yet.
     pub is_unknown: bool,
+    /// It ended at a call that the program makes, but that only one look shows by this call path.
+    pub is_seen_once: bool,
+    /// It goes on at such a call, to a candidate.
+    pub takes_candidates: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
     /// The open edges.
@@ -64,6 +68,7 @@ impl Climb {
         self.calls_at_nodes = usize::MAX;
         (self.is_whole, self.is_refuted, self.is_apart) = (false, false, false);
         (self.is_unknown, self.is_full) = (false, false);
+        (self.is_seen_once, self.takes_candidates) = (false, false);
     }
 
     /// How many frames, from the root, have a path.
@@ -227,9 +232,7 @@ impl Sampler {
                 added?
             }
         };
-        if call.edge.is_none() && self.tree.call(path).edge.is_some() {
-            self.tree.prove(path, call.check);
-        }
+        self.tree.note(path, call);
         Some(path)
     }
 
@@ -318,12 +321,7 @@ impl Sampler {
         // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
         if trace.together < trace.frames.len() - index {
             let edge = self.edge_at(trace, index, at.site, name)?;
-            let check = self.told_apart(worker, trace, index, edge, climb)?;
-            return Some(Call {
-                edge: None,
-                check,
-                ..known.unwrap_or_default()
-            });
+            return self.told_apart(worker, trace, index, edge, climb);
         }
         let found = if index + 1 == trace.frames.len() {
             self.root(worker, trace, (id, name), now)?
@@ -346,8 +344,8 @@ impl Sampler {
         Some(call)
     }
 
-    /// The check of the call of frame `index`, which the looks next to the word do not show together with its caller: only the caller's op can
-    /// tell that call. `None` if it does not; the climb then says whether the call can have ended.
+    /// The call of frame `index`, which the looks next to the word do not show together with its caller: only the caller's op can tell that
+    /// call. `None` if it does not, and candidates are not taken; the climb then says whether the call can have ended.
     fn told_apart(
         &mut self,
         worker: &mut Worker,
@@ -355,7 +353,7 @@ impl Sampler {
         index: usize,
         edge: Edge,
         climb: &mut Climb,
-    ) -> Option<Check> {
+    ) -> Option<Call> {
         let told = self.told_by_caller(worker, trace, index, edge);
         let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
         // What is left from another caller may have calls above it that this one does not make.
@@ -363,7 +361,10 @@ impl Sampler {
         if let Some(Known::Proven(check)) = told
             && is_confirmed(check)
         {
-            return Some(check);
+            return Some(Call {
+                check,
+                ..Call::default()
+            });
         }
         climb.is_refuted = match told {
             Some(known) => known == Known::Refuted,
@@ -373,7 +374,14 @@ impl Sampler {
         // A generator is marked like a call by the engine, but is resumed by one caller after the other.
         let kind = &worker.process.engine.layout.call_info;
         climb.is_apart = frame.call_info & (kind.top | kind.generator) == kind.top;
-        None
+        let is_possible = |check: &Check| !climb.is_refuted && is_confirmed(*check);
+        let check = self.edges.check_of(&edge).filter(is_possible)?;
+        climb.is_seen_once = true;
+        climb.takes_candidates.then_some(Call {
+            check,
+            is_candidate: true,
+            ..Call::default()
+        })
     }
 
     /// Whether the caller's op refutes the call of frame `index`.

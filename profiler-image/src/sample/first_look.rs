@@ -106,14 +106,15 @@ impl Sampler {
     }
 
     /// Follows the first look beyond the whole stack of the first word's frame: the calls that have begun since. The stack stays as it is where
-    /// these are not whole.
+    /// these are not whole; then they may be a candidate, which is returned.
     pub(super) fn follow_begun(
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) {
+    ) -> PathId {
+        let mut candidate = PathId::NONE;
         let (copy, layout) = (&worker.reader.copy, worker.process.engine.layout);
         let deepest = deepest(tops, copy);
         let kept = shown(copy, trace, climb, deepest);
@@ -122,8 +123,10 @@ impl Sampler {
                 .follow_callees(worker, tops, kept, (trace, climb), now)
                 .is_err()
         {
+            candidate = self.candidate(worker, trace, climb, now);
             self.follow_one(worker, tops, (0, 0), (trace, climb), now);
         }
+        candidate
     }
 
     /// Follows the first look from the known part up to the depth of the words around it; returns the known part if that is not whole.

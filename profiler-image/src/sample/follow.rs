@@ -33,17 +33,34 @@ pub(super) enum Followed {
 }
 
 impl Sampler {
-    /// Follows the stack to the first moment of this read in which it is whole.
+    /// Follows the stack to the first moment of this read in which it is whole. Also returns the candidate for its call path, if there is one.
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) -> Followed {
+    ) -> (Followed, PathId) {
         self.functions.begin();
         self.asked = 0;
         trace.is_fast = is_fast(tops);
+        self.follow_one(worker, tops, (0, 0), (trace, climb), now);
+        let candidate = match climb.is_whole {
+            true => self.follow_begun(worker, tops, (trace, climb), now),
+            false => self.candidate(worker, trace, climb, now),
+        };
+        let followed = self.follow_moments(worker, tops, (trace, climb), now);
+        (followed, candidate)
+    }
+
+    /// Goes on from the first moment, which has been followed, to the first one that is whole.
+    fn follow_moments(
+        &mut self,
+        worker: &mut Worker,
+        tops: &[Globals],
+        (trace, climb): (&mut Trace, &mut Climb),
+        now: u64,
+    ) -> Followed {
         let mut kept = Kept::NOTHING;
         let mut has_callers = true;
         let is_elsewhere = is_elsewhere(tops, &worker.reader.copy);
@@ -52,11 +69,10 @@ impl Sampler {
                 // No look shows the page of a later word when that was read.
                 break;
             }
-            self.follow_one(worker, tops, (top, look), (trace, climb), now);
+            if moment > 0 {
+                self.follow_one(worker, tops, (top, look), (trace, climb), now);
+            }
             if climb.is_whole {
-                if moment == 0 {
-                    self.follow_begun(worker, tops, (trace, climb), now);
-                }
                 if !has_callers && !self.follow_callers(worker, tops, look, (trace, climb), now) {
                     self.follow_one(worker, tops, (top, look), (trace, climb), now);
                 }

@@ -6,9 +6,11 @@
 //! ([`follow`], [`climb`]). A later read would favour calls that last longer, so none is used: if no moment is
 //! whole, the callers that stood are kept, and the stack ends in `[unstable]`.
 //! Edges that no call site names wait for a proof ([`standing`]).
+//! A new call path that only the first look shows waits for a sample that proves it ([`candidate`]).
 //! Invariant: a frame is named only below proven or open edges, so no time is attributed to a wrong caller.
 
 mod ask;
+mod candidate;
 mod climb;
 mod first_look;
 mod follow;
@@ -104,6 +106,8 @@ pub struct Sampler {
     /// The last trace, whose memory the next one reuses.
     trace: Trace,
     climb: Climb,
+    /// The climb to a candidate.
+    aside: Climb,
     /// The functions of frames that are identified beside those of a trace; reused memory.
     ids: Vec<Option<FunctionId>>,
     standing: Standing,
@@ -192,12 +196,12 @@ impl Sampler {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
         });
         self.quality.moved += u64::from(has_moved);
-        let followed = self.follow(worker, &tops, (trace, climb), now);
+        let (followed, candidate) = self.follow(worker, &tops, (trace, climb), now);
         // More looks cannot show more of the others.
         let is_shown =
             matches!(followed, Followed::Whole) || climb.is_full || self.stays_unknown(climb);
         worker.reader.window.showed(is_shown);
-        let outcome = match followed {
+        let mut outcome = match followed {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
@@ -207,6 +211,11 @@ impl Sampler {
             }
             Followed::Part(path) => cut(path, climb.is_full),
         };
+        if let Outcome::Sample(Sampled { stack, .. }) = &mut outcome
+            && stack.phase.is_none()
+        {
+            stack.candidate = candidate;
+        }
         worker.reader.note_beside(&tops);
         let copy = &worker.reader.copy;
         (outcome, copy.fetches() > 0 || is_elsewhere(&tops, copy))
@@ -273,6 +282,7 @@ impl Sampler {
                 path: climb.path(),
                 ending: Ending::Whole,
                 phase,
+                candidate: PathId::NONE,
             },
             is_open: open.any(|&edge| !self.edges.is_settled(edge)),
             may_sleep,
@@ -287,6 +297,7 @@ fn cut(path: PathId, is_full: bool) -> Outcome {
             path,
             ending: if is_full { Ending::Full } else { Ending::Cut },
             phase: None,
+            candidate: PathId::NONE,
         },
         is_open: false,
         // Its leaf is not known.

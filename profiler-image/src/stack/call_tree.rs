@@ -87,6 +87,8 @@ pub struct Call {
     pub check: Check,
     /// Not shown to users: the engine's own nameless frames.
     pub is_hidden: bool,
+    /// The program has its edge, but only one look has shown the call path. It is not known until another sample shows that.
+    pub is_candidate: bool,
 }
 
 /// All call paths of a run.
@@ -118,7 +120,14 @@ impl CallTree {
     /// The call of a function by a path, if it is known.
     #[must_use]
     pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
-        Some(&self.known(parent, name)?.call)
+        let call = &self.known(parent, name)?.call;
+        (!call.is_candidate).then_some(call)
+    }
+
+    /// Whether the tree has room for candidates: they must not take that of known call paths.
+    #[must_use]
+    pub fn has_room_for_candidates(&self) -> bool {
+        self.nodes.len() < MAX_PATHS / 2
     }
 
     fn known(&self, parent: PathId, name: NameId) -> Option<&KnownCall> {
@@ -149,6 +158,7 @@ impl CallTree {
             && let Some(known) = self.calls.get_mut(node.call as usize)
             && known.doubt.take().is_some()
         {
+            known.call.is_candidate = false;
             path = node.parent;
         }
     }
@@ -188,7 +198,7 @@ impl CallTree {
         let is_before = |at| node(at).is_some_and(|node| node.op < this.op);
         let calls = |at| {
             self.known(at, name)
-                .is_some_and(|known| !known.is_doubtful())
+                .is_some_and(|known| !known.is_doubtful() && !known.call.is_candidate)
         };
         let callers = ops.filter(|&at| is_before(at) && calls(at));
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
@@ -259,10 +269,16 @@ impl CallTree {
         self.calls.get_mut(node.call as usize)
     }
 
-    /// Notes that the edge to a path is proven, with a check for its frames.
-    pub fn prove(&mut self, path: PathId, check: Check) {
-        if let Some(known) = self.known_at_mut(path) {
-            (known.call.edge, known.call.check) = (None, check);
+    /// Notes how a sample shows the call that a path ends in: a candidate becomes known by that, and an open edge proven.
+    pub fn note(&mut self, path: PathId, call: Call) {
+        let Some(known) = self.known_at_mut(path).map(|known| &mut known.call) else {
+            return;
+        };
+        if !call.is_candidate && (known.is_candidate || call.edge.is_none()) {
+            *known = Call {
+                is_hidden: known.is_hidden,
+                ..call
+            };
         }
     }
 
@@ -287,7 +303,8 @@ impl CallTree {
                     .or_insert(own),
             };
             let edge = known.and_then(|known| known.call.edge);
-            let is_settled = edge.is_none_or(|edge| edges.is_settled(edge));
+            let is_candidate = known.is_some_and(|known| known.call.is_candidate);
+            let is_settled = !is_candidate && edge.is_none_or(|edge| edges.is_settled(edge));
             let is_mixture = known.is_some_and(KnownCall::is_doubtful)
                 && self
                     .call_at(node)

@@ -132,6 +132,15 @@ impl Edges {
         entry.is_some_and(|entry| matches!(entry.known, Known::Open(_)))
     }
 
+    /// The check of an edge that is proven.
+    #[must_use]
+    pub fn check_of(&self, edge: &Edge) -> Option<Check> {
+        match self.entries.get(edge)?.known {
+            Known::Proven(check) => Some(check),
+            Known::Open(_) | Known::Refuted => None,
+        }
+    }
+
     /// Whether the caller's frame alone tells this call.
     pub fn told(&mut self, edge: &Edge) -> Told {
         let Some(entry) = self.entries.get_mut(edge) else {

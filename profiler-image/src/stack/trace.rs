@@ -94,6 +94,8 @@ pub struct Stack {
     pub ending: Ending,
     /// What the engine does on behalf of the leaf.
     pub phase: Option<NameId>,
+    /// The call path that takes the place of this one once another sample has proven it; [`PathId::NONE`] if there is none.
+    pub candidate: PathId,
 }
 
 impl Stack {
@@ -102,6 +104,7 @@ impl Stack {
         path: PathId::NONE,
         ending: Ending::Full,
         phase: None,
+        candidate: PathId::NONE,
     };
 
     /// A stack that is one line without a function, as `[idle]`.
@@ -111,6 +114,7 @@ impl Stack {
             path: PathId::NONE,
             ending: Ending::Whole,
             phase: Some(phase),
+            candidate: PathId::NONE,
         }
     }
 }

@@ -9,6 +9,7 @@ use phpprof_zend::zval::IS_OBJECT;
 use super::super::*;
 use super::{RESULT, Scene, names};
 use crate::read::globals::Tops;
+use crate::stack::call_tree::Call;
 
 /// An object that no other frame has.
 const OBJECT: u64 = 0x7000;
@@ -37,7 +38,7 @@ fn followed_with_a_first_look(
     show(copy, callee, scene.main_frame, 0..1, words);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.unwound = MOST_UNWOUND - frames;
-    let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
 }
 
@@ -47,7 +48,11 @@ fn sampled(scene: &Scene, check: Check) -> (Sampler, Worker, Tops) {
     let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
         panic!("no sample")
     };
-    sampler.tree.prove(sampled.stack.path, check);
+    let call = Call {
+        check,
+        ..Call::default()
+    };
+    sampler.tree.note(sampled.stack.path, call);
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
@@ -210,7 +215,7 @@ fn is_cut(
     tops[0].current_execute_data += above;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.is_without_quiescent_reads = without_quiescent_reads;
-    let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}"]);
     matches!(followed, Followed::Part(_))
 }
@@ -307,7 +312,7 @@ fn a_call_that_begins_between_the_first_word_and_the_first_look_is_the_leaf() {
         let copy = &mut worker.reader.copy;
         show(copy, callee, scene.main_frame, 0..1, &words);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        let followed = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
         assert!(matches!(followed, Followed::Whole));
         names(&sampler, climb.path()).pop()
     };
@@ -319,4 +324,46 @@ fn a_call_that_begins_between_the_first_word_and_the_first_look_is_the_leaf() {
         let op = Some(scene.main.op(op));
         assert_eq!(leaf(1..9, op).as_deref(), Some("{main}"), "{op:?}");
     }
+}
+
+/// The call is known, but not this call path, and the second look shows another caller.
+#[test]
+fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_show_it() {
+    let scene = Scene::calling();
+    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let Outcome::Sample(first) = sampler.sample(&mut worker, 1) else {
+        panic!("no sample")
+    };
+    assert!(!first.is_open);
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    let func = scene.image.layout.execute_data.func;
+    let another = [(Whose::Caller, func, scene.main.func + 8)];
+    let callee = tops[0].current_execute_data;
+    let mut of_main = tops.clone();
+    for top in &mut of_main {
+        top.current_execute_data = scene.main_frame;
+    }
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    sampler.tree = CallTree::default();
+    sampler.follow(&mut worker, &of_main, (&mut trace, &mut climb), 2);
+    assert_eq!(names(&sampler, climb.path()), ["{main}"]);
+    let looks = worker.reader.copy.looks.len();
+    show(
+        &mut worker.reader.copy,
+        callee,
+        scene.main_frame,
+        1..looks,
+        &another,
+    );
+    let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    assert_eq!(names(&sampler, candidate), ["{main}", "found"]);
+    let is_proven = |sampler: &Sampler| sampler.tree.settle(&sampler.edges).is_proven(candidate);
+    assert!(!is_proven(&sampler));
+    let Outcome::Sample(second) = sampler.sample(&mut worker, 3) else {
+        panic!("no sample")
+    };
+    assert_eq!(second.stack.path, candidate);
+    assert!(is_proven(&sampler));
 }

@@ -49,6 +49,38 @@ fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
     assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
 }
 
+#[test]
+fn a_candidate_is_known_once_a_sample_shows_it_without_doubt() {
+    let edges = Edges::default();
+    let candidate = Call {
+        is_candidate: true,
+        ..Call::default()
+    };
+    let shows = [
+        (Some(candidate), false),
+        (Some(Call::default()), true),
+        // A quiescent read.
+        (None, true),
+    ];
+    for (show, is_known) in shows {
+        let mut tree = CallTree::default();
+        let mut add = |parent, name, op, call| tree.add(parent, name, op, op, call).unwrap();
+        let [main, later] =
+            [0, 4].map(|op| add(PathId::NONE, Names::TRUNCATED, op, Call::default()));
+        let leaf = add(main, Names::IDLE, 0, candidate);
+        match show {
+            Some(call) => tree.note(leaf, call),
+            None => tree.trust(leaf),
+        }
+        // Another candidate of a known call changes nothing.
+        tree.note(leaf, candidate);
+        assert_eq!(tree.call_of(main, Names::IDLE).is_some(), is_known);
+        assert_eq!(tree.settle(&edges).is_proven(leaf), is_known);
+        let calls = tree.nearest_op_that_calls(later, Names::IDLE);
+        assert_eq!(calls, is_known.then_some(main));
+    }
+}
+
 /// A tree in which the same op makes the same call by two paths: the callers, and their calls.
 struct Scene {
     tree: CallTree,

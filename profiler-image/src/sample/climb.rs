@@ -174,9 +174,7 @@ impl Sampler {
         let found = (id, name);
         let mut call = match self.call(worker, trace, index, at, found, (climb, now)) {
             Some(call) => call,
-            None if may_have_ended(worker, trace, &frame) => {
-                self.call_before(worker, &frame, at, name, climb)?
-            }
+            None if trace.may_have_gone_on => self.call_before(worker, &frame, at, name, climb)?,
             None => return None,
         };
         call.is_hidden = is_hidden;
@@ -457,13 +455,6 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
-}
-
-/// Whether the call of a frame may have ended between the first word and the first look, so that its caller may be at another op.
-fn may_have_ended(worker: &Worker, trace: &Trace, frame: &Frame) -> bool {
-    let is_on_page = worker.reader.copy.inside(frame.address);
-    let up_to = |first: u64| frame.address <= first || !is_on_page;
-    trace.first.is_some_and(up_to)
 }
 
 /// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function

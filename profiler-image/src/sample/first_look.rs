@@ -1,8 +1,8 @@
-//! Follows the frames that the first look shows: beyond the first word's frame, and where that leads to no whole stack.
+//! Follows the frames that the first look shows, where the first word's own leads to no whole stack.
 //!
-//! The program runs on between the word and the look. Calls that have ended since are not in the look, and calls that have begun since are, up
-//! to the depth of the next word. If only those that ended were noticed, callers would have the time of their callees. The calls of a later
-//! look do not have the right shares.
+//! The calls of this look, up to the first word's depth, have the right shares; those of a later one do not. A frame above the first word's
+//! can be of a call that has begun since, or of one that ended long ago: its caller stays at the op of its last call while it runs code that
+//! stores no op.
 //! Invariant: a frame of this look counts only on the page, because other memory was read later.
 
 use phpprof_zend::site::frameless::is_absent;
@@ -53,8 +53,8 @@ impl Sampler {
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Result<Followed, Kept> {
-        let deepest = deepest(tops, &worker.reader.copy);
-        let mut kept = shown(&worker.reader.copy, trace, climb, deepest);
+        let first = tops[0].current_execute_data;
+        let mut kept = shown(&worker.reader.copy, trace, climb, first);
         if trace.end == End::Root && trace.stood == trace.frames.len() {
             // Nothing has moved: no call has ended or begun.
             return Err(kept);
@@ -72,12 +72,12 @@ impl Sampler {
             if climb.is_full {
                 return Ok(Followed::Part(climb.path()));
             }
-            kept = kept.or(shown(&worker.reader.copy, trace, climb, deepest));
+            kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
         }
         self.follow_callees(worker, tops, kept, (trace, climb), now)
     }
 
-    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the words' depth. Returns
+    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
     /// whether that is a whole stack.
     pub(super) fn follow_callers(
         &mut self,
@@ -97,39 +97,14 @@ impl Sampler {
             return false;
         };
         self.follow_from(worker, tops, (caller.address, 0, 0), (trace, climb), now);
-        let deepest = deepest(tops, &worker.reader.copy);
-        let kept = shown(&worker.reader.copy, trace, climb, deepest);
+        let kept = shown(&worker.reader.copy, trace, climb, first);
         matches!(
             self.follow_callees(worker, tops, kept, (trace, climb), now),
             Ok(Followed::Whole)
         )
     }
 
-    /// Follows the first look beyond the whole stack of the first word's frame: the calls that have begun since. The stack stays as it is where
-    /// these are not whole; then they may be a candidate, which is returned.
-    pub(super) fn follow_begun(
-        &mut self,
-        worker: &mut Worker,
-        tops: &[Globals],
-        (trace, climb): (&mut Trace, &mut Climb),
-        now: u64,
-    ) -> PathId {
-        let mut candidate = PathId::NONE;
-        let (copy, layout) = (&worker.reader.copy, worker.process.engine.layout);
-        let deepest = deepest(tops, copy);
-        let kept = shown(copy, trace, climb, deepest);
-        if copy.callee_of(layout, kept.address, deepest).is_some()
-            && self
-                .follow_callees(worker, tops, kept, (trace, climb), now)
-                .is_err()
-        {
-            candidate = self.candidate(worker, trace, climb, now);
-            self.follow_one(worker, tops, (0, 0), (trace, climb), now);
-        }
-        candidate
-    }
-
-    /// Follows the first look from the known part up to the depth of the words around it; returns the known part if that is not whole.
+    /// Follows the first look from the known part up to the first word's depth; returns the known part if that is not whole.
     fn follow_callees(
         &mut self,
         worker: &mut Worker,
@@ -142,11 +117,11 @@ impl Sampler {
             return Err(kept);
         }
         let layout = worker.process.engine.layout;
-        let deepest = deepest(tops, &worker.reader.copy);
+        let first = tops[0].current_execute_data;
         let mut is_followed = false;
         for _ in 0..CALLEES {
             let copy = &worker.reader.copy;
-            let Some(callee) = copy.callee_of(layout, kept.address, deepest) else {
+            let Some(callee) = copy.callee_of(layout, kept.address, first) else {
                 break;
             };
             is_followed = false;
@@ -161,7 +136,7 @@ impl Sampler {
             if climb.is_full || !climb.is_whole {
                 return Err(kept);
             }
-            kept = shown(&worker.reader.copy, trace, climb, deepest);
+            kept = shown(&worker.reader.copy, trace, climb, first);
             if kept.address == 0 {
                 return Err(kept);
             }
@@ -175,16 +150,6 @@ impl Sampler {
             true => Ok(Followed::Whole),
             false => Err(kept),
         }
-    }
-}
-
-/// The deeper of the frames of the two words around the first look; the first word's own if one is not on its page.
-fn deepest(tops: &[Globals], copy: &Copy) -> u64 {
-    let word = |index: usize| tops.get(index).map_or(0, |top| top.current_execute_data);
-    let (first, next) = (word(0), word(1));
-    match copy.inside(first) && copy.inside(next) {
-        true => first.max(next),
-        false => first,
     }
 }
 

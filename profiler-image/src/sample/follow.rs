@@ -1,9 +1,9 @@
 //! Finds the stack of a read: the first whole moment that the read shows.
 //!
-//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two: a
-//! call that ends there is gone at the look, or another one is in its place, and a call that begins there is above the word's frame. So the
-//! look's own frames are followed ([`super::first_look`]); later moments would favour calls that last longer. Only if these give no stack, the
-//! later moments are followed.
+//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two: if
+//! a call ends there, its frame is gone at the look, or another call's is in its place. Then the look's own frames are followed
+//! ([`super::first_look`]), up to the word's depth; later moments would favour calls that last longer. Only if these give no stack, the later
+//! moments are followed.
 //! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
@@ -45,10 +45,7 @@ impl Sampler {
         self.asked = 0;
         trace.is_fast = is_fast(tops);
         self.follow_one(worker, tops, (0, 0), (trace, climb), now);
-        let candidate = match climb.is_whole {
-            true => self.follow_begun(worker, tops, (trace, climb), now),
-            false => self.candidate(worker, trace, climb, now),
-        };
+        let candidate = self.candidate(worker, trace, climb, now);
         let followed = self.follow_moments(worker, tops, (trace, climb), now);
         (followed, candidate)
     }
@@ -173,7 +170,7 @@ impl Sampler {
             trace.end = End::Torn;
         }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        trace.first = ((top, look) == (0, 0)).then_some(tops[0].current_execute_data);
+        trace.may_have_gone_on = (top, look) == (0, 0);
         if trace.end == End::Torn {
             // Without a root it is unknown which part of the chain is true.
             return;

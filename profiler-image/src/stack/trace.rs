@@ -24,9 +24,9 @@ pub struct Trace {
     pub around: Range<usize>,
     /// The program moves between half of the looks, so they can be in step with one of its loops.
     pub is_fast: bool,
-    /// The first word's frame, of a stack that was read from the first look: calls up to it may have ended since that word, so a caller may have
-    /// moved to another op; calls above it have begun since.
-    pub first: Option<u64>,
+    /// It was read from the first look up to the first word's depth: all frames are of the moment of the word or later ones, but a caller
+    /// may have moved to another op since.
+    pub may_have_gone_on: bool,
     /// How many frames, from the root, are of one moment: neither of the two looks next to the top's word contradicts them.
     pub together: usize,
     /// How many frames, from the root, all of these looks show.
@@ -46,7 +46,7 @@ impl Default for Trace {
             is_late: false,
             around: 0..0,
             is_fast: false,
-            first: None,
+            may_have_gone_on: false,
             together: 0,
             stood: 0,
             stands: None,

@@ -258,6 +258,7 @@ impl Sampler {
         }
         (at.path, at.has_gone_on) = (before, true);
         (climb.is_refuted, climb.is_apart, climb.is_unknown) = (false, false, false);
+        climb.is_seen_once = false;
         if let Some(path) = climb.paths.last_mut() {
             *path = before;
         }

@@ -211,10 +211,12 @@ impl Sampler {
             }
             Followed::Part(path) => cut(path, climb.is_full),
         };
-        if let Outcome::Sample(Sampled { stack, .. }) = &mut outcome
-            && stack.phase.is_none()
-        {
-            stack.candidate = candidate;
+        if let Outcome::Sample(Sampled { stack, .. }) = &mut outcome {
+            // A later look may have shown the same call path; a sum of its own would show nothing else.
+            let is_shown = (stack.path, stack.ending) == (candidate, Ending::Whole);
+            if stack.phase.is_none() && !is_shown {
+                stack.candidate = candidate;
+            }
         }
         worker.reader.note_beside(&tops);
         let copy = &worker.reader.copy;

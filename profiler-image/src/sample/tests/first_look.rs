@@ -10,6 +10,7 @@ use super::super::*;
 use super::{RESULT, Scene, names};
 use crate::read::globals::Tops;
 use crate::stack::call_tree::Call;
+use crate::stack::edges::Edge;
 
 /// An object that no other frame has.
 const OBJECT: u64 = 0x7000;
@@ -178,6 +179,20 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
+    // If the later op is known to make this call as well, that is no candidate: the stack is whole without it.
+    let mut name = |index: usize| {
+        let id = trace.ids[index].unwrap();
+        sampler.functions.name(id, index + 1 == trace.ids.len())
+    };
+    let later = Edge {
+        site: (name(1), 2),
+        via: None,
+        callee: name(0),
+    };
+    sampler.edges.prove(later, Check::Nothing);
+    let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    assert_eq!(candidate, PathId::NONE);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
 }
 

@@ -3,6 +3,7 @@
 mod bounds;
 mod engine_calls;
 mod first_look;
+mod hostile;
 mod idle;
 mod left;
 mod pages;

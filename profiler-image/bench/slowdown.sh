@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 runtimes=${PHPPROF_CACHE:-/var/cache/phpprof}/runtimes
+profiler-image/bench/workloads/applications
 profiler-image/runtimes/build excimer-8.2 xdebug-8.2 tideways-8.2
 export EXCIMER=$runtimes/excimer-8.2/excimer.so XDEBUG=$runtimes/xdebug-8.2/xdebug.so TIDEWAYS=$runtimes/tideways-8.2/tideways_xhprof.so
 cargo build --quiet --release --locked -p phpprof -p phpprof-bench --bins

@@ -5,7 +5,7 @@
 //! `XDEBUG` and `TIDEWAYS` name the extensions of these profilers; without one its rows are left out.
 //!
 //! The sampler is stopped and continued; the target always runs. The target switches Excimer, and the request switches profilers
-//! of each call.
+//! of each call. Where an application is sampled, a turn is some rounds through its pages, because pages take different times.
 
 mod pairs;
 mod program;
@@ -16,22 +16,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::time::ClockId;
-use pairs::{Estimate, Log};
-use program::{Counting, Sampler, Serving, php};
+use pairs::{Estimate, Log, MIN_COUNTS};
+use phpprof_bench::workload::{DOKUWIKI, Kind, MEDIAWIKI, Workload};
+use program::{Counting, Pages, Sampler, Serving, php};
 
 const USAGE: &str = "usage: slowdown PHP PHPPROF RESULTS.csv [WORDS]";
-const COLUMNS: &str = "profiler,rate_hz,cpus,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
+const COLUMNS: &str = "profiler,target,rate_hz,cpus,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
 const TURN: Duration = Duration::from_millis(300);
 const ENOUGH_PERCENT: f64 = 1.0;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Rounds through all pages of an application in one turn; the first one, with the switch in it, is left out.
+const ROUNDS: usize = MIN_COUNTS + 1;
 
 /// The profiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profiler {
-    /// Samples at this rate; on the same CPU as its target or not.
+    /// Samples this program at this rate.
     Phpprof {
         rate_hz: u32,
-        one_cpu: bool,
+        program: Program,
     },
     Excimer {
         rate_hz: u32,
@@ -40,23 +43,30 @@ enum Profiler {
     Tideways,
 }
 
-const ROWS: [Profiler; 8] = [
-    Profiler::Phpprof {
-        rate_hz: 99,
-        one_cpu: false,
-    },
-    Profiler::Phpprof {
-        rate_hz: 999,
-        one_cpu: false,
-    },
-    Profiler::Phpprof {
-        rate_hz: 99,
-        one_cpu: true,
-    },
-    Profiler::Phpprof {
-        rate_hz: 999,
-        one_cpu: true,
-    },
+/// What phpprof samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    /// A program that only makes small calls.
+    SmallCalls,
+    /// The same, on the CPU that the sampler uses as well.
+    SmallCallsOnOneCpu,
+    /// The pages of an application, by one worker of php-fpm.
+    Application(Workload),
+}
+
+const fn phpprof(program: Program, rate_hz: u32) -> Profiler {
+    Profiler::Phpprof { rate_hz, program }
+}
+
+const ROWS: [Profiler; 12] = [
+    phpprof(Program::SmallCalls, 99),
+    phpprof(Program::SmallCalls, 999),
+    phpprof(Program::SmallCallsOnOneCpu, 99),
+    phpprof(Program::SmallCallsOnOneCpu, 999),
+    phpprof(Program::Application(DOKUWIKI), 99),
+    phpprof(Program::Application(DOKUWIKI), 999),
+    phpprof(Program::Application(MEDIAWIKI), 99),
+    phpprof(Program::Application(MEDIAWIKI), 999),
     Profiler::Excimer { rate_hz: 99 },
     Profiler::Excimer { rate_hz: 999 },
     Profiler::Xdebug,
@@ -81,6 +91,10 @@ struct Asked {
 enum Run {
     Sampled {
         target: Counting,
+        sampler: Sampler,
+    },
+    Application {
+        pages: Pages,
         sampler: Sampler,
     },
     Itself(Counting),
@@ -175,10 +189,24 @@ impl Profiler {
         }
     }
 
+    /// The program that is slowed down.
+    fn target(self) -> &'static str {
+        match self {
+            Self::Phpprof {
+                program: Program::Application(workload),
+                ..
+            } => workload.name,
+            _ => "small calls",
+        }
+    }
+
     /// The CPUs that the target and the sampler may use.
     fn cpus(self) -> &'static str {
         match self {
-            Self::Phpprof { one_cpu: true, .. } => "one",
+            Self::Phpprof {
+                program: Program::SmallCallsOnOneCpu,
+                ..
+            } => "one",
             _ => "all",
         }
     }
@@ -187,12 +215,18 @@ impl Profiler {
         let how = self
             .rate_hz()
             .map_or("each call".to_owned(), |rate| format!("{rate} Hz"));
-        let cpus = if self.cpus() == "one" {
-            ", on one CPU"
-        } else {
-            ""
+        let target = match self {
+            Self::Phpprof {
+                program: Program::Application(workload),
+                ..
+            } => format!(", {}", workload.name),
+            Self::Phpprof {
+                program: Program::SmallCallsOnOneCpu,
+                ..
+            } => ", on one CPU".to_owned(),
+            _ => String::new(),
         };
-        format!("{}, {how}{cpus}", self.name())
+        format!("{}, {how}{target}", self.name())
     }
 
     /// The PHP setting that loads its extension; `None` if the extension does not exist.
@@ -215,9 +249,22 @@ impl Profiler {
         };
         let mut command = php(&asked.php, &setting, self.cpus() == "one")?;
         Ok(Some(match self {
-            Self::Phpprof { rate_hz, one_cpu } => {
+            Self::Phpprof { rate_hz, program } => {
+                let start = |pid| {
+                    let one_cpu = program == Program::SmallCallsOnOneCpu;
+                    Sampler::start(&asked.phpprof, pid, rate_hz, one_cpu)
+                };
+                if let Program::Application(Workload {
+                    kind: Kind::Fpm(application),
+                    ..
+                }) = program
+                {
+                    let pages = Pages::start(application)?;
+                    let sampler = start(pages.pid()?)?;
+                    return Ok(Some(Run::Application { pages, sampler }));
+                }
                 let target = Counting::start(command, "")?;
-                let sampler = Sampler::start(&asked.phpprof, &target, rate_hz, one_cpu)?;
+                let sampler = start(target.pid()?)?;
                 Run::Sampled { target, sampler }
             }
             Self::Excimer { rate_hz } => {
@@ -249,6 +296,15 @@ impl Run {
                 std::thread::sleep(TURN);
                 target.lines()?
             }
+            Self::Application { pages, sampler } => {
+                sampler.switch(on)?;
+                log.switch(monotonic()?, on);
+                for _ in 0..ROUNDS {
+                    let asked = pages.round()?;
+                    log.count(monotonic()?, asked);
+                }
+                Vec::new()
+            }
             Self::Itself(target) => {
                 std::thread::sleep(TURN);
                 target.lines()?
@@ -279,7 +335,8 @@ fn report(row: Profiler, seconds: u64, estimate: Option<Estimate>, csv: &mut Str
         .rate_hz()
         .map(|rate| rate.to_string())
         .unwrap_or_default();
-    write!(csv, "{},{rate},{},{seconds},", row.name(), row.cpus())?;
+    let (name, target, cpus) = (row.name(), row.target(), row.cpus());
+    write!(csv, "{name},{target},{rate},{cpus},{seconds},")?;
     print!("{:<32} {seconds:>7} ", row.label());
     let Some(estimate) = estimate else {
         println!("{:>6} undecided", "few");
@@ -292,17 +349,18 @@ fn report(row: Profiler, seconds: u64, estimate: Option<Estimate>, csv: &mut Str
         half_width_percent,
         nanoseconds_per_call,
     } = estimate;
+    let per_call = nanoseconds_per_call.map_or(String::new(), |cost| format!("{cost:.2}"));
     let decided = if is_enough(estimate) {
         ""
     } else {
         " undecided"
     };
     println!(
-        "{pairs:>6} {slowdown_percent:>+11.2} ± {half_width_percent:>5.2} % {nanoseconds_per_call:>15.1}{decided}"
+        "{pairs:>6} {slowdown_percent:>+11.2} ± {half_width_percent:>5.2} % {per_call:>15}{decided}"
     );
     writeln!(
         csv,
-        "{pairs},{slowdown_percent:.3},{half_width_percent:.3},{nanoseconds_per_call:.2},{}",
+        "{pairs},{slowdown_percent:.3},{half_width_percent:.3},{per_call},{}",
         if is_enough(estimate) {
             "decided"
         } else {

@@ -3,7 +3,7 @@
 /// The time that each of the program's counts covers, in nanoseconds.
 pub const COUNTED: u64 = 20_000_000;
 /// A turn with fewer counts is ignored.
-const MIN_COUNTS: usize = 5;
+pub const MIN_COUNTS: usize = 5;
 /// For an interval of 95 % of a normal distribution.
 const QUANTILE: f64 = 1.96;
 /// With fewer pairs their deviation is unknown.
@@ -26,7 +26,7 @@ pub struct Log {
     counted_at: Option<u64>,
     /// Whether the output of the next request is profiled.
     begins: Option<bool>,
-    pub calls_per_page: u64,
+    pub calls_per_page: Option<u64>,
 }
 
 /// The estimated cost of profiling so far.
@@ -37,8 +37,8 @@ pub struct Estimate {
     pub slowdown_percent: f64,
     /// The half width of the confidence interval of 95 %, in percent.
     pub half_width_percent: f64,
-    /// Additional nanoseconds for each function call.
-    pub nanoseconds_per_call: f64,
+    /// Additional nanoseconds for each function call, if the program says how many it makes.
+    pub nanoseconds_per_call: Option<f64>,
 }
 
 impl Log {
@@ -48,7 +48,7 @@ impl Log {
             return;
         };
         if let ("calls", Ok(calls)) = (time, word.parse()) {
-            self.calls_per_page = calls;
+            self.calls_per_page = Some(calls);
         }
         let Ok(time) = time.parse() else { return };
         match (word, word.parse()) {
@@ -68,7 +68,8 @@ impl Log {
         (self.counted_at, self.begins) = (None, Some(on));
     }
 
-    fn count(&mut self, end: u64, pages: u64) {
+    /// Notes that the program has rendered so many pages since the last count.
+    pub fn count(&mut self, end: u64, pages: u64) {
         if let Some(on) = self.begins.take() {
             self.switch(end, on);
         }
@@ -122,7 +123,9 @@ impl Log {
             pairs: pairs.len(),
             slowdown_percent: 100.0 * slowdown,
             half_width_percent: 100.0 * QUANTILE * (variance / count).sqrt(),
-            nanoseconds_per_call: slowdown * off / (self.calls_per_page as f64).max(1.0),
+            nanoseconds_per_call: self
+                .calls_per_page
+                .map(|calls| slowdown * off / (calls as f64).max(1.0)),
         })
     }
 }
@@ -157,7 +160,7 @@ mod tests {
         assert!((estimate.slowdown_percent - 100.0).abs() < 1e-9);
         assert!(estimate.half_width_percent < 1e-9);
         // 100 µs a page, of 10 calls.
-        assert!((estimate.nanoseconds_per_call - 10_000.0).abs() < 1e-6);
+        assert!((estimate.nanoseconds_per_call.unwrap() - 10_000.0).abs() < 1e-6);
     }
 
     #[test]
@@ -189,6 +192,21 @@ mod tests {
             (estimate.slowdown_percent + 100.0 / 101.0).abs() < 1e-6,
             "{estimate:?}"
         );
+    }
+
+    #[test]
+    fn an_application_that_says_no_calls_has_no_cost_of_one() {
+        let (mut log, mut now) = (Log::default(), 0);
+        for turn in 0..60 {
+            log.switch(now, turn % 2 == 1);
+            for _ in 0..=MIN_COUNTS {
+                now += 100_000_000 + turn % 2 * 1_000_000;
+                log.count(now, 10);
+            }
+        }
+        let estimate = log.estimate().unwrap();
+        assert_eq!((estimate.pairs, estimate.nanoseconds_per_call), (29, None));
+        assert!((estimate.slowdown_percent - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use phpprof_bench::load::Server;
+use phpprof_bench::target::Target;
+use phpprof_bench::workload::Application;
 use tempfile::TempDir;
 
 pub const SCRIPT: &str = "slowdown.php";
@@ -81,6 +84,10 @@ impl Counting {
         Ok(Self { process, lines })
     }
 
+    pub fn pid(&self) -> Result<Pid> {
+        self.process.pid()
+    }
+
     /// Its output since the last call.
     pub fn lines(&mut self) -> Result<Vec<String>> {
         let status = self.process.0.try_wait()?;
@@ -89,14 +96,42 @@ impl Counting {
     }
 }
 
+/// An application under php-fpm, with one worker.
+pub struct Pages {
+    target: Target,
+    server: Server,
+}
+
+impl Pages {
+    /// Starts it, and asks for each page once, so that opcache has them.
+    pub fn start(application: &'static Application) -> Result<Self> {
+        let (target, server) = Target::serve(application, 1, "")?;
+        let pages = Self { target, server };
+        pages.round()?;
+        Ok(pages)
+    }
+
+    /// The master's, which selects the worker.
+    pub fn pid(&self) -> Result<Pid> {
+        let pids = self.target.pids();
+        Ok(Pid::from_raw(*pids.first().context("php-fpm has no PID")?))
+    }
+
+    /// Asks for each page, one after the other; returns how many there are.
+    pub fn round(&self) -> Result<u64> {
+        (0..self.server.pages()).try_for_each(|page| self.server.ask(page))?;
+        Ok(self.server.pages() as u64)
+    }
+}
+
 /// The sampler as a process of its own, which can be stopped.
 pub struct Sampler(Ending);
 
 impl Sampler {
-    pub fn start(phpprof: &str, target: &Counting, rate_hz: u32, one_cpu: bool) -> Result<Self> {
+    pub fn start(phpprof: &str, target: Pid, rate_hz: u32, one_cpu: bool) -> Result<Self> {
         let mut command = on(one_cpu, phpprof);
         command
-            .args(["record", "--pid", &target.process.pid()?.to_string()])
+            .args(["record", "--pid", &target.to_string()])
             .args(["-F", &rate_hz.to_string(), "-d", "86400", "-o", "/dev/null"])
             .stderr(Stdio::null());
         let sampler = Self(Ending::start(command)?);

@@ -9,6 +9,7 @@
 
 mod pairs;
 mod program;
+mod rows;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::time::ClockId;
 use pairs::{Estimate, Log, MIN_COUNTS};
-use phpprof_bench::workload::{DOKUWIKI, Kind, MEDIAWIKI, Workload};
+use phpprof_bench::workload::{Kind, Workload};
 use program::{Counting, Pages, Sampler, Serving, php};
+use rows::{Profiler, Program, ROWS, XDEBUG};
 
 const USAGE: &str = "usage: slowdown PHP PHPPROF RESULTS.csv [WORDS]";
 const COLUMNS: &str = "profiler,target,rate_hz,cpus,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
@@ -27,58 +29,6 @@ const ENOUGH_PERCENT: f64 = 1.0;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 /// Rounds through all pages of an application in one turn; the first one, with the switch in it, is left out.
 const ROUNDS: usize = MIN_COUNTS + 1;
-
-/// The profiler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Profiler {
-    /// Samples this program at this rate.
-    Phpprof {
-        rate_hz: u32,
-        program: Program,
-    },
-    Excimer {
-        rate_hz: u32,
-    },
-    Xdebug,
-    Tideways,
-}
-
-/// What phpprof samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Program {
-    /// A program that only makes small calls.
-    SmallCalls,
-    /// The same, on the CPU that the sampler uses as well.
-    SmallCallsOnOneCpu,
-    /// The pages of an application, by one worker of php-fpm.
-    Application(Workload),
-}
-
-const fn phpprof(program: Program, rate_hz: u32) -> Profiler {
-    Profiler::Phpprof { rate_hz, program }
-}
-
-const ROWS: [Profiler; 12] = [
-    phpprof(Program::SmallCalls, 99),
-    phpprof(Program::SmallCalls, 999),
-    phpprof(Program::SmallCallsOnOneCpu, 99),
-    phpprof(Program::SmallCallsOnOneCpu, 999),
-    phpprof(Program::Application(DOKUWIKI), 99),
-    phpprof(Program::Application(DOKUWIKI), 999),
-    phpprof(Program::Application(MEDIAWIKI), 99),
-    phpprof(Program::Application(MEDIAWIKI), 999),
-    Profiler::Excimer { rate_hz: 99 },
-    Profiler::Excimer { rate_hz: 999 },
-    Profiler::Xdebug,
-    Profiler::Tideways,
-];
-
-const XDEBUG: [&str; 4] = [
-    "xdebug.mode=profile",
-    "xdebug.start_with_request=trigger",
-    "xdebug.profiler_output_name=profile",
-    "xdebug.use_compression=0",
-];
 
 /// What was asked for.
 struct Asked {
@@ -135,7 +85,7 @@ fn run() -> Result<()> {
         "profiler", "seconds", "pairs", "slowdown of the target", "ns per call"
     );
     for row in ROWS.into_iter().filter(|row| row.label().contains(&only)) {
-        let Some(mut run) = row.start(&asked)? else {
+        let Some(mut run) = Run::start(row, &asked)? else {
             println!("{:<32} is not here", row.label());
             continue;
         };
@@ -172,84 +122,15 @@ fn is_enough(estimate: Estimate) -> bool {
     estimate.half_width_percent <= ENOUGH_PERCENT
 }
 
-impl Profiler {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Phpprof { .. } => "phpprof",
-            Self::Excimer { .. } => "excimer",
-            Self::Xdebug => "xdebug",
-            Self::Tideways => "tideways_xhprof",
-        }
-    }
-
-    fn rate_hz(self) -> Option<u32> {
-        match self {
-            Self::Phpprof { rate_hz, .. } | Self::Excimer { rate_hz } => Some(rate_hz),
-            Self::Xdebug | Self::Tideways => None,
-        }
-    }
-
-    /// The program that is slowed down.
-    fn target(self) -> &'static str {
-        match self {
-            Self::Phpprof {
-                program: Program::Application(workload),
-                ..
-            } => workload.name,
-            _ => "small calls",
-        }
-    }
-
-    /// The CPUs that the target and the sampler may use.
-    fn cpus(self) -> &'static str {
-        match self {
-            Self::Phpprof {
-                program: Program::SmallCallsOnOneCpu,
-                ..
-            } => "one",
-            _ => "all",
-        }
-    }
-
-    fn label(self) -> String {
-        let how = self
-            .rate_hz()
-            .map_or("each call".to_owned(), |rate| format!("{rate} Hz"));
-        let target = match self {
-            Self::Phpprof {
-                program: Program::Application(workload),
-                ..
-            } => format!(", {}", workload.name),
-            Self::Phpprof {
-                program: Program::SmallCallsOnOneCpu,
-                ..
-            } => ", on one CPU".to_owned(),
-            _ => String::new(),
-        };
-        format!("{}, {how}{target}", self.name())
-    }
-
-    /// The PHP setting that loads its extension; `None` if the extension does not exist.
-    fn setting(self) -> Option<String> {
-        let (variable, setting) = match self {
-            // This setting has no effect: it is the default of the command line.
-            Self::Phpprof { .. } => return Some("max_execution_time=0".to_owned()),
-            Self::Excimer { .. } => ("EXCIMER", "extension"),
-            Self::Xdebug => ("XDEBUG", "zend_extension"),
-            Self::Tideways => ("TIDEWAYS", "extension"),
-        };
-        let path = std::env::var(variable).ok()?;
-        Some(format!("{setting}={path}"))
-    }
-
+impl Run {
     /// `None` if the profiler does not exist.
-    fn start(self, asked: &Asked) -> Result<Option<Run>> {
-        let Some(setting) = self.setting() else {
+    fn start(row: Profiler, asked: &Asked) -> Result<Option<Self>> {
+        let Some(setting) = row.setting() else {
             return Ok(None);
         };
-        let mut command = php(&asked.php, &setting, self.cpus() == "one")?;
-        Ok(Some(match self {
-            Self::Phpprof { rate_hz, program } => {
+        let mut command = php(&asked.php, &setting, row.cpus() == "one")?;
+        Ok(Some(match row {
+            Profiler::Phpprof { rate_hz, program } => {
                 let start = |pid| {
                     let one_cpu = program == Program::SmallCallsOnOneCpu;
                     Sampler::start(&asked.phpprof, pid, rate_hz, one_cpu)
@@ -261,32 +142,30 @@ impl Profiler {
                 {
                     let pages = Pages::start(application)?;
                     let sampler = start(pages.pid()?)?;
-                    return Ok(Some(Run::Application { pages, sampler }));
+                    return Ok(Some(Self::Application { pages, sampler }));
                 }
                 let target = Counting::start(command, "")?;
                 let sampler = start(target.pid()?)?;
-                Run::Sampled { target, sampler }
+                Self::Sampled { target, sampler }
             }
-            Self::Excimer { rate_hz } => {
-                Run::Itself(Counting::start(command, &format!("excimer={rate_hz}"))?)
+            Profiler::Excimer { rate_hz } => {
+                Self::Itself(Counting::start(command, &format!("excimer={rate_hz}"))?)
             }
-            Self::Xdebug => {
+            Profiler::Xdebug => {
                 // One file, which each request overwrites.
                 command.args(XDEBUG.iter().flat_map(|setting| ["-d", setting]));
-                Run::ByRequest {
+                Self::ByRequest {
                     server: Serving::start(command)?,
                     asked: "XDEBUG_TRIGGER=1",
                 }
             }
-            Self::Tideways => Run::ByRequest {
+            Profiler::Tideways => Self::ByRequest {
                 server: Serving::start(command)?,
                 asked: "tideways=1",
             },
         }))
     }
-}
 
-impl Run {
     /// One turn, with or without profiling.
     fn turn(&mut self, on: bool, log: &mut Log) -> Result<()> {
         let said = match self {

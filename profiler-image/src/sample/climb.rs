@@ -190,17 +190,9 @@ impl Sampler {
             return None;
         }
         let path = self.node(worker, at.path, found, (&key, op), call, climb)?;
-        // The function was read after the frame, and its address may have been reused: its code has to contain the frame's opline, or the
-        // frame must still be there. The engine's own nameless frames are the same for every fiber.
-        let may_be_reused = op.is_none() && !is_hidden && !key.is_named();
-        if may_be_reused
-            && !stands(
-                &*worker.reader.memory,
-                engine.layout,
-                engine.current_execute_data(),
-                &frame,
-            )
-        {
+        // The engine's own nameless frames are the same for every fiber.
+        let is_told = op.is_some() || is_hidden || key.is_named();
+        if !is_told && !is_still_there(worker, &frame) {
             return None;
         }
         at.path = path;
@@ -456,6 +448,18 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
+}
+
+/// Whether a frame is as it was read. Its function was read after it, and the address of that may have been reused: an opline within the
+/// function's code tells that it was not; without one, the frame must still be there.
+fn is_still_there(worker: &Worker, frame: &Frame) -> bool {
+    let engine = &worker.process.engine;
+    stands(
+        &*worker.reader.memory,
+        engine.layout,
+        engine.current_execute_data(),
+        frame,
+    )
 }
 
 /// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function

@@ -63,6 +63,18 @@ impl Sampler {
             }
             return Some(self.edges.prove(edge, Check::Nothing));
         }
+        self.edge_by_site(worker, trace, index, edge, (may_be_autoloader, now))
+    }
+
+    /// What is known of an edge by its call site, or by frames that stand where that says nothing.
+    fn edge_by_site(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        index: usize,
+        edge: Edge,
+        (may_be_autoloader, now): (bool, u64),
+    ) -> Option<Known> {
         if self.may_be_another_closure(worker, trace, index) {
             self.look_since(worker, trace, index, now);
         }

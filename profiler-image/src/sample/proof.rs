@@ -35,14 +35,19 @@ impl Sampler {
         edge: Edge,
         now: u64,
     ) -> Option<Known> {
-        if let Some(known) = self.edges.known(&edge) {
-            return Some(known);
+        let kind = &worker.process.engine.layout.call_info;
+        let call_info = trace.frames[index].call_info;
+        match self.edges.known(&edge) {
+            // What a freed generator has left on the heap stands until that is used again, below any other resumer. So its call site is asked
+            // in each sample until the edge is proven.
+            Some(Known::Open(_)) if call_info & kind.generator != 0 => {}
+            Some(known) => return Some(known),
+            None => {}
         }
         if self.pushes_no_frame(worker, trace, index, edge) {
             return Some(self.edges.refute(edge));
         }
-        let top = worker.process.engine.layout.call_info.top;
-        let is_started = trace.frames[index].call_info & top != 0;
+        let is_started = call_info & kind.top != 0;
         let may_be_autoloader = is_started && self.looks_up_class(worker, trace, index + 1);
         if may_be_autoloader
             && self.edges.is_autoloader(edge.callee)

@@ -1,6 +1,7 @@
 //! Calls that the engine makes itself: of autoloaders, and of the first frame of a stack.
 
 use phpprof_zend::op::INIT_DYNAMIC_CALL;
+use phpprof_zend::zval::IS_OBJECT;
 
 use super::*;
 use crate::read::globals::Tops;
@@ -63,5 +64,45 @@ fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
         sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
         assert!(climb.is_whole);
         assert_eq!(climb.open.len(), usize::from(is_open), "{offset:#x}");
+    }
+}
+
+/// What it has left stands until its memory is used again, below any other resumer.
+#[test]
+fn the_resumer_of_a_generator_that_is_open_is_asked_in_each_sample() {
+    // Zend/zend_vm_opcodes.h.
+    const FE_FETCH_R: u8 = 78;
+    const OPERAND: u32 = 112;
+    let mut scene = Scene::new();
+    let layout = scene.image.layout;
+    let image = &mut scene.image;
+    let kind = &layout.call_info;
+    let found = image.user(Some("found"), &[FE_FETCH_R.into()]);
+    image.put_half(found.op(0), layout.zend_op.op1, OPERAND);
+    let found_frame = image.call(found.func, found.op(0), 0);
+    let body = image.user(Some("body"), &[RETURN.into()]);
+    let frame = image.call(body.func, body.op(0), kind.top | kind.generator);
+    let (generator, iterator) = (image.block(), image.block());
+    image.put_word(frame, layout.execute_data.return_value, generator);
+    image.put_word(generator, layout.generator.execute_data, frame);
+    let (mut sampler, mut worker, tops) = named(&scene);
+    let (mut trace, mut climb) = (Trace::default(), Climb::default());
+    let mut follow = |sampler: &mut Sampler, worker: &mut Worker, tops: &Tops| {
+        sampler.standing.begin(false);
+        sampler.asked = 0;
+        sampler.follow_one(worker, tops, (0, 0), (&mut trace, &mut climb), 1);
+        (climb.open.len(), climb.is_refuted)
+    };
+    for _ in 0..1000 {
+        assert_eq!(follow(&mut sampler, &mut worker, &tops), (1, false));
+    }
+    // The caller iterates another generator by now.
+    let operand = found_frame + u64::from(OPERAND);
+    scene.image.put_zval(operand, iterator, IS_OBJECT);
+    let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
+        panic!("no frame")
+    };
+    for _ in 0..3 {
+        assert_eq!(follow(&mut sampler, &mut worker, &tops), (0, true));
     }
 }

@@ -37,7 +37,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn resumes(&self, op: Option<&Op>) -> Option<Evidence> {
         let (generator, body) = self.generator(self.callee.frame)?;
         let holds = |(address, value)| self.memory.word(address) == Ok(value);
-        if !holds(body) {
+        // Another generator may have been made at the same addresses since the frame was read.
+        let frame = self.callee.frame;
+        let func = frame
+            .address
+            .checked_add(self.layout.execute_data.func as u64)?;
+        if !holds(body) || !holds((func, frame.func)) {
             return Some(Evidence::Refuted);
         }
         let held = match op {

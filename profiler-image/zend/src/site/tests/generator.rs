@@ -126,3 +126,18 @@ fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
         scene.check(Evidence::Refuted);
     }
 }
+
+/// A generator that was made at the same addresses since its frame was read.
+#[test]
+fn a_body_with_another_function_by_now_proves_nothing() {
+    for layout in marked() {
+        let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
+        scene.image.put_word(DATA, 0, GENERATOR);
+        scene.check(RESUMED);
+        let (address, func) = (scene.callee.address, layout.execute_data.func);
+        scene
+            .image
+            .put_word(address, func, scene.callee.func + 0x100);
+        scene.check(Evidence::Refuted);
+    }
+}

@@ -55,6 +55,11 @@ impl Server {
 
     /// Asks for a page.
     pub fn ask(&self, page: usize) -> Result<()> {
+        self.ask_with(page, "")
+    }
+
+    /// Asks for a page with a cookie.
+    pub fn ask_with(&self, page: usize, cookie: &str) -> Result<()> {
         let answer = match self {
             Self::FastCgi {
                 socket,
@@ -62,10 +67,10 @@ impl Server {
                 application,
             } => {
                 let (script, query) = application.pages[page % application.pages.len()];
-                fastcgi(socket, &parameters(root, script, query))
+                fastcgi(socket, &parameters(root, (script, query), cookie))
                     .with_context(|| format!("asking for {script}?{query}"))?
             }
-            Self::Http(address, path) => http(*address, path)?,
+            Self::Http(address, path) => http(*address, path, cookie)?,
         };
         let text = String::from_utf8_lossy(&answer);
         let (head, body) = text
@@ -132,10 +137,13 @@ impl Drop for Load {
     }
 }
 
-fn http(address: SocketAddr, path: &str) -> Result<Vec<u8>> {
+fn http(address: SocketAddr, path: &str, cookie: &str) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address).context("connecting to the server")?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
+    )?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(answer)
@@ -148,7 +156,11 @@ const INPUT: u8 = 5;
 const OUTPUT: u8 = 6;
 
 /// The parameters that a web server sends for a request.
-fn parameters(root: &Path, script: &str, query: &str) -> Vec<(&'static str, String)> {
+fn parameters(
+    root: &Path,
+    (script, query): (&str, &str),
+    cookie: &str,
+) -> Vec<(&'static str, String)> {
     vec![
         ("SCRIPT_FILENAME", root.join(script).display().to_string()),
         ("SCRIPT_NAME", format!("/{script}")),
@@ -161,6 +173,7 @@ fn parameters(root: &Path, script: &str, query: &str) -> Vec<(&'static str, Stri
         ("SERVER_SOFTWARE", "bench".to_owned()),
         ("REMOTE_ADDR", "127.0.0.1".to_owned()),
         ("HTTP_HOST", "localhost".to_owned()),
+        ("HTTP_COOKIE", cookie.to_owned()),
         ("REDIRECT_STATUS", "200".to_owned()),
     ]
 }

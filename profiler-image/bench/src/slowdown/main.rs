@@ -15,15 +15,15 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::time::ClockId;
 use pairs::{Estimate, Log, MIN_COUNTS};
-use phpprof_bench::workload::{Kind, Workload};
+use phpprof_bench::workload::Kind;
 use program::{Counting, Pages, Sampler, Serving, php};
-use rows::{Profiler, Program, ROWS, XDEBUG};
+use rows::{Profiler, Program, ROWS, Row, XDEBUG};
 
 const USAGE: &str = "usage: slowdown PHP PHPPROF RESULTS.csv [WORDS]";
-const COLUMNS: &str = "profiler,target,rate_hz,cpus,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
+const COLUMNS: &str = "profiler,target,rate_hz,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
 const TURN: Duration = Duration::from_millis(300);
 const ENOUGH_PERCENT: f64 = 1.0;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -43,9 +43,11 @@ enum Run {
         target: Counting,
         sampler: Sampler,
     },
-    Application {
+    /// The sampler, or a profiler that each request with this cookie switches on.
+    Pages {
         pages: Pages,
-        sampler: Sampler,
+        sampler: Option<Sampler>,
+        cookie: String,
     },
     Itself(Counting),
     ByRequest {
@@ -81,22 +83,23 @@ fn run() -> Result<()> {
     let only = arguments.next().unwrap_or_default();
     let mut csv = format!("{COLUMNS}\n");
     println!(
-        "{:<32} {:>7} {:>6} {:>22} {:>14}",
+        "{:<40} {:>7} {:>6} {:>22} {:>14}",
         "profiler", "seconds", "pairs", "slowdown of the target", "ns per call"
     );
+    if let Some(folder) = results.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
     for row in ROWS.into_iter().filter(|row| row.label().contains(&only)) {
         let Some(mut run) = Run::start(row, &asked)? else {
-            println!("{:<32} is not here", row.label());
+            println!("{:<40} is not here", row.label());
             continue;
         };
         let began = Instant::now();
         let estimate = measure(&mut run, asked.limit).with_context(|| row.label())?;
         report(row, began.elapsed().as_secs(), estimate, &mut csv)?;
+        // A run of hours that is interrupted keeps the rows that it has.
+        std::fs::write(&results, &csv).with_context(|| format!("writing {}", results.display()))?;
     }
-    if let Some(folder) = results.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(&results, csv).with_context(|| format!("writing {}", results.display()))?;
     println!("{}", results.display());
     Ok(())
 }
@@ -124,28 +127,35 @@ fn is_enough(estimate: Estimate) -> bool {
 
 impl Run {
     /// `None` if the profiler does not exist.
-    fn start(row: Profiler, asked: &Asked) -> Result<Option<Self>> {
-        let Some(setting) = row.setting() else {
+    fn start(row: Row, asked: &Asked) -> Result<Option<Self>> {
+        let Some(setting) = row.profiler.setting() else {
             return Ok(None);
         };
-        let mut command = php(&asked.php, &setting, row.cpus() == "one")?;
-        Ok(Some(match row {
-            Profiler::Phpprof { rate_hz, program } => {
-                let start = |pid| {
-                    let one_cpu = program == Program::SmallCallsOnOneCpu;
-                    Sampler::start(&asked.phpprof, pid, rate_hz, one_cpu)
-                };
-                if let Program::Application(Workload {
-                    kind: Kind::Fpm(application),
-                    ..
-                }) = program
-                {
-                    let pages = Pages::start(application)?;
-                    let sampler = start(pages.pid()?)?;
-                    return Ok(Some(Self::Application { pages, sampler }));
-                }
+        let one_cpu = row.program == Program::SmallCallsOnOneCpu;
+        let sampler = |pid, rate_hz| Sampler::start(&asked.phpprof, pid, rate_hz, one_cpu);
+        if let Program::Pages(workload) = row.program {
+            let Kind::Fpm(application) = workload.kind else {
+                bail!("{} has no pages", workload.name);
+            };
+            let pages = Pages::start(application, &setting)?;
+            let sampler = match row.profiler {
+                Profiler::Phpprof { rate_hz } => Some(sampler(pages.pid()?, rate_hz)?),
+                _ => None,
+            };
+            return Ok(Some(Self::Pages {
+                pages,
+                sampler,
+                cookie: format!(
+                    "profiled={}; XDEBUG_TRIGGER=1",
+                    row.profiler.rate_hz().unwrap_or(1)
+                ),
+            }));
+        }
+        let mut command = php(&asked.php, &setting, one_cpu)?;
+        Ok(Some(match row.profiler {
+            Profiler::Phpprof { rate_hz } => {
                 let target = Counting::start(command, "")?;
-                let sampler = start(target.pid()?)?;
+                let sampler = sampler(target.pid()?, rate_hz)?;
                 Self::Sampled { target, sampler }
             }
             Profiler::Excimer { rate_hz } => {
@@ -175,11 +185,21 @@ impl Run {
                 std::thread::sleep(TURN);
                 target.lines()?
             }
-            Self::Application { pages, sampler } => {
-                sampler.switch(on)?;
+            Self::Pages {
+                pages,
+                sampler,
+                cookie,
+            } => {
+                let cookie = match sampler {
+                    None if on => cookie.as_str(),
+                    _ => "profiled=0",
+                };
+                if let Some(sampler) = sampler {
+                    sampler.switch(on)?;
+                }
                 log.switch(monotonic()?, on);
                 for _ in 0..ROUNDS {
-                    let asked = pages.round()?;
+                    let asked = pages.round(cookie)?;
                     log.count(monotonic()?, asked);
                 }
                 Vec::new()
@@ -209,14 +229,15 @@ fn monotonic() -> Result<u64> {
     )?)
 }
 
-fn report(row: Profiler, seconds: u64, estimate: Option<Estimate>, csv: &mut String) -> Result<()> {
+fn report(row: Row, seconds: u64, estimate: Option<Estimate>, csv: &mut String) -> Result<()> {
     let rate = row
+        .profiler
         .rate_hz()
         .map(|rate| rate.to_string())
         .unwrap_or_default();
-    let (name, target, cpus) = (row.name(), row.target(), row.cpus());
-    write!(csv, "{name},{target},{rate},{cpus},{seconds},")?;
-    print!("{:<32} {seconds:>7} ", row.label());
+    let (profiler, target) = (row.profiler.name(), row.program.name());
+    write!(csv, "{profiler},{target},{rate},{seconds},")?;
+    print!("{:<40} {seconds:>7} ", row.label());
     let Some(estimate) = estimate else {
         println!("{:>6} undecided", "few");
         csv.push_str("0,,,,undecided\n");

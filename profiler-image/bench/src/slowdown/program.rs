@@ -1,7 +1,9 @@
 //! The processes of a row: the program that counts, and the profiler. They end when they are dropped.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,6 +16,8 @@ use phpprof_bench::load::Server;
 use phpprof_bench::target::Target;
 use phpprof_bench::workload::Application;
 use tempfile::TempDir;
+
+use crate::rows::XDEBUG;
 
 pub const SCRIPT: &str = "slowdown.php";
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -100,14 +104,36 @@ impl Counting {
 pub struct Pages {
     target: Target,
     server: Server,
+    /// The folder of its profiler's output.
+    _folder: TempDir,
 }
 
 impl Pages {
-    /// Starts it, and asks for each page once, so that opcache has them.
-    pub fn start(application: &'static Application) -> Result<Self> {
-        let (target, server) = Target::serve(application, 1, "")?;
-        let pages = Self { target, server };
-        pages.round()?;
+    /// Starts it with this setting, and asks for each page once, so that opcache has them.
+    pub fn start(application: &'static Application, setting: &str) -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("phpprof-slowdown-")
+            .tempdir()?;
+        // The workers run as another user.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
+        let prepended = folder.path().join("prepend.php");
+        fs::write(
+            &prepended,
+            include_str!("../../targets/slowdown_prepend.php"),
+        )?;
+        let settings = [
+            setting,
+            &format!("auto_prepend_file={}", prepended.display()),
+            &format!("xdebug.output_dir={}", folder.path().display()),
+            &XDEBUG.join("\n"),
+        ];
+        let (target, server) = Target::serve(application, 1, &settings.join("\n"))?;
+        let pages = Self {
+            target,
+            server,
+            _folder: folder,
+        };
+        pages.round("")?;
         Ok(pages)
     }
 
@@ -117,9 +143,9 @@ impl Pages {
         Ok(Pid::from_raw(*pids.first().context("php-fpm has no PID")?))
     }
 
-    /// Asks for each page, one after the other; returns how many there are.
-    pub fn round(&self) -> Result<u64> {
-        (0..self.server.pages()).try_for_each(|page| self.server.ask(page))?;
+    /// Asks for each page with this cookie, one after the other; returns how many there are.
+    pub fn round(&self, cookie: &str) -> Result<u64> {
+        (0..self.server.pages()).try_for_each(|page| self.server.ask_with(page, cookie))?;
         Ok(self.server.pages() as u64)
     }
 }

@@ -2,51 +2,66 @@
 
 use phpprof_bench::workload::{DOKUWIKI, MEDIAWIKI, Workload};
 
+/// A profiler, and the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    pub profiler: Profiler,
+    pub program: Program,
+}
+
 /// The profiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profiler {
-    /// Samples this program at this rate.
-    Phpprof {
-        rate_hz: u32,
-        program: Program,
-    },
-    Excimer {
-        rate_hz: u32,
-    },
+    Phpprof { rate_hz: u32 },
+    Excimer { rate_hz: u32 },
     Xdebug,
     Tideways,
 }
 
-/// What phpprof samples.
+/// The program that is profiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// A program that only makes small calls.
+    /// One that only makes small calls.
     SmallCalls,
     /// The same, on the CPU that the sampler uses as well.
     SmallCallsOnOneCpu,
     /// The pages of an application, by one worker of php-fpm.
-    Application(Workload),
+    Pages(Workload),
 }
 
-const fn phpprof(program: Program, rate_hz: u32) -> Profiler {
-    Profiler::Phpprof { rate_hz, program }
+const fn row(profiler: Profiler, program: Program) -> Row {
+    Row { profiler, program }
 }
 
-pub const ROWS: [Profiler; 12] = [
-    phpprof(Program::SmallCalls, 99),
-    phpprof(Program::SmallCalls, 999),
-    phpprof(Program::SmallCallsOnOneCpu, 99),
-    phpprof(Program::SmallCallsOnOneCpu, 999),
-    phpprof(Program::Application(DOKUWIKI), 99),
-    phpprof(Program::Application(DOKUWIKI), 999),
-    phpprof(Program::Application(MEDIAWIKI), 99),
-    phpprof(Program::Application(MEDIAWIKI), 999),
+const PHPPROF: [Profiler; 2] = [
+    Profiler::Phpprof { rate_hz: 99 },
+    Profiler::Phpprof { rate_hz: 999 },
+];
+const EXCIMER: [Profiler; 2] = [
     Profiler::Excimer { rate_hz: 99 },
     Profiler::Excimer { rate_hz: 999 },
-    Profiler::Xdebug,
-    Profiler::Tideways,
 ];
 
+pub const ROWS: [Row; 16] = [
+    row(PHPPROF[0], Program::SmallCalls),
+    row(PHPPROF[1], Program::SmallCalls),
+    row(PHPPROF[0], Program::SmallCallsOnOneCpu),
+    row(PHPPROF[1], Program::SmallCallsOnOneCpu),
+    row(EXCIMER[0], Program::SmallCalls),
+    row(EXCIMER[1], Program::SmallCalls),
+    row(Profiler::Xdebug, Program::SmallCalls),
+    row(Profiler::Tideways, Program::SmallCalls),
+    row(PHPPROF[0], Program::Pages(DOKUWIKI)),
+    row(PHPPROF[1], Program::Pages(DOKUWIKI)),
+    row(EXCIMER[0], Program::Pages(DOKUWIKI)),
+    row(EXCIMER[1], Program::Pages(DOKUWIKI)),
+    row(Profiler::Xdebug, Program::Pages(DOKUWIKI)),
+    row(Profiler::Tideways, Program::Pages(DOKUWIKI)),
+    row(PHPPROF[0], Program::Pages(MEDIAWIKI)),
+    row(PHPPROF[1], Program::Pages(MEDIAWIKI)),
+];
+
+/// Its profiler's settings besides the folder of its output.
 pub const XDEBUG: [&str; 4] = [
     "xdebug.mode=profile",
     "xdebug.start_with_request=trigger",
@@ -71,50 +86,10 @@ impl Profiler {
         }
     }
 
-    /// The program that is slowed down.
-    pub fn target(self) -> &'static str {
-        match self {
-            Self::Phpprof {
-                program: Program::Application(workload),
-                ..
-            } => workload.name,
-            _ => "small calls",
-        }
-    }
-
-    /// The CPUs that the target and the sampler may use.
-    pub fn cpus(self) -> &'static str {
-        match self {
-            Self::Phpprof {
-                program: Program::SmallCallsOnOneCpu,
-                ..
-            } => "one",
-            _ => "all",
-        }
-    }
-
-    pub fn label(self) -> String {
-        let how = self
-            .rate_hz()
-            .map_or("each call".to_owned(), |rate| format!("{rate} Hz"));
-        let target = match self {
-            Self::Phpprof {
-                program: Program::Application(workload),
-                ..
-            } => format!(", {}", workload.name),
-            Self::Phpprof {
-                program: Program::SmallCallsOnOneCpu,
-                ..
-            } => ", on one CPU".to_owned(),
-            _ => String::new(),
-        };
-        format!("{}, {how}{target}", self.name())
-    }
-
-    /// The PHP setting that loads its extension; `None` if the extension does not exist.
+    /// The PHP setting that loads its extension, as a line of php.ini; `None` if the extension does not exist.
     pub fn setting(self) -> Option<String> {
         let (variable, setting) = match self {
-            // This setting has no effect: it is the default of the command line.
+            // This setting has no effect: it is the default of the command line, and longer than any page takes.
             Self::Phpprof { .. } => return Some("max_execution_time=0".to_owned()),
             Self::Excimer { .. } => ("EXCIMER", "extension"),
             Self::Xdebug => ("XDEBUG", "zend_extension"),
@@ -122,5 +97,27 @@ impl Profiler {
         };
         let path = std::env::var(variable).ok()?;
         Some(format!("{setting}={path}"))
+    }
+}
+
+impl Row {
+    /// In words.
+    pub fn label(self) -> String {
+        let profiler = self.profiler.name();
+        let how = self
+            .profiler
+            .rate_hz()
+            .map_or("each call".to_owned(), |rate| format!("{rate} Hz"));
+        format!("{profiler}, {how}, {}", self.program.name())
+    }
+}
+
+impl Program {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SmallCalls => "small calls",
+            Self::SmallCallsOnOneCpu => "small calls on one CPU",
+            Self::Pages(workload) => workload.name,
+        }
     }
 }

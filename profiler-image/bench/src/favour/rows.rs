@@ -30,6 +30,9 @@ impl Row {
 /// All rows, or those of the short form.
 pub fn rows(full: bool) -> Vec<Row> {
     let mut rows = vec![generators(), fibers()];
+    if full {
+        rows.push(loops());
+    }
     for remote in [false, true] {
         rows.push(leaves(remote));
         if full || !remote {
@@ -66,6 +69,21 @@ fn paths(remote: bool) -> Row {
             .collect(),
         is_beside_the_page: false,
         remote,
+    }
+}
+
+fn loops() -> Row {
+    let size = |size| ["Callee", "Caller"].map(|end| format!("{size}{end}"));
+    Row {
+        name: "loops",
+        script: "favour_loops.php",
+        since: 0,
+        functions: ["short", "middle", "long"]
+            .into_iter()
+            .flat_map(size)
+            .collect(),
+        is_beside_the_page: false,
+        remote: false,
     }
 }
 

@@ -37,12 +37,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn resumes(&self, op: Option<&Op>) -> Option<Evidence> {
         let (generator, body) = self.generator(self.callee.frame)?;
         let holds = |(address, value)| self.memory.word(address) == Ok(value);
-        // Another generator may have been made at the same addresses since the frame was read.
-        let frame = self.callee.frame;
-        let func = frame
-            .address
-            .checked_add(self.layout.execute_data.func as u64)?;
-        if !holds(body) || !holds((func, frame.func)) {
+        // Other generators and calls may have been made at the same addresses since the frames were read.
+        let offset = self.layout.execute_data.func as u64;
+        let is_there = |frame: &Frame| holds((frame.address.saturating_add(offset), frame.func));
+        if !holds(body) || !is_there(self.callee.frame) || !is_there(self.caller.frame) {
             return Some(Evidence::Refuted);
         }
         let held = match op {

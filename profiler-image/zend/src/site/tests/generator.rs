@@ -127,17 +127,20 @@ fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
     }
 }
 
-/// A generator that was made at the same addresses since its frame was read.
+/// A generator, or a call, that was made at the same addresses since its frame was read.
 #[test]
-fn a_body_with_another_function_by_now_proves_nothing() {
+fn a_frame_with_another_function_by_now_proves_nothing() {
     for layout in marked() {
-        let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
-        scene.image.put_word(DATA, 0, GENERATOR);
-        scene.check(RESUMED);
-        let (address, func) = (scene.callee.address, layout.execute_data.func);
-        scene
-            .image
-            .put_word(address, func, scene.callee.func + 0x100);
-        scene.check(Evidence::Refuted);
+        for is_body in [true, false] {
+            let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
+            scene.image.put_word(DATA, 0, GENERATOR);
+            scene.check(RESUMED);
+            let frame = if is_body { scene.callee } else { scene.caller };
+            let func = layout.execute_data.func;
+            scene
+                .image
+                .put_word(frame.address, func, frame.func + 0x100);
+            scene.check(Evidence::Refuted);
+        }
     }
 }

@@ -77,7 +77,7 @@ bench: setup ## what sampling costs, on constructed programs and real applicatio
 	@$(STAGE) "bench" profiler-image/bench/bench.sh
 
 .PHONY: slowdown
-slowdown: setup ## what profiling costs the target, compared with Excimer, Xdebug and tideways_xhprof: up to three hours
+slowdown: setup ## what profiling costs the target, compared with Excimer, Xdebug and tideways_xhprof: up to four hours
 	@$(STAGE) "slowdown" profiler-image/bench/slowdown.sh
 
 .PHONY: scale

@@ -58,7 +58,7 @@ impl Server {
         self.ask_with(page, "")
     }
 
-    /// Asks for a page with a cookie.
+    /// Asks for a page with a cookie; php-fpm only.
     pub fn ask_with(&self, page: usize, cookie: &str) -> Result<()> {
         let answer = match self {
             Self::FastCgi {
@@ -67,10 +67,14 @@ impl Server {
                 application,
             } => {
                 let (script, query) = application.pages[page % application.pages.len()];
-                fastcgi(socket, &parameters(root, (script, query), cookie))
+                let mut parameters = parameters(root, script, query);
+                if !cookie.is_empty() {
+                    parameters.push(("HTTP_COOKIE", cookie.to_owned()));
+                }
+                fastcgi(socket, &parameters)
                     .with_context(|| format!("asking for {script}?{query}"))?
             }
-            Self::Http(address, path) => http(*address, path, cookie)?,
+            Self::Http(address, path) => http(*address, path)?,
         };
         let text = String::from_utf8_lossy(&answer);
         let (head, body) = text
@@ -137,13 +141,10 @@ impl Drop for Load {
     }
 }
 
-fn http(address: SocketAddr, path: &str, cookie: &str) -> Result<Vec<u8>> {
+fn http(address: SocketAddr, path: &str) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address).context("connecting to the server")?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
-    )?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(answer)
@@ -156,11 +157,7 @@ const INPUT: u8 = 5;
 const OUTPUT: u8 = 6;
 
 /// The parameters that a web server sends for a request.
-fn parameters(
-    root: &Path,
-    (script, query): (&str, &str),
-    cookie: &str,
-) -> Vec<(&'static str, String)> {
+fn parameters(root: &Path, script: &str, query: &str) -> Vec<(&'static str, String)> {
     vec![
         ("SCRIPT_FILENAME", root.join(script).display().to_string()),
         ("SCRIPT_NAME", format!("/{script}")),
@@ -173,7 +170,6 @@ fn parameters(
         ("SERVER_SOFTWARE", "bench".to_owned()),
         ("REMOTE_ADDR", "127.0.0.1".to_owned()),
         ("HTTP_HOST", "localhost".to_owned()),
-        ("HTTP_COOKIE", cookie.to_owned()),
         ("REDIRECT_STATUS", "200".to_owned()),
     ]
 }

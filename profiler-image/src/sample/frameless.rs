@@ -13,7 +13,7 @@ use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
 /// Such calls in one stack: each takes several reads.
-const MAX_ABSENT: usize = 64;
+pub(super) const MAX_ABSENT: usize = 64;
 
 impl Sampler {
     /// Inserts them into the identified frames of the trace.

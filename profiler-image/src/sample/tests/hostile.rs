@@ -1,15 +1,14 @@
 //! Targets that write anything where their engine is.
 //!
-//! Invariant: no memory makes a sample panic, or cost more than its bounds.
+//! Invariant: no memory makes a sample panic, unwind more frames than its bound, or name more than a stack can have.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::*;
 use phpprof_zend::unwind::MAX_FRAMES;
 
-/// How many frames without one of their own a stack can have besides.
-const FRAMELESS: usize = 64;
+use super::*;
+use crate::sample::frameless::MAX_ABSENT;
 
 /// A word that a target writes.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +30,7 @@ fn any_word() -> impl Strategy<Value = Word> {
     ]
 }
 
-/// `{main}` calls `found`, which calls `text` from a function without a frame, which calls a function of the name in a temporary.
+/// `{main}` calls `found`, which calls a function without a frame; that calls `text` back, which calls `inner`.
 fn engine() -> Scene {
     let mut scene = Scene::frameless("implode", IS_NULL);
     scene.call("text", scene.image.layout.call_info.top);
@@ -74,7 +73,7 @@ proptest! {
             prop_assert!(sampler.unwound < MOST_UNWOUND + MAX_FRAMES);
             if let Outcome::Sample(Sampled { stack, .. }) = outcome {
                 let names = names(&sampler, stack.path);
-                prop_assert!(names.len() <= MAX_FRAMES + FRAMELESS, "{}", names.len());
+                prop_assert!(names.len() <= MAX_FRAMES + MAX_ABSENT, "{}", names.len());
             }
         }
     }

@@ -434,8 +434,7 @@ impl Functions {
         // A script's frame is pushed with its opline. For other frames the top one's own opline proves nothing; a caller's is saved
         // before its callee is linked. In the frame of an internal function it is a remainder of an earlier call. So
         // only the oplines of scripts and closures tell which code they run.
-        let is_script = frame.call_info & place.layout.call_info.code != 0;
-        if !is_script && (is_leaf || !is_closure(place.layout, frame)) {
+        if !frame.is_script(place.layout) && (is_leaf || !is_closure(place.layout, frame)) {
             return None;
         }
         let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;

@@ -7,6 +7,7 @@
 mod code;
 mod counted;
 
+use crate::function::{HEAD, Key};
 use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
 use crate::memory::{Fault, Memory, Recorded};
@@ -263,14 +264,21 @@ impl EngineImage {
         self.put_half(at, row.this_type_info, info);
     }
 
-    /// Puts the frame of a call onto the page.
+    /// Puts the frame of a call onto the page. Like the engine, it marks those that run a script.
     pub fn call(&mut self, func: u64, opline: u64, call_info: u32) -> u64 {
+        let mut head = [0; HEAD];
+        let key = self
+            .read(func, &mut head)
+            .ok()
+            .and_then(|()| Key::parse(self.layout, &head));
+        let is_script = key.is_some_and(|key| key.is_top_level());
+        let code = u32::from(is_script) * self.layout.call_info.code;
         let frame = Frame {
             address: self.next,
             func,
             opline,
             prev: self.top,
-            call_info,
+            call_info: call_info | code,
             ..Frame::default()
         };
         self.put_frame(&frame);

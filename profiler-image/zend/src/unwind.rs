@@ -67,6 +67,12 @@ impl Frame {
         }
     }
 
+    /// Whether the frame runs the top level of a script or of eval()'d code, and so a function without a name.
+    #[must_use]
+    pub fn is_script(&self, layout: &Layout) -> bool {
+        self.call_info & layout.call_info.code != 0
+    }
+
     /// Whether another look at the frame shows the same call, which may have moved on meanwhile.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {

@@ -117,8 +117,8 @@ fn deep(calls: u64) -> Scene {
     (0..(calls + 4) * APART / BLOCK + 2).for_each(|_| _ = image.block());
     image.put_word(image.page, image.layout.vm_stack_prev, older);
     let root = older + 0x100;
-    let started = (scene.main, 1, image.layout.call_info.top);
-    pile(image, (root, 0), 1, started);
+    let kind = &image.layout.call_info;
+    pile(image, (root, 0), 1, (scene.main, 1, kind.top | kind.code));
     let last = pile(image, (root + APART, root), calls, (found, 1, 0));
     pile(image, (scene.main_frame, last), 1, (text, 0, 0));
     image.put_top(scene.main_frame);

@@ -84,10 +84,16 @@ fn show(
 #[test]
 fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
     let scene = Scene::calling();
-    let row = &scene.image.layout.execute_data;
+    let layout = scene.image.layout;
+    let (row, kind) = (&layout.execute_data, &layout.call_info);
     let words = [
         // Any function that is known by now.
         (Whose::Callee, row.func, scene.main.func),
+        (
+            Whose::Callee,
+            row.this_type_info,
+            u64::from(kind.code) << kind.shift,
+        ),
         (Whose::Callee, row.opline, scene.main.op(0)),
         (Whose::Caller, row.opline, scene.main.op(2)),
     ];

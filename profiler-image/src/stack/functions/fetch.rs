@@ -160,16 +160,19 @@ pub(super) fn at(base: u64, offset: usize) -> u64 {
     }
 }
 
-/// The key of a frame's function, from its first bytes. An included file has often ended when it is read.
+/// The key of a frame's function, from its first bytes. An included file has often ended when it is read. The engine clears a closure's
+/// function before it copies the name (`zend_closure_new`, Zend/zend_closures.c), so only a script's frame runs code without a name.
 fn key_of<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     frame: &Frame,
     head: &[u8; HEAD],
 ) -> Option<Key> {
+    let is_script = frame.is_script(place.layout);
     let left = || {
-        let is_script = frame.call_info & place.layout.call_info.code != 0;
         let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
         key.flatten().filter(|key| lasts(place, key))
     };
-    left().or_else(|| Key::parse(place.layout, head))
+    left()
+        .or_else(|| Key::parse(place.layout, head))
+        .filter(|key| key.is_top_level() == is_script)
 }

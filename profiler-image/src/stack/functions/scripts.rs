@@ -26,8 +26,7 @@ pub(super) fn key_of_cached<M: Memory + ?Sized>(
     place: &mut Place<'_, M>,
     frame: &Frame,
 ) -> Option<Key> {
-    let is_script = frame.call_info & place.layout.call_info.code != 0;
-    if !is_script || !is_shared(place, frame.opline) {
+    if !frame.is_script(place.layout) || !is_shared(place, frame.opline) {
         return None;
     }
     let known = place.shared.scripts.key_at(place, frame.opline);

@@ -197,7 +197,8 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
 #[test]
 fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
-    let frame = put(&mut memory, 2, "", true);
+    let mut frame = put(&mut memory, 2, "", true);
+    frame.call_info = of_8_2().call_info.code;
     // No name, and ZEND_EVAL_CODE.
     let row = &memory.layout.function;
     memory.put_word(frame.func, row.function_name, 0);
@@ -360,8 +361,8 @@ fn an_inherited_internal_method_is_forgotten_with_its_request() {
     );
 }
 
-/// Makes the function of a frame that of a file.
-fn put_script(memory: &mut EngineImage, frame: &Frame, file: u64, path: &str) {
+/// Makes the function of a frame that of a file; returns the frame of a script.
+fn put_script(memory: &mut EngineImage, frame: Frame, file: u64, path: &str) -> Frame {
     memory.put_string(file, path);
     let key = Key {
         code: frame.opline,
@@ -371,6 +372,10 @@ fn put_script(memory: &mut EngineImage, frame: &Frame, file: u64, path: &str) {
         ..Key::default()
     };
     memory.put_function(frame.func, &key);
+    Frame {
+        call_info: memory.layout.call_info.code,
+        ..frame
+    }
 }
 
 /// An included file has often ended by the time that its function is looked at: the allocator has its first word then.
@@ -379,10 +384,9 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
     let check = |opline: u64, expected: &str| {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let file = SHARED.end - 0x1000;
-        let mut frame = put(&mut memory, 0x20, "", true);
-        put_script(&mut memory, &frame, file, "/included.php");
+        let called = put(&mut memory, 0x20, "", true);
+        let mut frame = put_script(&mut memory, called, file, "/included.php");
         memory.put_word(frame.func, 0, 0x7f00_dead_beef);
-        frame.call_info = memory.layout.call_info.code;
         frame.opline = opline;
         let named = names(&mut codes, &memory, &mut maps, &[frame]);
         assert_eq!(named, [expected], "{opline:x}");
@@ -398,10 +402,9 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
 #[test]
 fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
-    let mut frame = put(&mut memory, 0x20, "", true);
+    let called = put(&mut memory, 0x20, "", true);
     let files = [SHARED.end - 0x1000, SHARED.end - 0x2000];
-    put_script(&mut memory, &frame, files[0], "/old.php");
-    frame.call_info = memory.layout.call_info.code;
+    let frame = put_script(&mut memory, called, files[0], "/old.php");
     let mut named = |memory: &EngineImage, now: u64| {
         let mut ids = Vec::new();
         let mut place = place(memory, &mut maps.0, &mut maps.1);
@@ -411,7 +414,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
         codes.names.get(id).name.to_owned()
     };
     assert_eq!(named(&memory, 1), "include /old.php");
-    put_script(&mut memory, &frame, files[1], "/new.php");
+    put_script(&mut memory, called, files[1], "/new.php");
     assert_eq!(named(&memory, 2), "include /old.php");
     assert_eq!(named(&memory, 2 + TRUSTED_NANOSECONDS), "include /new.php");
 }

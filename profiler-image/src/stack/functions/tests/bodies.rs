@@ -9,9 +9,9 @@ const OP: u32 = 2;
 
 /// Puts a function, or a script as the root of a stack, whose op is on that line; returns its frame.
 fn put_body(memory: &mut EngineImage, number: u64, line: u32, is_root: bool) -> Frame {
-    let frame = put(memory, number, "total", true);
+    let mut frame = put(memory, number, "total", true);
     if is_root {
-        put_script(memory, &frame, FILE, "/a.php");
+        frame = put_script(memory, frame, FILE, "/a.php");
     }
     let row = &memory.layout.zend_op;
     let op = frame.opline + u64::from(OP) * row.sizeof as u64;

@@ -98,7 +98,8 @@ fn a_quiescent_read_knows_a_method_of_a_class_that_each_request_links_anew() {
 #[test]
 fn evaled_code_is_known_again_by_one_read() {
     let (mut codes, mut maps, mut image) = nothing_known();
-    let frame = put(&mut image, 2, "", true);
+    let mut frame = put(&mut image, 2, "", true);
+    frame.call_info = image.layout.call_info.code;
     let row = &image.layout.function;
     let (name, kind) = (row.function_name, row.type_);
     image.put_word(frame.func, name, 0);

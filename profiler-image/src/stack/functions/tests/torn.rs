@@ -6,10 +6,12 @@ use phpprof_zend::memory::Fault;
 
 use super::*;
 
-/// Memory in which a function is being copied to an address during the first reads of it: its line is another's still.
+/// Memory in which a function is being copied to an address during the first reads of it: a part of it is not written yet.
 struct Copying<'a> {
     memory: &'a EngineImage,
     func: u64,
+    /// Where the part is, and what it still has.
+    before: (usize, &'a [u8]),
     reads_left: Cell<usize>,
 }
 
@@ -18,8 +20,8 @@ impl Memory for Copying<'_> {
         self.memory.read(address, bytes)?;
         if address == self.func && bytes.len() >= HEAD && self.reads_left.get() > 0 {
             self.reads_left.set(self.reads_left.get() - 1);
-            let line = self.memory.layout.function.line_start;
-            bytes[line..line + 4].copy_from_slice(&6_u32.to_le_bytes());
+            let (at, before) = self.before;
+            bytes[at..at + before.len()].copy_from_slice(before);
         }
         Ok(())
     }
@@ -48,10 +50,11 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
         opline: SHARED.start,
         ..Frame::default()
     };
-    let mut named = |torn: usize| {
+    let mut named = |torn: usize, before| {
         let copying = Copying {
             memory: &memory,
             func: FUNCTIONS,
+            before,
             reads_left: Cell::new(torn),
         };
         let mut ids = Vec::new();
@@ -71,8 +74,13 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
         let name = ids[0].map(|id| codes.name(id, false));
         name.map(|name| codes.names.get(name).name.to_owned())
     };
+    let row = &memory.layout.function;
+    let of_another = (row.line_start, &6_u32.to_le_bytes()[..]);
     for torn in 1..=AGREEING_READS {
-        assert_eq!(named(torn), None, "{torn}");
+        assert_eq!(named(torn, of_another), None, "{torn}");
     }
-    assert_eq!(named(0).as_deref(), Some("{closure:/a.php:5}"));
+    // Without its name it looks like its file's top level.
+    let cleared = (row.function_name, &[0; 8][..]);
+    assert_eq!(named(usize::MAX, cleared), None);
+    assert_eq!(named(0, cleared).as_deref(), Some("{closure:/a.php:5}"));
 }

@@ -21,11 +21,13 @@ foreach ($input['calls'] as $call) {
         },
     ]);
     $http_response_header = [];
+    error_clear_last();
     $answer = @file_get_contents($call['url'], false, $context);
     $answers[] = [
         'status' => (int) (explode(' ', $http_response_header[0] ?? 'none 0')[1]),
         'body' => base64_encode((string) $answer),
         'sent' => hash('sha256', $body),
+        'error' => error_get_last()['message'] ?? '',
     ];
 }
 unlink($authority);

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::lifetime::{is_shared, lasts};
 use super::ops::ops_size;
+use super::scripts::key_of_cached;
 use super::{EXTENSION_HEAD, FEW, Gather, Look, MAX_RESOLVED, Place, STRING_HEAD};
 use crate::stack::stand::Stand;
 
@@ -158,6 +159,17 @@ pub(super) fn at(base: u64, offset: usize) -> u64 {
         0 => 0,
         _ => base.saturating_add(offset as u64),
     }
+}
+
+/// The key of a frame's function, by another read.
+pub(super) fn key_again<M: Memory + ?Sized>(
+    place: &mut Place<'_, M>,
+    frame: &Frame,
+) -> Option<Key> {
+    let mut head = [0_u8; HEAD];
+    let read = place.memory.read(frame.func, &mut head);
+    let key = read.ok().and_then(|()| key_of(place, frame, &head));
+    key.or_else(|| key_of_cached(place, frame))
 }
 
 /// The key of a frame's function, from its first bytes. An included file has often ended when it is read. The engine clears a closure's

@@ -16,7 +16,8 @@ use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use super::fetch::{
-    Ranges, at, code_of, fetch, is_passing, is_unknown_and_passing, read_heads, texts, words,
+    Ranges, at, code_of, fetch, is_passing, is_unknown_and_passing, key_again, read_heads, texts,
+    words,
 };
 use super::lifetime::{has_key, is_live, is_shared, lasts, outlives};
 use super::ops::Ops;
@@ -169,8 +170,8 @@ impl Functions {
         } else if !key.is_user() {
             has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
-            // Its code contains the frame's opline. A closure's function is a copy, and may have been half of another's, in a loop
-            // that makes closures more than once in a row.
+            // Its code contains the frame's opline. A script's function and a closure's are copies, and may have been half of another's: in
+            // a loop that makes closures more than once in a row.
             let pauses = &mut self.pauses;
             let mut has_key_again = || {
                 pauses.pause();
@@ -178,7 +179,8 @@ impl Functions {
             };
             let contains_op = key.op_index(place.layout, frame.opline).is_some();
             match contains_op {
-                true => key.name == 0 || (0..AGREEING_READS).all(|_| has_key_again()),
+                true if key.name == 0 => key_again(place, frame) == Some(key),
+                true => (0..AGREEING_READS).all(|_| has_key_again()),
                 // The leaf's opline may be a remainder of an earlier call.
                 false => is_live_again(),
             }

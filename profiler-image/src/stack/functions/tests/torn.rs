@@ -27,6 +27,21 @@ impl Memory for Copying<'_> {
     }
 }
 
+/// The frame's name by a read of this memory, if it has one. Nothing stands.
+fn named(
+    codes: &mut Functions,
+    maps: &mut (Map, Map),
+    copying: &Copying<'_>,
+    frame: Frame,
+) -> Option<String> {
+    let mut ids = Vec::new();
+    let mut place = place_in(copying, copying.memory, (&mut maps.0, &mut maps.1));
+    codes.begin();
+    codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
+    let name = codes.name(ids[0]?, false);
+    Some(codes.names.get(name).name.to_owned())
+}
+
 #[test]
 fn a_closure_is_named_only_after_several_reads_show_the_same() {
     let (mut codes, mut maps, mut memory) = nothing_known();
@@ -57,22 +72,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
             before,
             reads_left: Cell::new(torn),
         };
-        let mut ids = Vec::new();
-        let mut place = Place {
-            memory: &copying,
-            layout: memory.layout,
-            executor_globals: memory.executor_globals,
-            shared_ranges: std::slice::from_ref(&SHARED),
-            shared: &mut maps.0,
-            local: &mut maps.1,
-            request_ends: true,
-            arena: None,
-            now: 1,
-        };
-        codes.begin();
-        codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
-        let name = ids[0].map(|id| codes.name(id, false));
-        name.map(|name| codes.names.get(name).name.to_owned())
+        named(&mut codes, &mut maps, &copying, frame)
     };
     let row = &memory.layout.function;
     let of_another = (row.line_start, &6_u32.to_le_bytes()[..]);
@@ -83,4 +83,30 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
     let cleared = (row.function_name, &[0; 8][..]);
     assert_eq!(named(usize::MAX, cleared), None);
     assert_eq!(named(0, cleared).as_deref(), Some("{closure:/a.php:5}"));
+}
+
+/// The next file's op_array often takes the place of one that has ended.
+#[test]
+fn a_script_is_named_only_after_another_read_shows_the_same() {
+    let (mut codes, mut maps, mut memory) = nothing_known();
+    let [own, other] = [SHARED.start + 0x8000, SHARED.start + 0x8100];
+    memory.put_string(other, "/other.php");
+    let called = Frame {
+        func: FUNCTIONS,
+        opline: SHARED.start,
+        ..Frame::default()
+    };
+    let frame = put_script(&mut memory, called, own, "/own.php");
+    let other = other.to_le_bytes();
+    let mut named = |torn: usize| {
+        let copying = Copying {
+            memory: &memory,
+            func: FUNCTIONS,
+            before: (memory.layout.function.filename, &other),
+            reads_left: Cell::new(torn),
+        };
+        named(&mut codes, &mut maps, &copying, frame)
+    };
+    assert_eq!(named(1), None);
+    assert_eq!(named(0).as_deref(), Some("include /own.php"));
 }

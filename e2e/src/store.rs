@@ -175,8 +175,8 @@ impl Fixture {
         lines.into_iter().map(answer).collect()
     }
 
-    /// Makes calls that the store's owner has signed. Each has to succeed. The store is not what is tested: calls without an answer, as of
-    /// a pod whose names do not resolve yet, are made again.
+    /// Makes calls that the store's owner has signed. Each has to succeed. The store is not what is tested, so calls are made again if one
+    /// gets no answer; all of them may be repeated.
     async fn call_as_owner(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let caller = [restricted(without_php(CALLER))];
         let started = self.store.caller.get_or_try_init(|| self.start(&caller));

@@ -135,11 +135,14 @@ fn what_is_drawn_is_saved_as_picture_and_folded_stacks() {
             .click(&format!("document.querySelector('#{id}')"));
         let path = folder.path().join(format!("shop-first.{id}"));
         let begin = Instant::now();
-        while !path.exists() {
-            assert!(begin.elapsed() < Duration::from_secs(30), "no {id}");
+        loop {
+            // Chromium creates an empty file under that name, and then renames the finished one to it (base_file_posix.cc).
+            match std::fs::read(&path) {
+                Ok(saved) if !saved.is_empty() => return saved,
+                _ => assert!(begin.elapsed() < Duration::from_secs(30), "no {id}"),
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
-        std::fs::read(path).unwrap()
     };
     let folded = String::from_utf8(save(&mut page, "folded")).unwrap();
     let expected = Format::Folded

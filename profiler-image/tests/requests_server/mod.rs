@@ -337,10 +337,13 @@ fn took(answer: &[u8]) -> Result<f64> {
     Ok(digits.parse()?)
 }
 
+/// The route of each answered request, and its time in nanoseconds.
+type Took = Vec<(&'static str, f64)>;
+
 /// Clients that send requests until they are dropped, and the times of their routes.
 pub struct Clients {
     stop: Arc<AtomicBool>,
-    took: Arc<Mutex<HashMap<&'static str, f64>>>,
+    took: Arc<Mutex<Took>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -381,7 +384,19 @@ impl Clients {
 
     /// The share of the time of each route, in percent.
     pub fn shares(&self) -> HashMap<&'static str, f64> {
-        shares(&self.took.lock().expect("no client panicked"))
+        let mut sums = HashMap::new();
+        for (route, took) in &*self.took.lock().expect("no client panicked") {
+            *sums.entry(*route).or_default() += took;
+        }
+        shares(&sums)
+    }
+
+    /// The seconds of the requests of a route that took at least so long.
+    pub fn seconds_of_long(&self, route: &str, least: Duration) -> f64 {
+        let took = self.took.lock().expect("no client panicked");
+        let seconds = took.iter().filter(|(of, _)| *of == route);
+        let seconds = seconds.map(|(_, nanoseconds)| nanoseconds / 1e9);
+        seconds.filter(|took| *took >= least.as_secs_f64()).sum()
     }
 }
 
@@ -397,14 +412,14 @@ fn work(
     requested: Requested,
     (client, count): (usize, usize),
     stop: &AtomicBool,
-    took: &Mutex<HashMap<&'static str, f64>>,
+    took: &Mutex<Took>,
 ) {
     let mut number = client;
     while !stop.load(Ordering::Relaxed) {
         let (method, uri, route) = request(requested, number);
         let nanoseconds = ask(method, &uri).expect("an answer");
         let mut took = took.lock().expect("no client panicked");
-        *took.entry(route).or_default() += nanoseconds;
+        took.push((route, nanoseconds));
         number += count;
     }
 }

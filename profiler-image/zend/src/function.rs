@@ -4,6 +4,8 @@
 //! reused. [`Key`] does: the code block, the name and the class. Invariant: a [`Function`] only comes from consistent
 //! bytes, and its texts match their stored hashes.
 
+use std::fmt::Write as _;
+
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
 use crate::short::{Short, Text};
@@ -17,6 +19,8 @@ const MAX_OPS: u32 = 1 << 22;
 
 /// The longest name of an extension.
 const MAX_EXTENSION: usize = 64;
+/// What the name of a closure has beside its file, with the longest line.
+const MARKS: usize = "{closure::4294967295}".len();
 
 /// The size of the part of a `zend_function` that [`Key::parse`] reads, for every row.
 pub const HEAD: usize = 184;
@@ -246,8 +250,12 @@ impl NamedFunction {
         // Enough for most, so that one allocation is enough.
         let length = |text: Option<&Text>| text.map_or(0, |text| text.len());
         let class_length = length(class.as_ref().map(|class| &class.stored)) + "::".len();
-        let name_length = length(function_name.as_ref().map(|name| &name.bytes));
         let file_length = file.bytes.len().max(MAX_EXTENSION / 2);
+        let name_length = match &function_name {
+            Some(name) if !is_closure(&key, name) => name.bytes.len(),
+            // Its name has its file.
+            _ => file_length + MARKS,
+        };
         let mut shown = String::with_capacity(class_length + name_length + file_length);
         show_name(
             &key,
@@ -304,6 +312,13 @@ fn show_extension<M: Memory + ?Sized>(
     shown.push('>');
 }
 
+/// Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and the function or file around it. Its
+/// file and line distinguish closures in every version.
+fn is_closure(key: &Key, name: &ZendString) -> bool {
+    let name = &name.bytes;
+    key.is_user() && (name.ends_with(b"{closure}") || name.starts_with(b"{closure:"))
+}
+
 /// Appends a function's name.
 fn show_name(
     key: &Key,
@@ -319,15 +334,11 @@ fn show_name(
             shown.push_str(how);
             show(&file.bytes, shown);
         }
-        // Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and the function or
-        // file around it. Its file and line distinguish closures in every version.
-        (Some(name), _)
-            if key.is_user()
-                && (name.bytes.ends_with(b"{closure}") || name.bytes.starts_with(b"{closure:")) =>
-        {
+        (Some(name), _) if is_closure(key, name) => {
             shown.push_str("{closure:");
             show(&file.bytes, shown);
-            shown.extend([":", &key.line_start.to_string(), "}"]);
+            // Writing to a string cannot fail.
+            let _ = write!(shown, ":{}}}", key.line_start);
         }
         (Some(name), class) => {
             if let Some(class) = class {

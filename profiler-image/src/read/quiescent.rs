@@ -41,8 +41,8 @@ pub struct Observation {
     pub functions: Vec<NamedFunction>,
     /// The last frame lies on the newest page of the VM stack.
     pub root_is_on_page: bool,
-    /// Whether the JIT had compiled code by then; `None` if that is unknown.
-    pub has_jit_code: Option<bool>,
+    /// [`Reader::is_interpreted`] by then.
+    pub is_interpreted: bool,
     /// The worker slept. Such a read needs no CPU of the worker's.
     pub was_asleep: bool,
 }
@@ -248,7 +248,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     observation.functions.extend(functions);
     let root = frames.last();
     observation.root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
-    observation.has_jit_code = request.reader.has_jit_code;
+    observation.is_interpreted = request.reader.is_interpreted();
     observation.tid = request.tid;
     Some(())
 }

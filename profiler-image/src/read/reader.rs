@@ -287,6 +287,12 @@ impl Reader {
         self.compiler.as_ref()?.arena.as_ref()
     }
 
+    /// Whether no code of the JIT can run, as far as the last read of a stack told: it had compiled none.
+    #[must_use]
+    pub fn is_interpreted(&self) -> bool {
+        self.has_jit_code == Some(false)
+    }
+
     /// The row of the worker's engine.
     #[must_use]
     pub fn layout(&self) -> &'static Layout {

@@ -40,7 +40,7 @@ impl Sampler {
             // The top frame's opline does not change when its call has ended; under the JIT it may belong to an earlier frame.
             let frame_at = trace.frames[index];
             let may_be_over = || !is_inside(&worker.reader.copy, &frame_at, &op);
-            if index == 0 && (may_be_over() || worker.reader.has_jit_code != Some(false)) {
+            if index == 0 && (may_be_over() || !worker.reader.is_interpreted()) {
                 continue;
             }
             if left == 0 {

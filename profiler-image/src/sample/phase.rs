@@ -82,10 +82,8 @@ impl Sampler {
             return (includes || is_compiler).then_some(Names::COMPILING);
         }
         // Code of the JIT saves a leaf's opline only for calls.
-        let is_inside = || {
-            reader.has_jit_code == Some(false)
-                && is_inside_include(&*reader.memory, layout, leaf.opline)
-        };
+        let is_inside =
+            || reader.is_interpreted() && is_inside_include(&*reader.memory, layout, leaf.opline);
         (includes && is_inside()).then_some(Names::LOADING)
     }
 

@@ -57,9 +57,8 @@ impl Sampler {
         }
         // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two calls can stand together between two
         // instructions: there the site must not refute the edge.
-        let is_interpreted = worker.reader.has_jit_code == Some(false);
         if is_started
-            && is_interpreted
+            && worker.reader.is_interpreted()
             && !self.calls_argument(trace, index + 1)
             && self.stand(worker, trace, index, now)
         {
@@ -199,11 +198,11 @@ impl Sampler {
             .all(|frame| worker.reader.copy.inside(frame.address));
         // The looks of one read come at even intervals: they can be in step with a fast loop, and code of the JIT is so fast that words
         // of two calls then look like those of one.
-        let may_be_in_step = trace.is_fast && worker.reader.has_jit_code != Some(false);
+        let may_be_in_step = trace.is_fast && !worker.reader.is_interpreted();
         let tells = on_page && !may_be_in_step;
         let operand = match words {
             Words::Code => return true,
-            Words::Temporary(_) if worker.reader.has_jit_code == Some(false) => return true,
+            Words::Temporary(_) if worker.reader.is_interpreted() => return true,
             Words::Cache if tells && trace.stood + 1 >= callee => return true,
             Words::Frames | Words::Script if tells && trace.stood >= callee => return true,
             Words::Script if tells && are_in_two_looks(worker, trace, index) => return true,
@@ -353,10 +352,9 @@ impl Sampler {
 
 /// Whether these words prove a call of which the looks show two moments. A caller that stood at its op has a temporary of that op alone.
 fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words) -> bool {
-    let is_interpreted = worker.reader.has_jit_code == Some(false);
     words == Words::Code
         || matches!(words, Words::Temporary(_))
-            && is_interpreted
+            && worker.reader.is_interpreted()
             && caller_stood(worker, trace, index)
 }
 

@@ -47,7 +47,7 @@ impl Sampler {
         self.functions
             .identify_keys(&mut place, &trace.frames, &observation.keys, &mut trace.ids);
         self.add_frameless(worker, &mut trace, now);
-        let is_interpreted = observation.has_jit_code == Some(false);
+        let is_interpreted = observation.is_interpreted;
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
         if is_interpreted {
             self.trust_calls(worker, &trace);

@@ -23,9 +23,8 @@ impl Sampler {
         index: usize,
         edge: Edge,
     ) -> Option<Known> {
-        let is_interpreted = worker.reader.has_jit_code == Some(false);
         if !caller_stood(worker, trace, index)
-            || !is_interpreted
+            || !worker.reader.is_interpreted()
             || !is_plain(worker, trace, index, &edge)
         {
             return None;

@@ -248,11 +248,13 @@ fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
 /// for so long in them.
 fn with_minimum_age(fpm: &Fpm, clients: &Clients, arguments: &[&str]) -> Result<Recorded> {
     const AGE: Duration = Duration::from_millis(300);
+    const DEFAULT_RATE: f64 = 99.0;
     clients.mark();
-    let asked = ["--min-request-age-ms=300", "--labels=Route,RequestAge"];
+    let age = format!("--min-request-age-ms={}", AGE.as_millis());
+    let asked = [age.as_str(), "--labels=Route,RequestAge"];
     let arguments = [&asked[..], arguments].concat();
     let recorded = record(fpm.pid(), 8, &arguments)?;
-    let stopped = clients.seconds_of_long("/", AGE) * 99.0;
+    let stopped = clients.seconds_of_long("/", AGE) * DEFAULT_RATE;
     let samples = recorded.samples();
     ensure!(samples > 30, "{samples} samples: {}", recorded.said);
     let functions = recorded.by("route");

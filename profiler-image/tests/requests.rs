@@ -265,7 +265,7 @@ fn with_minimum_age(fpm: &Fpm, clients: &Clients, arguments: &[&str]) -> Result<
     let others: i64 = others.map(|(_, sum)| sum).sum();
     ensure!(
         (others as f64) < samples as f64 / 10.0 + stopped,
-        "{stopped:.0} samples of others, not {functions:?}"
+        "{others} samples of other requests, of which {stopped:.0} are of long ones: {functions:?}"
     );
     Ok(recorded)
 }

@@ -396,7 +396,9 @@ impl Clients {
         let took = self.took.lock().expect("no client panicked");
         let seconds = took.iter().filter(|(of, _)| *of == route);
         let seconds = seconds.map(|(_, nanoseconds)| nanoseconds / 1e9);
-        seconds.filter(|took| *took >= least.as_secs_f64()).sum()
+        let long = seconds.filter(|took| *took >= least.as_secs_f64());
+        // An empty sum would be -0.
+        long.fold(0.0, |sum, took| sum + took)
     }
 }
 

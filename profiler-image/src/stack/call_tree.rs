@@ -4,6 +4,8 @@
 //! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first call
 //! that was seen again and again but hardly ever stands, while the same op makes the same call below other callers.
 
+mod callers;
+
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
 
@@ -13,11 +15,13 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::edges::{EdgeId, Edges};
 use super::names::{NameId, Names};
+use callers::{Chain, Chains};
 
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// A call is doubtful after so many samples that do not show it standing, if it stands below other callers. A single look at calls of 50 ns
+/// A call is doubtful after so many samples that do not show it standing, if it stands below other callers only: callers that differ by the
+/// depth of a recursion are the same ([`callers`]). A single look at calls of 50 ns
 /// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
 /// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
@@ -287,7 +291,7 @@ impl CallTree {
     pub fn settle(&self, edges: &Edges) -> Paths {
         let mut lines = Vec::with_capacity(self.nodes.len());
         let mut by_line = FxHashMap::default();
-        let trusted: FxHashSet<_> = self.trusted().collect();
+        let trusted = self.trusted();
         for (index, node) in self.nodes.iter().enumerate() {
             let known = self.calls.get(node.call as usize);
             let is_hidden = known.is_some_and(|known| known.call.is_hidden);
@@ -305,10 +309,8 @@ impl CallTree {
             let edge = known.and_then(|known| known.call.edge);
             let is_candidate = known.is_some_and(|known| known.call.is_candidate);
             let is_settled = !is_candidate && edge.is_none_or(|edge| edges.is_settled(edge));
-            let is_mixture = known.is_some_and(KnownCall::is_doubtful)
-                && self
-                    .call_at(node)
-                    .is_some_and(|call| trusted.contains(&call));
+            let is_mixture =
+                known.is_some_and(KnownCall::is_doubtful) && trusted.only_below_others(self, node);
             let is_proven = above.is_proven && is_settled && !is_mixture;
             lines.push(Line {
                 parent: node.parent.0,
@@ -324,15 +326,52 @@ impl CallTree {
     }
 
     /// The calls that are made beyond doubt by some path.
-    fn trusted(&self) -> impl Iterator<Item = (NameId, u32, NameId)> {
-        let trusted = self.calls.iter().filter(|known| known.doubt.is_none());
-        trusted.filter_map(|known| self.call_at(self.nodes.get(known.newest.0 as usize)?))
+    fn trusted(&self) -> Trusted {
+        let chains = Chains::of(&self.nodes);
+        let (mut calls, mut by_callers) = (FxHashSet::default(), FxHashMap::default());
+        for known in self.calls.iter().filter(|known| known.doubt.is_none()) {
+            let node = self.nodes.get(known.newest.0 as usize);
+            if let Some((node, call)) = node.and_then(|node| Some((node, self.call_at(node)?))) {
+                calls.insert(call);
+                let (chain, is_recursion) = chains.get(node.parent);
+                *by_callers.entry((chain, call)).or_default() |= is_recursion;
+            }
+        }
+        Trusted {
+            chains,
+            calls,
+            by_callers,
+        }
     }
 
     /// What calls a node's function, at which op, and the function.
-    fn call_at(&self, node: &Node) -> Option<(NameId, u32, NameId)> {
+    fn call_at(&self, node: &Node) -> Option<CallAt> {
         let caller = self.nodes.get(node.parent.0 as usize)?;
         Some((caller.name, caller.op, node.name))
+    }
+}
+
+/// A function, one of its ops, and the function that it calls there.
+type CallAt = (NameId, u32, NameId);
+
+/// The calls that are made beyond doubt, and by which callers.
+struct Trusted {
+    chains: Chains,
+    calls: FxHashSet<CallAt>,
+    /// Whether one of these callers is a recursion.
+    by_callers: FxHashMap<(Chain, CallAt), bool>,
+}
+
+impl Trusted {
+    /// Whether the call of a node is made beyond doubt below other callers only. In a recursion these do not differ by its depth: how seldom
+    /// two looks in a row show a call is a matter of its length and of the machine, so the same call at another depth tells that it is made.
+    fn only_below_others(&self, tree: &CallTree, node: &Node) -> bool {
+        let (chain, is_recursion) = self.chains.get(node.parent);
+        tree.call_at(node).is_some_and(|call| {
+            let made_here = self.by_callers.get(&(chain, call));
+            let is_made_here = made_here.is_some_and(|&by_recursion| by_recursion || is_recursion);
+            self.calls.contains(&call) && !is_made_here
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Which paths of a call tree are found, and which count.
 
+mod recorded;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -127,6 +129,44 @@ fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
     assert!(paths.is_proven(caller));
     scene.tree.trust(scene.calls[0]);
     assert!(scene.is_proven());
+}
+
+/// Calls at the greatest depth of a recursion are the shortest, so they stand the least.
+#[test]
+fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
+    // Direct, and by way of another function; the callers of the call that stands, and of the one that never does.
+    let [main, f, g, h] = [
+        Names::TRUNCATED,
+        Names::IDLE,
+        Names::COLLECTING,
+        Names::COMPILING,
+    ];
+    let rows: [(&[NameId], &[NameId], bool); 7] = [
+        (&[main, f], &[main, f, f, f], true),
+        (&[main, f, f, f], &[main, f], true),
+        (&[main, f, f], &[main, f, f, f], true),
+        (&[main, f, g, f], &[main, f, g, f, g, f], true),
+        (&[main, f], &[main, f, g, f], true),
+        // Below another function: a mixture of two call paths would look like that.
+        (&[main, h, f], &[main, f, f, f], false),
+        (&[main, f, f, h], &[main, f, f, f, g, h], false),
+    ];
+    for (stands, never, is_proven) in rows {
+        let mut tree = CallTree::default();
+        let mut path = |functions: &[NameId]| {
+            let functions = functions.iter().chain([&Names::UNSTABLE]);
+            functions.fold(PathId::NONE, |above, &name| {
+                let op = 3;
+                tree.child(above, name, op)
+                    .unwrap_or_else(|| tree.add(above, name, op, op, Call::default()).unwrap())
+            })
+        };
+        let (stands_at, never_at) = (path(stands), path(never));
+        tree.trust(stands_at);
+        (0..1000).for_each(|_| tree.count(never_at, false));
+        let paths = tree.settle(&Edges::default());
+        assert_eq!(paths.is_proven(never_at), is_proven, "{stands:?} {never:?}");
+    }
 }
 
 /// The same function at another op, or another function at the same op, says nothing of a call.

@@ -62,6 +62,10 @@ pub struct Quality {
     pub open: u64,
     /// Reads of busy workers during which the top moved. A sample takes up to four.
     pub moved: u64,
+    /// Samples that end below a frame whose name no rule of PHP's hash confirms.
+    pub unnamed: u64,
+    /// Functions whose name only a second read has confirmed.
+    pub unchecked_names: u64,
 }
 
 /// The result of one turn.
@@ -169,6 +173,11 @@ impl Sampler {
         }
         (self.trace, self.climb) = (trace, climb);
         std::mem::swap(&mut self.copy, &mut worker.reader.copy);
+        let is_cut = |sampled: &Sampled| sampled.stack.ending == Ending::Cut;
+        if matches!(&outcome, Outcome::Sample(sampled) if is_cut(sampled)) {
+            self.quality.unnamed += u64::from(self.functions.has_refused_name());
+        }
+        self.quality.unchecked_names = self.functions.unchecked_names();
         if !matches!(outcome, Outcome::Idle | Outcome::Failed(_)) {
             self.functions
                 .check(&mut place(worker, &mut self.families, now));

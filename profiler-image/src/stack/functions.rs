@@ -19,6 +19,7 @@ mod lifetime;
 mod ops;
 mod resolve;
 mod scripts;
+mod unchecked;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -38,6 +39,7 @@ pub use held::was_there;
 pub use lifetime::stands;
 use ops::{Ops, ops_size};
 use scripts::Scripts;
+use unchecked::Unchecked;
 
 use crate::read::pauses::Pauses;
 
@@ -210,6 +212,7 @@ pub struct Functions {
     /// The bytes of ops that were read since then.
     ops_read: usize,
     pauses: Pauses,
+    unchecked: Unchecked,
 }
 
 impl Functions {
@@ -219,6 +222,7 @@ impl Functions {
         self.refused.clear();
         self.searched.clear();
         self.ops_read = 0;
+        self.unchecked.is_refused = false;
         if self.bytes > MAX_BYTES {
             (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
             self.age += 1;
@@ -281,6 +285,18 @@ impl Functions {
                 ids[index] = self.held(place, frames, ids, index);
             }
         }
+    }
+
+    /// How many functions have a name that PHP's hash did not confirm.
+    #[must_use]
+    pub fn unchecked_names(&self) -> u64 {
+        self.unchecked.names
+    }
+
+    /// Whether such a name was refused since the last [`Functions::begin`].
+    #[must_use]
+    pub fn has_refused_name(&self) -> bool {
+        self.unchecked.is_refused
     }
 
     /// Whether a new function is read in this sample: not if there are enough ops of others.

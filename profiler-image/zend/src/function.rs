@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
-use crate::short::{Short, Text};
-use crate::text::{ClassName, ZendString, c_string, show};
+use crate::short::Short;
+use crate::shown::MAX_NAME;
+use crate::text::{ClassName, ZendString, c_string};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
 const ZEND_USER_FUNCTION: u8 = 2;
@@ -168,6 +169,8 @@ pub struct Function {
     pub class: ShortName,
     /// Hashes of the texts at [`Key::anchors`]: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
+    /// Whether each of its texts, also that of its file, agrees with its stored hash ([`ZendString::is_checked`]).
+    pub is_checked: bool,
 }
 
 impl Function {
@@ -207,6 +210,7 @@ impl NamedFunction {
                 function_name: ShortName::default(),
                 class: ShortName::default(),
                 fingerprints: [0, 0],
+                is_checked: true,
             },
             shown: String::new(),
             name_ends: 0,
@@ -231,10 +235,7 @@ impl NamedFunction {
         let file = if key.is_user() {
             string(key.filename)?
         } else {
-            ZendString {
-                bytes: Text::default(),
-                hash: 0,
-            }
+            ZendString::of(b"")
         };
         let function_name = if key.name == 0 {
             None
@@ -248,11 +249,12 @@ impl NamedFunction {
         };
         let [_, freed_file] = key.anchors();
         // Enough for most, so that one allocation is enough.
-        let length = |text: Option<&Text>| text.map_or(0, |text| text.len());
-        let class_length = length(class.as_ref().map(|class| &class.stored)) + "::".len();
+        let class_length = class.as_ref().map_or(0, |class| {
+            class.stored.bytes.len().min(MAX_NAME) + "::".len()
+        });
         let file_length = file.bytes.len().max(MAX_EXTENSION / 2);
         let name_length = match &function_name {
-            Some(name) if !is_closure(&key, name) => name.bytes.len(),
+            Some(name) if !is_closure(&key, name) => name.bytes.len().min(MAX_NAME),
             // Its name has its file.
             _ => file_length + MARKS,
         };
@@ -266,23 +268,29 @@ impl NamedFunction {
         );
         let name_ends = shown.len();
         if key.is_user() {
-            show(&file.bytes, &mut shown);
+            file.show_path(&mut shown);
         } else {
             show_extension(memory, layout, key.module, &mut shown);
         }
+        let is_checked = file.is_checked
+            && function_name.as_ref().is_none_or(|name| name.is_checked)
+            && class.as_ref().is_none_or(|class| class.stored.is_checked);
         let function = Function {
             key,
             fingerprints: [
-                function_name.as_ref().map_or(0, ZendString::fingerprint),
+                function_name
+                    .as_ref()
+                    .map_or(0, |name| name.fingerprint(layout)),
                 if freed_file == 0 {
                     0
                 } else {
-                    file.fingerprint()
+                    file.fingerprint(layout)
                 },
             ],
             function_name: function_name
                 .map_or_else(ShortName::default, |name| name.bytes[..].into()),
-            class: class.map_or_else(ShortName::default, |class| class.stored[..].into()),
+            class: class.map_or_else(ShortName::default, |class| class.stored.bytes[..].into()),
+            is_checked,
         };
         Some(Self {
             function,
@@ -332,11 +340,11 @@ fn show_name(
         (None, _) => {
             let how = if key.is_eval() { "eval " } else { "include " };
             shown.push_str(how);
-            show(&file.bytes, shown);
+            file.show_path(shown);
         }
         (Some(name), _) if is_closure(key, name) => {
             shown.push_str("{closure:");
-            show(&file.bytes, shown);
+            file.show_path(shown);
             // Writing to a string cannot fail.
             let _ = write!(shown, ":{}}}", key.line_start);
         }
@@ -345,7 +353,7 @@ fn show_name(
                 class.show(shown);
                 shown.push_str("::");
             }
-            show(&name.bytes, shown);
+            name.show_name(shown);
         }
     }
 }
@@ -353,13 +361,6 @@ fn show_name(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(bytes: &[u8]) -> ZendString {
-        ZendString {
-            bytes: bytes.into(),
-            hash: 0,
-        }
-    }
 
     fn key(kind: u8) -> Key {
         Key {
@@ -373,13 +374,13 @@ mod tests {
     }
 
     fn check(kind: u8, name: Option<&[u8]>, class: Option<&[u8]>, expected: &str) {
-        let name = name.map(text);
+        let name = name.map(ZendString::of);
         let class = class.map(|stored| ClassName {
-            stored: stored.into(),
+            stored: ZendString::of(stored),
             line: 0,
         });
         let mut shown = String::new();
-        let file = text(b"/a.php");
+        let file = ZendString::of(b"/a.php");
         show_name(&key(kind), name.as_ref(), class.as_ref(), &file, &mut shown);
         assert_eq!(shown, expected);
     }

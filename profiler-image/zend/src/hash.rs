@@ -4,7 +4,8 @@
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
-use crate::text::{ZendString, hash_of};
+use crate::string_hash::hashes_of;
+use crate::text::ZendString;
 use crate::zval::{TYPE, ZVAL};
 
 /// A chain of a valid table has a few entries; this bounds a hostile one.
@@ -49,6 +50,16 @@ impl Table {
     /// A table with string keys.
     fn read_keyed<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
         Self::read(memory, layout, address).filter(|table| !table.is_packed)
+    }
+
+    /// The entry of a text, whatever the rule is by which the engine has hashed it.
+    fn find_text<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        text: &[u8],
+    ) -> Option<([u8; 32], Bucket)> {
+        hashes_of(text).find_map(|hash| self.find(memory, layout, hash, Some(text)))
     }
 
     /// The entry with this hash and this text; without a text, the one whose key is the hash itself, an integer.
@@ -128,7 +139,7 @@ pub fn find<M: Memory + ?Sized>(
     key: &[u8],
 ) -> Option<u64> {
     let table = Table::read_keyed(memory, layout, table)?;
-    let (_, bucket) = table.find(memory, layout, hash_of(key), Some(key))?;
+    let (_, bucket) = table.find_text(memory, layout, key)?;
     Some(bucket.value)
 }
 
@@ -156,7 +167,7 @@ pub fn element<M: Memory + ?Sized>(
         }
         Index::Text(_) if table.is_packed => return None,
         Index::Number(number) => table.find(memory, layout, number, None)?,
-        Index::Text(text) => table.find(memory, layout, hash_of(text), Some(text))?,
+        Index::Text(text) => table.find_text(memory, layout, text)?,
     };
     Some((word_at(&bytes, 0), byte_at(&bytes, TYPE)))
 }
@@ -216,6 +227,7 @@ fn packed_size(layout: &Layout) -> usize {
 mod tests {
     use super::*;
     use crate::layouts::{Machine, ROWS, layout_of};
+    use crate::string_hash::Rule;
     use crate::testing::EngineImage;
 
     /// A table of two slots and two entries, which are in one chain: `one` => 11, `two` => 22.
@@ -296,6 +308,24 @@ mod tests {
                 }
             }
             assert!(!holds(&image, layout, 8, (7, 8)), "there is no array");
+        }
+    }
+
+    #[test]
+    fn find_finds_a_key_that_was_hashed_by_any_rule() {
+        let key = "Größe der Körbe".as_bytes();
+        for rule in Rule::ALL {
+            let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
+            let table = image.block();
+            image.put_array(table, &[(Index::Text(key), (11, 4))]);
+            let row = image.layout.zend_array;
+            let bucket = image.word(table + row.ar_data as u64).unwrap();
+            let string = image.word(bucket + row.bucket_key as u64).unwrap();
+            image.put_word(bucket, row.bucket_h, rule.hash(key));
+            image.put_word(string, image.layout.zend_string.h, rule.hash(key));
+            // One slot: every hash leads to it.
+            assert_eq!(find(&image, image.layout, table, key), Some(11), "{rule:?}");
+            assert_eq!(find(&image, image.layout, table, b"Gr"), None);
         }
     }
 

@@ -24,7 +24,9 @@ pub mod phase;
 pub mod read_set;
 pub mod request;
 pub mod short;
+pub mod shown;
 pub mod site;
+pub mod string_hash;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

@@ -13,6 +13,7 @@ use std::cell::Cell;
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Fault, Memory, Piece, word_at};
+use crate::shown::{show_whole, without_cut_character};
 
 /// `sapi_globals` up to `request_info.request_uri`: the pointers that the beginning of a request sets.
 pub const SLICE: usize = 56;
@@ -334,12 +335,17 @@ fn c_strings<M: Memory + ?Sized, const N: usize>(
     Some(strings)
 }
 
-/// A text for users, up to its NUL; `None` if it is empty or not plain text.
+/// A text for users, up to its NUL; `None` if it is empty. One that may have been cut ends with a mark.
 fn text(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.split(|&byte| byte == 0).next()?;
-    let text = std::str::from_utf8(bytes).ok()?;
-    let is_plain = !text.is_empty() && !text.chars().any(char::is_control);
-    is_plain.then(|| text.to_owned())
+    let mut text = String::new();
+    if bytes.len() < MAX_TEXT {
+        show_whole(bytes, &mut text);
+    } else {
+        show_whole(without_cut_character(bytes), &mut text);
+        text.push('…');
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// A method of RFC 9110: a token; here only of capitals.

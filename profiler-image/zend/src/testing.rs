@@ -12,7 +12,7 @@ use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
 use crate::memory::{Fault, Memory, Recorded};
 use crate::opcache::{APP_SHARED_GLOBALS, HASH, HASH_ENTRIES, NUM_ENTRIES};
-use crate::text::hash_of;
+use crate::string_hash::hash_of;
 use crate::unwind::{Copy, Frame};
 
 pub use crate::zval::{IS_NULL, IS_STRING};
@@ -144,21 +144,21 @@ impl EngineImage {
     }
 
     /// A `zend_string` in a block of its own.
-    pub fn string(&mut self, text: &str) -> u64 {
+    pub fn string(&mut self, text: impl AsRef<[u8]>) -> u64 {
         let at = self.block();
         self.put_string(at, text);
         at
     }
 
     /// A `zend_string` with its hash, like an interned string.
-    pub fn put_string(&mut self, at: u64, text: &str) {
-        let row = &self.layout.zend_string;
-        assert!(row.val + text.len() <= BLOCK as usize, "{text}");
+    pub fn put_string(&mut self, at: u64, text: impl AsRef<[u8]>) {
+        let (row, text) = (&self.layout.zend_string, text.as_ref());
+        assert!(row.val + text.len() <= BLOCK as usize, "{text:x?}");
         self.room(at, BLOCK / 2);
         self.put_half(at, 4, IS_STRING.into());
-        self.put_word(at, row.h, hash_of(text.as_bytes()));
+        self.put_word(at, row.h, hash_of(text));
         self.put_word(at, row.len, text.len() as u64);
-        self.put(at + row.val as u64, text.as_bytes());
+        self.put(at + row.val as u64, text);
     }
 
     /// The begin of opcache's memory, whose table has this many entries. The caller puts the entries.
@@ -207,7 +207,7 @@ impl EngineImage {
         for (index, &(key, (value, kind))) in (0..).zip(entries) {
             let (hash, name) = match key {
                 Index::Number(number) => (number, 0),
-                Index::Text(text) => (hash_of(text), self.string(&String::from_utf8_lossy(text))),
+                Index::Text(text) => (hash_of(text), self.string(text)),
             };
             let slot = data - u64::from((hash as u32 | mask).wrapping_neg()) * 4;
             let bucket = data + u64::from(index) * row.bucket_sizeof as u64;

@@ -1,15 +1,23 @@
 //! Reads `zend_string`s, and makes texts for users from them.
 //!
-//! Invariant: a text is used only if its header is that of a string, its length is plausible and its stored hash,
-//! if there is one, is the hash of the bytes that were read: a string that was freed or overwritten meanwhile is refused.
+//! Invariant: a text is `checked` only if its stored hash, if there is one, is the hash of the bytes that were read. Another one may be of a string that
+//! was freed or overwritten meanwhile: it names nothing until another proof does. A header that is no string's, or a length beyond all
+//! names, is refused.
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 use crate::short::Text;
+use crate::shown::{MAX_NAME, MAX_PATH, show};
+use crate::string_hash::{Rule, is_hash_of};
 use crate::zval::IS_STRING;
 
-/// The longest name or path; a longer one is refused, because it is probably garbage.
-const MAX_LENGTH: u64 = 4096;
+/// The longest text that is read whole, and so can be checked. PHP has no limit, and paths have 4,096 bytes at most.
+const MAX_WHOLE: usize = 8192;
+/// What is read of a longer one: its begin and its end.
+const BEGIN: usize = MAX_PATH;
+const END: usize = 1024;
+/// A longer text is no name; it is probably garbage.
+const MAX_LENGTH: u64 = 1 << 30;
 
 /// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed block the heap
 /// has its pointer to the next free block there, and from 8.4 on another one at the block's end, over the text.
@@ -20,10 +28,14 @@ const TYPE_INFO: usize = 4;
 /// A `zend_string` as read from the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendString {
-    /// Without the final NUL.
+    /// Without the final NUL; of a very long one, both ends.
     pub bytes: Text,
+    /// The number of all bytes.
+    pub length: u64,
     /// The stored hash; 0 if the engine has not computed it.
     pub hash: u64,
+    /// Whether all bytes were read, and agree with the stored hash, if there is one.
+    pub is_checked: bool,
 }
 
 impl ZendString {
@@ -48,51 +60,77 @@ impl ZendString {
         if length > MAX_LENGTH {
             return None;
         }
-        let length = usize::try_from(length).ok()?;
-        let bytes = match head.get(string.val..string.val + length) {
+        let size = usize::try_from(length).ok()?;
+        let bytes = match head.get(string.val..string.val.saturating_add(size)) {
             Some(inside) if whole => Text::from(inside),
-            _ => {
-                let mut bytes = Text::default();
-                bytes.resize(length);
-                memory.read(address + string.val as u64, &mut bytes).ok()?;
-                bytes
-            }
+            _ => read_long(memory, address + string.val as u64, size)?,
         };
-        (hash == 0 || hash == hash_of(&bytes)).then_some(Self { bytes, hash })
+        let is_whole = bytes.len() == size;
+        Some(Self {
+            is_checked: is_whole && (hash == 0 || is_hash_of(hash, &bytes)),
+            bytes,
+            length,
+            hash,
+        })
+    }
+
+    /// A whole text.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.into(),
+            length: bytes.len() as u64,
+            hash: 0,
+            is_checked: true,
+        }
     }
 
     /// The hash of the text, even if the engine has not computed it.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self, layout: &Layout) -> u64 {
         match self.hash {
-            0 => hash_of(&self.bytes),
+            0 => Rule::usual(layout.machine).hash(&self.bytes),
             hash => hash,
         }
     }
+
+    /// Appends it for users, as the name of a class or a function.
+    pub(crate) fn show_name(&self, shown: &mut String) {
+        show(&self.bytes, self.length, MAX_NAME, shown);
+    }
+
+    /// Appends it for users, as a path.
+    pub(crate) fn show_path(&self, shown: &mut String) {
+        show(&self.bytes, self.length, MAX_PATH, shown);
+    }
 }
 
-/// Appends a text for users: control characters and invalid UTF-8 are replaced.
-pub(crate) fn show(bytes: &[u8], shown: &mut String) {
-    let text = String::from_utf8_lossy(bytes);
-    shown.extend(
-        text.chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c }),
-    );
-}
-
-/// `zend_inline_hash_func` (Zend/zend_string.h): DJBX33A with the top bit set.
-#[must_use]
-pub fn hash_of(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(5381_u64, |hash, &byte| {
-        hash.wrapping_mul(33).wrapping_add(u64::from(byte))
-    }) | 0x8000_0000_0000_0000
+/// The bytes of a text that is not in the first read.
+fn read_long<M: Memory + ?Sized>(memory: &M, address: u64, size: usize) -> Option<Text> {
+    let mut bytes = Text::default();
+    if size <= MAX_WHOLE {
+        bytes.resize(size);
+        memory.read(address, &mut bytes).ok()?;
+        return Some(bytes);
+    }
+    bytes.resize(BEGIN + END);
+    let (begin, end) = bytes.split_at_mut(BEGIN);
+    memory.read(address, begin).ok()?;
+    let end_at = address.checked_add((size - END) as u64)?;
+    memory.read(end_at, end).ok()?;
+    let mut nul = [1];
+    memory
+        .read(address.checked_add(size as u64)?, &mut nul)
+        .ok()?;
+    // The engine ends each string with a NUL.
+    (nul == [0]).then_some(bytes)
 }
 
 /// A class's name, as the engine stores it and as users see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassName {
     /// As the engine stores it: an anonymous class's has a NUL and more after the part for users.
-    pub stored: Text,
+    pub stored: ZendString,
     /// The first line of an anonymous class.
     pub line: u32,
 }
@@ -109,30 +147,29 @@ impl ClassName {
         } else {
             0
         };
-        Some(Self {
-            stored: name.bytes,
-            line,
-        })
+        Some(Self { stored: name, line })
     }
 
     /// Appends the name for users. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
     /// `class@anonymous\0FILE0xADDRESS`; the file and line distinguish two of them, and the rest differs in the
     /// next request.
     pub(crate) fn show(&self, shown: &mut String) {
-        let mut parts = self.stored.splitn(2, |&byte| byte == 0);
-        show(parts.next().unwrap_or_default(), shown);
+        let mut parts = self.stored.bytes.splitn(2, |&byte| byte == 0);
+        let name = parts.next().unwrap_or_default();
         let Some(place) = parts.next() else {
-            return;
+            return self.stored.show_name(shown);
         };
+        show(name, name.len() as u64, MAX_NAME, shown);
         shown.push(':');
+        let show_place = |end: usize, shown: &mut String| {
+            let place = place.get(..end).unwrap_or(place);
+            show(place, place.len() as u64, MAX_PATH, shown);
+        };
         if let Some(end) = place.iter().rposition(|&byte| byte == b'$') {
-            return show(&place[..end], shown);
+            return show_place(end, shown);
         }
-        let end = place
-            .windows(2)
-            .rposition(|pair| pair == b"0x")
-            .unwrap_or(place.len());
-        show(&place[..end], shown);
+        let end = place.windows(2).rposition(|pair| pair == b"0x");
+        show_place(end.unwrap_or(place.len()), shown);
         shown.extend([":", &self.line.to_string()]);
     }
 }
@@ -161,7 +198,7 @@ mod tests {
 
     fn check_class(stored: &[u8], expected: &str) {
         let class = ClassName {
-            stored: stored.into(),
+            stored: ZendString::of(stored),
             line: 7,
         };
         let mut shown = String::new();
@@ -212,9 +249,44 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_that_of_the_engine() {
-        // Values printed by a PHP 8.2 for interned strings.
-        assert_eq!(hash_of(b""), 0x8000_0000_0000_1505);
-        assert_eq!(hash_of(b"a"), (5381 * 33 + 97) | 0x8000_0000_0000_0000);
+    fn read_accepts_a_hash_by_any_rule_and_marks_others() {
+        let text = "Größe der Körbe".as_bytes();
+        let mut image = crate::testing::EngineImage::new(&crate::layouts::ROWS[0]);
+        let at = image.string(text);
+        let hash_at = image.layout.zend_string.h;
+        let mut check = |hash: u64, expected: bool| {
+            image.put_word(at, hash_at, hash);
+            let read = ZendString::read(&image, image.layout, at).unwrap();
+            assert_eq!((&*read.bytes, read.is_checked), (text, expected));
+        };
+        for rule in Rule::ALL {
+            check(rule.hash(text), true);
+            check(rule.hash(text) ^ 2, false);
+        }
+        check(0, true);
+    }
+
+    #[test]
+    fn read_keeps_both_ends_of_what_is_too_long_to_be_checked() {
+        let layout = &crate::layouts::ROWS[0];
+        let at = 0x10_0000;
+        let read = |length: usize, after: u8| {
+            let mut memory = crate::memory::Recorded::default();
+            let row = &layout.zend_string;
+            let mut bytes = vec![0; row.val];
+            bytes[TYPE_INFO] = IS_STRING;
+            bytes[row.len..row.len + 8].copy_from_slice(&(length as u64).to_le_bytes());
+            bytes.extend((0..length).map(|index| b'a' + (index % 26) as u8));
+            bytes.push(after);
+            memory.put(at, bytes);
+            ZendString::read(&memory, layout, at)
+        };
+        let whole = read(MAX_WHOLE, 0).unwrap();
+        assert!(whole.is_checked && whole.bytes.len() == MAX_WHOLE);
+        let long = read(MAX_WHOLE + 1, 0).unwrap();
+        let length = (long.bytes.len(), long.length, long.is_checked);
+        assert_eq!(length, (BEGIN + END, MAX_WHOLE as u64 + 1, false));
+        assert_eq!(long.bytes.last(), Some(&(b'a' + (MAX_WHOLE % 26) as u8)));
+        assert_eq!(read(MAX_WHOLE + 1, 1), None, "no NUL ends it");
     }
 }

@@ -108,7 +108,9 @@ impl Functions {
         let named = NamedFunction::resolve(&set, layout, key)?;
         let known = self.known(place, &set, &key, false);
         let has_stood = holder.has_stood(at, arena.as_ref(), is_old);
-        has_stood.then(|| {
+        let is_checked =
+            named.function.is_checked || self.unchecked.was_read_before(&named, place.now);
+        (has_stood && is_checked).then(|| {
             let id = known.unwrap_or_else(|| self.add(place, &set, 0, named));
             (id, holder)
         })

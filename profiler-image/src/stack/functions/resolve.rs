@@ -118,7 +118,7 @@ impl Functions {
         if !map.knows(key) {
             return None;
         }
-        let mut fingerprints = [0; 2];
+        let (mut fingerprints, mut are_checked) = ([0; 2], true);
         for (address, fingerprint) in key.anchors().into_iter().zip(&mut fingerprints) {
             if address == 0 {
                 continue;
@@ -127,10 +127,20 @@ impl Functions {
             let stored = are_as_expected.then(|| texts.word(hash).ok()).flatten();
             *fingerprint = match stored.filter(|&hash| hash != 0) {
                 Some(hash) => hash,
-                None => ZendString::read(texts, place.layout, address)?.fingerprint(),
+                None => {
+                    let text = ZendString::read(texts, place.layout, address)?;
+                    are_checked &= text.is_checked;
+                    text.fingerprint(place.layout)
+                }
             };
         }
-        map.find(self, &(*key, fingerprints)).1
+        let known = map.find(self, &(*key, fingerprints)).1;
+        // A text that its hash does not confirm is that of a function whose text was like that when it was named.
+        let is_as_before = |id: &FunctionId| {
+            let code = self.get(*id);
+            are_checked || code.is_some_and(|code| !code.function.is_checked)
+        };
+        known.filter(is_as_before)
     }
 
     /// Reads a name for the first time. It is used only if it was read from the function's memory: its frame `stands` since, or it
@@ -163,7 +173,12 @@ impl Functions {
                 || NamedFunction::resolve(place.memory, place.layout, key)
                     .is_some_and(|again| again == named)
         };
-        let is_its_name = if stands {
+        let is_its_name = if !function.is_checked {
+            let was_read_before = self.unchecked.was_read_before(&named, place.now);
+            let is_proven = was_read_before && has_its_texts() && is_live_again();
+            self.unchecked.is_refused |= !is_proven;
+            is_proven
+        } else if stands {
             true
         } else if key.is_named() {
             (outlives(place, &key) || is_declared()) && has_key(place, frame.func, &key)
@@ -260,6 +275,7 @@ impl Functions {
             // Each request has its own class.
             function.key.scope = 0;
         }
+        self.unchecked.names += u64::from(!function.is_checked);
         let ops = Ops::read(set, place.layout, &function.key);
         let code = Code {
             home: home_of(place, func, &function),

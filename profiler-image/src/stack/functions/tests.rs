@@ -7,6 +7,7 @@ mod ops;
 mod restarted;
 mod scripts;
 mod torn;
+mod unchecked;
 mod volume;
 
 use phpprof_zend::layouts::{Machine, layout_of};

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
-use crate::text::hash_of;
+use crate::string_hash::hash_of;
 use crate::zval::{IS_ARRAY, IS_DOUBLE, IS_STRING, TYPE, ZVAL};
 
 /// `TRACK_VARS_SERVER` (main/php_globals.h).

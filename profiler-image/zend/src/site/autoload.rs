@@ -131,12 +131,7 @@ mod tests {
     #[test]
     fn an_argument_names_the_class_whole_or_below_the_autoloaders_prefix() {
         let check = |argument: &str, class: &str, expected: bool| {
-            let name = |text: &str| {
-                class_name(&ZendString {
-                    bytes: text.into(),
-                    hash: 0,
-                })
-            };
+            let name = |text: &str| class_name(&ZendString::of(text.as_bytes()));
             assert_eq!(is_path_of(&name(argument), &name(class)), expected);
         };
         check("App\\Cart", "app\\cart", true);

@@ -9,7 +9,7 @@
 use super::{Site, Words};
 use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL, Op};
-use crate::text::hash_of;
+use crate::string_hash::is_hash_of;
 use crate::zval::IS_STRING;
 
 /// How many ops from a call's preparation to the call are searched for one that writes to a temporary: they are read with the site.
@@ -56,10 +56,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     fn left_name(&self, string: u64) -> bool {
         let (row, function) = (&self.layout.zend_string, &self.callee.function);
         let name = &function.function_name;
-        let (length, hash) = (name.len() as u64, hash_of(&name.to_ascii_lowercase()));
+        let (length, name) = (name.len() as u64, name.to_ascii_lowercase());
         let mut reads = self.copy.beside.reads(string);
         function.class.is_empty()
-            && reads.any(|bytes| word_at(bytes, row.len) == length && word_at(bytes, row.h) == hash)
+            && reads.any(|bytes| {
+                word_at(bytes, row.len) == length && is_hash_of(word_at(bytes, row.h), &name)
+            })
     }
 
     /// The address of the string in a temporary operand.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL};
-use crate::text::hash_of;
+use crate::string_hash::hash_of;
 
 const OPERAND: u32 = 112;
 const NAME: u64 = 0x32_0000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use phpprof_profile::labels::OF_REQUESTS;
 use phpprof_zend::request::{Request, Wanted};
 
-use super::route::{Rules, template};
+use super::route::{Rules, template_of_file};
 
 /// The largest number of values of one kind on the command line: prefixes, methods, scripts.
 pub const MAX_VALUES: usize = 16;
@@ -190,7 +190,7 @@ pub fn shown_script(script: &str, root: Option<&str>) -> String {
         str::to_owned,
     );
     // An id in it must not be in a profile either.
-    template(&shown).trim_start_matches('/').to_owned()
+    template_of_file(&shown).trim_start_matches('/').to_owned()
 }
 
 #[cfg(test)]
@@ -226,6 +226,8 @@ mod tests {
         check("/home/alice/index.php", None, "index.php");
         check("/home/alice/www/index.php", None, "www/index.php");
         check("worker.php", None, "worker.php");
+        check("/srv/müller/index.php", None, "müller/index.php");
+        check("/srv/m<fc>ller/i.php", Some("/srv/m<fc>ller"), "i.php");
         check("/srv/www/4815162342/cart", Some("/srv/www"), "{id}/cart");
         check(&format!("/srv/{}", "ü".repeat(500)), None, "srv/{text}");
     }

@@ -128,6 +128,47 @@ impl Rules {
 /// The template of a path by the built-in rules.
 #[must_use]
 pub fn template(path: &str) -> String {
+    template_by(path, settled)
+}
+
+/// The template of a script's path, whose folders and files the application's authors have named: letters of all scripts are kept, and
+/// `<hh>`, a byte that is none.
+#[must_use]
+pub fn template_of_file(path: &str) -> String {
+    template_by(path, |segment| {
+        let plain = plain(segment);
+        let is_kept = plain != segment && settled(&plain) == plain;
+        if is_kept {
+            segment.to_owned()
+        } else {
+            settled(segment)
+        }
+    })
+}
+
+/// A segment with another letter in place of each that is not ASCII.
+fn plain(segment: &str) -> String {
+    let mut rest = segment;
+    let mut plain = String::new();
+    while let Some(letter) = rest.chars().next() {
+        let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+        let is_mark = match rest.as_bytes() {
+            [b'<', one, two, b'>', ..] => is_digit(one) && is_digit(two),
+            _ => false,
+        };
+        let length = if is_mark { 4 } else { letter.len_utf8() };
+        plain.push(
+            match is_mark || (!letter.is_ascii() && letter.is_alphabetic()) {
+                true => 'e',
+                false => letter,
+            },
+        );
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    plain
+}
+
+fn template_by(path: &str, settled: impl Fn(&str) -> String) -> String {
     let mut template = String::new();
     for (depth, segment) in segments(path).enumerate() {
         let segment = settled(segment);
@@ -346,6 +387,19 @@ mod tests {
         let long = "/profile-settings".repeat(8);
         check(&long, &format!("{}/**", "/profile-settings".repeat(6)));
         check(&format!("/{}", "a-".repeat(400)), "/{text}");
+    }
+
+    #[test]
+    fn a_script_keeps_letters_of_all_scripts_and_no_ids() {
+        let check = |path: &str, expected: &str| assert_eq!(template_of_file(path), expected);
+        check("/srv/müller/été.php", "/srv/müller/été.php");
+        check("/srv/日本/m<fc>ller.php", "/srv/日本/m<fc>ller.php");
+        check("/srv/4815162342/müller", "/srv/{id}/müller");
+        check("/srv/müller 4815/a.php", "/srv/{text}/a.php");
+        check("/srv/é4815162342é", "/srv/{text}");
+        check(&format!("/srv/{}", "ü".repeat(500)), "/srv/{text}");
+        // A request's path may be what somebody typed.
+        assert_eq!(template("/s/müller"), "/s/{text}");
     }
 
     #[test]

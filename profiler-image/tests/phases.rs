@@ -29,11 +29,96 @@ function collect() {
 while (true) { compile(); collect(); }
 "#;
 
-/// Works after its script has ended.
-const AFTERWARDS: &str = r#"<?php
-function work() { for ($i = 0; $i < 100000; $i++) { $hash = md5($hash ?? 'x'); } }
-function afterwards() { while (true) { work(); } }
+/// Spins for some microseconds.
+const SPIN: &str = r#"<?php
+function spin($us) { $end = hrtime(true) + $us * 1000; while (hrtime(true) < $end) { md5('a'); } }
+"#;
+
+/// All of the time is in destructors that the collector calls; it runs when it is called.
+const DESTROYS: &str = r#"
+class Ring { public $self; function __construct() { $this->self = $this; } function __destruct() { spin(3000); } }
+while (true) { new Ring; gc_collect_cycles(); }
+"#;
+
+/// The collector runs by itself, and in a destructor that it has not called; it closes generators, also while it is disabled.
+const COLLECTS: &str = r#"
+class Ring { public $self; function __construct() { $this->self = $this; } }
+class Node extends Ring { function __destruct() { static $count = 0; if (++$count % 1000 == 0) { spin(9000); } } }
+class Temporary { function __destruct() { rings(); } }
+class Outer extends Ring { function __destruct() { inner(); spin(500); } }
+class Inner { function __destruct() { spin(500); } }
+function nodes() { for ($i = 0; $i < 10001; $i++) { new Node; } }
+function rings() { for ($i = 0; $i < 20002; $i++) { new Ring; } }
+function pass($temporary) { return $temporary; }
+function inner() { $inner = new Inner; pass($inner); unset($inner); }
+function counted() { $temporary = new Temporary; pass($temporary); unset($temporary); }
+function closes() { try { $own = yield; yield; } finally { spin(2000); } }
+function generators() { $generator = closes(); $generator->current(); $generator->send($generator); }
+function collect() { gc_disable(); new Outer; generators(); gc_collect_cycles(); gc_enable(); }
+while (true) { nodes(); counted(); collect(); }
+"#;
+
+/// Works 700 ms in each thing that the engine calls after the script.
+const AFTERWARDS: &str = r#"
+class Session implements SessionHandlerInterface {
+    function open($path, $name): bool { return true; }
+    function close(): bool { return true; }
+    function read($id): string|false { return ''; }
+    function write($id, $data): bool { spin(700000); return true; }
+    function destroy($id): bool { return true; }
+    function gc($lifetime): int|false { return 0; }
+}
+class Last { function __destruct() { spin(700000); } }
+function handler($exception) { spin(700000); }
+function afterwards() { spin(700000); }
+function output($text) { spin(700000); return $text; }
+ini_set('session.use_cookies', 0);
+session_set_save_handler(new Session, false);
+session_id('x');
+session_cache_limiter('');
+session_start();
+ob_start('output');
 register_shutdown_function('afterwards');
+set_exception_handler('handler');
+$last = new Last;
+spin(700000);
+throw new Exception;
+"#;
+
+/// What the engine calls in the middle of other code, and destructors and generators below an autoloader's op.
+const CALLS_BACK: &str = r#"
+class Rows implements Iterator {
+    private $row = 0;
+    function current(): mixed { spin(300); return 1; }
+    function key(): mixed { return $this->row; }
+    function next(): void { $this->row++; }
+    function rewind(): void { $this->row = 0; }
+    function valid(): bool { return $this->row < 2; }
+}
+class Text { private $at = 0; public $context; const TEXT = '<?php return 1;';
+    function stream_open($path, $mode, $options, &$opened) { spin(500); return true; }
+    function stream_read($length) { $read = substr(self::TEXT, $this->at); $this->at += strlen($read); return $read; }
+    function stream_eof() { return $this->at >= strlen(self::TEXT); }
+    function stream_stat() { return []; }
+    function stream_set_option($option, $one, $two) { return false; }
+}
+class Node { public $self; function __destruct() { spin(500); } function __construct() { $this->self = $this; } }
+function load($class) { new Node; gc_collect_cycles(); spin(500); eval("class $class {}"); }
+function failed() { spin(500); return true; }
+function buffered($text) { spin(500); return ''; }
+function ticked() { static $count = 0; if (++$count % 4 == 0) { spin(1000); } }
+function rows() { foreach (new Rows as $row) { } }
+function includes() { include 'text://x'; }
+function warns() { $none = []; return $none['x']; }
+function sends() { ob_start('buffered', 2); echo 'xxxx'; ob_clean(); ob_end_clean(); }
+function loads() { static $count = 0; $class = 'C' . $count++; new $class; }
+function sorts() { $list = [2, 1]; usort($list, 'compare'); }
+function compare($one, $two) { spin(500); return $one <=> $two; }
+stream_wrapper_register('text', 'Text');
+spl_autoload_register('load');
+set_error_handler('failed');
+register_tick_function('ticked');
+while (true) { rows(); includes(); warns(); sends(); loads(); sorts(); declare(ticks=1) { $tick = 1; } }
 "#;
 
 /// Works for 2 ms and then writes more than a pipe holds, in turns.
@@ -58,6 +143,9 @@ $child = proc_open(['php8.2', '-r', 'while (fread(STDIN, 12) !== "");'], [['pipe
 sleep(60);
 "#;
 
+/// This many samples of a stack are no chance.
+const ENOUGH: i64 = 3;
+
 /// A target that is ended with the test.
 struct Target(Child);
 
@@ -74,10 +162,14 @@ impl Target {
     }
 
     fn sampled(&self, include_idle: bool) -> Result<Recording> {
+        self.sampled_for(include_idle, 2)
+    }
+
+    fn sampled_for(&self, include_idle: bool, seconds: u64) -> Result<Recording> {
         Ok(record(&Options {
             scope: Scope::Pids(vec![i32::try_from(self.0.id())?]),
             samples_per_second: 499,
-            duration: Duration::from_secs(2),
+            duration: Duration::from_secs(seconds),
             max_samples: None,
             unpaced: false,
             include_idle,
@@ -134,11 +226,12 @@ fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() ->
         format!("<?php return;\n{large}"),
     )?;
     let target = Target::start(Command::new("php8.2").arg(&script))?;
-    let stacks = stacks(&target.sampled(false)?);
-    for expected in [
+    let leaves = [
         "{main};compile;[compiling]",
         "{main};collect;gc_collect_cycles;[gc]",
-    ] {
+    ];
+    let stacks = sampled_until(&target, 2, &leaves, 20)?;
+    for expected in leaves {
         let samples = stacks.get(expected).copied().unwrap_or(0);
         ensure!(samples >= 20, "{samples} samples of {expected}: {stacks:?}");
     }
@@ -150,16 +243,132 @@ fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() ->
     Ok(())
 }
 
-#[test]
-fn a_function_that_the_engine_calls_by_itself_is_a_root() -> Result<()> {
+/// The stacks of a script that spins ([`sampled_until`]).
+fn spinning(script: &str, seconds: u64, expected: &[&str]) -> Result<HashMap<String, i64>> {
     let folder = TempDir::new()?;
-    let script = folder.path().join("work.php");
-    fs::write(&script, AFTERWARDS)?;
-    let target = Target::start(Command::new("php8.2").arg(&script))?;
-    let stacks = stacks(&target.sampled(false)?);
-    let samples = stacks.get("afterwards;work;md5").copied().unwrap_or(0);
-    ensure!(samples >= 100, "{stacks:?}");
+    let path = folder.path().join("work.php");
+    fs::write(&path, format!("{SPIN}{script}"))?;
+    let target = Target::start(Command::new("php8.2").arg(&path))?;
+    sampled_until(&target, seconds, expected, ENOUGH)
+}
+
+/// The stacks of a target: for this time, and again until each of the expected ones was seen often enough.
+fn sampled_until(
+    target: &Target,
+    seconds: u64,
+    expected: &[&str],
+    enough: i64,
+) -> Result<HashMap<String, i64>> {
+    let mut all = HashMap::new();
+    for _ in 0..6 {
+        for (stack, samples) in stacks(&target.sampled_for(false, seconds)?) {
+            *all.entry(stack).or_default() += samples;
+        }
+        if expected.iter().all(|frames| below(&all, frames) >= enough) {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// How many samples have stacks that begin with these frames.
+fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
+    let is_below = |stack: &str| {
+        let rest = stack.strip_prefix(frames);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(';'))
+    };
+    let found = stacks.iter().filter(|(stack, _)| is_below(stack));
+    found.map(|(_, samples)| samples).sum()
+}
+
+/// Checks that a script has enough samples of each of these, and that at most one in a hundred has a stack with one of the wrong parts.
+fn check(script: &str, seconds: u64, expected: &[&str], wrong: &[&str]) -> Result<()> {
+    let stacks = spinning(script, seconds, expected)?;
+    for frames in expected {
+        ensure!(below(&stacks, frames) >= ENOUGH, "{frames}: {stacks:?}");
+    }
+    let all: i64 = stacks.values().sum();
+    for part in wrong {
+        let with_it = stacks.iter().filter(|(stack, _)| stack.contains(part));
+        let samples: i64 = with_it.map(|(_, samples)| samples).sum();
+        ensure!(samples * 100 <= all, "{samples} of {part}: {stacks:?}");
+    }
     Ok(())
+}
+
+#[test]
+fn the_collector_is_the_caller_of_destructors_and_not_their_leaf() -> Result<()> {
+    let expected = "{main};gc_collect_cycles;[gc];Ring::__destruct;spin";
+    let stacks = spinning(DESTROYS, 2, &[expected])?;
+    let all: i64 = stacks.values().sum();
+    let called = below(&stacks, expected);
+    let own = stacks.get("{main};gc_collect_cycles;[gc]").unwrap_or(&0);
+    ensure!(all >= 50 && called * 100 >= all * 97, "{stacks:?}");
+    ensure!(own * 100 <= all * 2, "{stacks:?}");
+    Ok(())
+}
+
+#[test]
+fn the_collector_stands_where_it_began() -> Result<()> {
+    check(
+        COLLECTS,
+        4,
+        &[
+            "{main};nodes;[gc];Node::__destruct;spin",
+            "{main};counted;Temporary::__destruct;rings;[gc]",
+            "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;spin",
+            "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;inner;Inner::__destruct;spin",
+            "{main};collect;gc_collect_cycles;[gc];closes;spin",
+        ],
+        &[
+            "[gc];Temporary::__destruct",
+            "[gc];Inner::__destruct",
+            "spin;[gc]",
+            "spin;md5;[gc]",
+            "spin;hrtime;[gc]",
+            "gc_collect_cycles;Outer::__destruct",
+        ],
+    )
+}
+
+#[test]
+fn the_end_of_a_request_calls_what_runs_after_its_script() -> Result<()> {
+    check(
+        AFTERWARDS,
+        5,
+        &[
+            "{main};spin",
+            "handler;spin",
+            "[shutdown];afterwards;spin",
+            "[shutdown];Last::__destruct;spin",
+            "[shutdown];output;spin",
+            "[shutdown];Session::write;spin",
+        ],
+        &[
+            "[shutdown];{main}",
+            "[shutdown];handler",
+            "{main};[shutdown]",
+        ],
+    )
+}
+
+#[test]
+fn what_the_engine_calls_back_is_below_its_caller() -> Result<()> {
+    check(
+        CALLS_BACK,
+        4,
+        &[
+            "{main};rows;Rows::current;spin",
+            "{main};includes;Text::stream_open;spin",
+            "{main};warns;failed;spin",
+            "{main};sends;buffered;spin",
+            "{main};loads;[autoload];load;spin",
+            "{main};loads;[autoload];load;gc_collect_cycles;[gc];Node::__destruct;spin",
+            "{main};sorts;usort;compare;spin",
+            "{main};ticked;spin",
+        ],
+        &["spin;[", "md5;[", "hrtime;[", "loads;load"],
+    )
 }
 
 /// A reader that takes 64 KiB each 10 ms lets an `echo` of 128 KiB wait for most of the time.

@@ -92,6 +92,8 @@ pub struct Reader {
     pub in_compilation: bool,
     /// `GC_G(gc_active)`: the cycle collector was running.
     pub gc_active: bool,
+    /// The engine was ending a request; false if it is not known.
+    pub in_shutdown: bool,
     /// The last read has shown a frame. Without a frame the engine begins a request or ends it, or waits for one.
     pub has_frame: bool,
     /// The buffer of the read, lent by the caller. The part around the top is only in its looks, until one is taken.
@@ -130,6 +132,7 @@ impl Reader {
             request_time: 0,
             in_compilation: false,
             gc_active: false,
+            in_shutdown: false,
             has_frame: false,
             copy: Copy::default(),
             has_room: true,
@@ -293,6 +296,12 @@ impl Reader {
         self.has_jit_code == Some(false)
     }
 
+    /// The address of `GC_G(gc_enabled)`, before `GC_G(gc_active)`.
+    #[must_use]
+    pub fn gc_enabled_at(&self) -> Option<u64> {
+        self.at.phase.gc_enabled(self.at.layout)
+    }
+
     /// The row of the worker's engine.
     #[must_use]
     pub fn layout(&self) -> &'static Layout {
@@ -418,6 +427,7 @@ impl Reader {
         }
         self.in_compilation = words.in_compilation();
         self.gc_active = words.gc_active();
+        self.in_shutdown = words.in_shutdown(&self.at);
         self.has_jit_code = words.has_jit_code(&self.at);
         self.has_frame = newest(&tops).current_execute_data != 0;
         match self.has_frame {

@@ -105,9 +105,14 @@ impl Words {
         self.moment.in_compilation()
     }
 
-    /// `GC_G(gc_active)`, while the cycle collector is enabled; false if it is not known.
+    /// Whether the request is being ended; false if that is not known.
+    pub fn in_shutdown(&self, at: &Addresses) -> bool {
+        self.moment.in_shutdown(at.layout)
+    }
+
+    /// `GC_G(gc_active)`; false if it is not known. `gc_collect_cycles` also runs while the collector is disabled.
     pub fn gc_active(&self) -> bool {
-        self.gc == [1, 1]
+        matches!(self.gc, [0 | 1, 1])
     }
 
     /// The top frame at the end of the read.

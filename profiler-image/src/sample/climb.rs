@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::is_closure;
-use phpprof_zend::function::Key;
+use phpprof_zend::function::{Function, Key};
 use phpprof_zend::site::Check;
 use phpprof_zend::unwind::{End, Frame};
 
-use super::Sampler;
 use super::follow::next_to;
 use super::phase::autoloads;
+use super::{Sampler, collector};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{Call, PathId};
 use crate::stack::edges::{Edge, EdgeId, Known};
 use crate::stack::functions::{FunctionId, stands};
 use crate::stack::names::{NameId, Names};
-use crate::stack::trace::Trace;
+use crate::stack::trace::{Collector, Trace};
 
 /// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 pub(super) const UNWINDING: u32 = u32::MAX;
@@ -99,6 +99,7 @@ impl Sampler {
         climb: &mut Climb,
         now: u64,
     ) {
+        trace.collector = self.collector(worker, trace);
         let autoloaders = self.autoloaders(worker, trace);
         let mut are_loading = None;
         let mut at = At {
@@ -106,8 +107,12 @@ impl Sampler {
             site: None,
             has_gone_on: false,
         };
-        if trace.end == End::TooDeep {
-            let Some(path) = self.mark(at.path, Names::TRUNCATED) else {
+        let root = match trace.end {
+            End::TooDeep => Some(Names::TRUNCATED),
+            _ => self.ends_request(worker, trace).then_some(Names::SHUTDOWN),
+        };
+        if let Some(name) = root {
+            let Some(path) = self.mark(at.path, name) else {
                 climb.is_full = true;
                 return;
             };
@@ -119,6 +124,9 @@ impl Sampler {
                     || *are_loading.get_or_insert_with(|| autoloads(worker, autoloaders.len())))
             {
                 at.path = self.mark(at.path, Names::AUTOLOAD).unwrap_or(at.path);
+            }
+            if trace.collector == Collector::Calls(index) {
+                at.path = self.mark(at.path, Names::COLLECTING).unwrap_or(at.path);
             }
             if self
                 .step(worker, trace, index, &mut at, (climb, now))
@@ -165,7 +173,7 @@ impl Sampler {
         };
         let name = self.functions.name(id, is_root);
         let code = self.functions.get(id)?;
-        let (key, is_hidden) = (code.function.key, code.function.key.is_nameless());
+        let (key, is_hidden) = (code.function.key, is_of_engine(&code.function));
         let op = op_index(engine.layout, engine.executor_globals, &key, frame.opline);
         if key.is_user() && op.is_none() && index > 0 {
             // A caller's opline is inside its code. The leaf's own opline proves nothing, and no edge depends on it.
@@ -448,6 +456,11 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
+}
+
+/// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of the fiber of the collector.
+fn is_of_engine(function: &Function) -> bool {
+    function.key.is_nameless() || function.internal_name() == Some(collector::IN_FIBER)
 }
 
 /// Whether a frame is as it was read. Its function was read after it, and the address of that may have been reused: an opline within the

@@ -12,6 +12,7 @@
 mod ask;
 mod candidate;
 mod climb;
+mod collector;
 mod first_look;
 mod follow;
 mod frameless;

@@ -8,7 +8,7 @@ use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{
     self, Phase, can_wait, function_looks_up_class, is_inside_include, looks_up_class,
 };
-use phpprof_zend::unwind::Frame;
+use phpprof_zend::unwind::{End, Frame};
 use smallvec::SmallVec;
 
 use super::climb::{UNWINDING, op_index};
@@ -16,7 +16,7 @@ use super::{Outcome, Sampled, Sampler};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;
 use crate::stack::names::{NameId, Names};
-use crate::stack::trace::{Stack, Trace};
+use crate::stack::trace::{Collector, Stack, Trace};
 use crate::target::process::relay::Relay;
 
 /// Internal functions in which a worker in a loop waits for its next request.
@@ -71,7 +71,7 @@ impl Sampler {
         if moved {
             return None;
         }
-        if reader.gc_active {
+        if trace.collector == Collector::AtLeaf {
             return Some(Names::COLLECTING);
         }
         let method = (&function.class[..], &function.function_name[..]);
@@ -109,15 +109,34 @@ impl Sampler {
         Some(opcode)
     }
 
-    /// The indexes of the frames that may be autoloaders: each was called by code that looks up a class.
+    /// The indexes of the frames that may be autoloaders: each was called by code that looks up a class, and is neither a destructor nor the
+    /// body of a generator.
     pub(super) fn autoloaders(&mut self, worker: &Worker, trace: &Trace) -> SmallVec<[usize; 4]> {
-        let top = worker.process.engine.layout.call_info.top;
+        let kind = &worker.process.engine.layout.call_info;
+        let is_called = |callee: &Frame| {
+            callee.call_info & kind.top != 0 && callee.call_info & kind.generator == 0
+        };
         let callees = trace.frames.iter().enumerate();
-        let callees = callees.filter(|(_, callee)| callee.call_info & top != 0);
+        let callees = callees.filter(|(_, callee)| is_called(callee));
         callees
-            .filter(|&(index, _)| self.looks_up_class(worker, trace, index + 1))
             .map(|(index, _)| index)
+            .filter(|&index| {
+                !self.is_destructor(trace, index) && self.looks_up_class(worker, trace, index + 1)
+            })
             .collect()
+    }
+
+    /// Whether the engine called the root of the trace to end a request, as a shutdown function. A script is begun before that, and what is
+    /// called in between, as the handler of an exception, ends before.
+    pub(super) fn ends_request(&self, worker: &Worker, trace: &Trace) -> bool {
+        let copy = &worker.reader.copy;
+        let root = trace.ids.last().copied().flatten();
+        let root = root.and_then(|id| self.functions.get(id));
+        let looks = 0..copy.looks.len();
+        worker.reader.in_shutdown
+            && trace.end == End::Root
+            && root.is_some_and(|code| !code.function.key.is_top_level())
+            && copy.not_denied(worker.process.engine.layout, &trace.frames, looks) > 0
     }
 
     /// Whether a frame is at an op, or in an internal function, that looks up a class.

@@ -35,6 +35,22 @@ pub struct Trace {
     pub stands: Option<Stand>,
     /// The same for looks since the functions were identified.
     pub stands_since: Option<Stand>,
+    /// Where the collector of cycles is.
+    pub collector: Collector,
+}
+
+/// Where the collector of cycles is in a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Collector {
+    /// It does not run, as far as is known.
+    #[default]
+    Absent,
+    /// It runs on behalf of the leaf.
+    AtLeaf,
+    /// It has called the frame with this index.
+    Calls(usize),
+    /// It runs, and has called a frame or not.
+    Unknown,
 }
 
 impl Default for Trace {
@@ -51,6 +67,7 @@ impl Default for Trace {
             stood: 0,
             stands: None,
             stands_since: None,
+            collector: Collector::Absent,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod closure;
+pub mod collector;
 pub mod declared;
 pub mod elf;
 pub mod engine;

@@ -95,6 +95,13 @@ impl MomentBytes {
         self.compiler == [1]
     }
 
+    /// Whether the request is being ended; false in 7.0 to 7.2, which have no such flag.
+    #[must_use]
+    pub fn in_shutdown(&self, layout: &Layout) -> bool {
+        let moment = self.moment(layout);
+        moment.active && moment.in_shutdown
+    }
+
     fn moment(&self, layout: &Layout) -> Moment {
         let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
         Moment {

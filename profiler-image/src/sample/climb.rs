@@ -317,6 +317,16 @@ impl Sampler {
             climb.is_refuted = true;
             return None;
         }
+        if trace.frames[index..]
+            .get(1)
+            .is_some_and(|it| it.is_delegating)
+        {
+            let edge = self.edge_at(trace, index, at.site, name)?;
+            if self.is_delegation(worker, trace, index, edge) {
+                self.edges.prove(edge, Check::Nothing);
+                return Some(Call::default());
+            }
+        }
         // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
         if trace.together < trace.frames.len() - index {
             let edge = self.edge_at(trace, index, at.site, name)?;

@@ -81,7 +81,7 @@ impl Sampler {
         let layout = worker.process.engine.layout;
         let frame: Frame = *trace.frames.get(index)?;
         let is_generator = frame.call_info & layout.call_info.generator != 0;
-        if frame.call_info & layout.call_info.top == 0 {
+        if frame.call_info & layout.call_info.top == 0 || frame.is_delegating {
             return None;
         }
         if !is_generator {

@@ -31,7 +31,8 @@ impl Sampler {
                 Some(above) => above.call_info & top != 0,
                 None => true,
             };
-            let Some(op) = has_called
+            // A generator that delegates has its opline after the op that does.
+            let Some(op) = (has_called && !trace.frames[index].is_delegating)
                 .then(|| self.frameless_op(worker, trace, index))
                 .flatten()
             else {

@@ -7,7 +7,7 @@
 //! stays open.
 
 use phpprof_zend::function::Key;
-use phpprof_zend::op::{is_frameless, may_push_frame};
+use phpprof_zend::op::{is_frameless, is_yield_from, may_push_frame};
 use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{Check, Evidence, Words};
@@ -68,6 +68,30 @@ impl Sampler {
             return Some(self.edges.prove(edge, Check::Nothing));
         }
         self.edge_by_site(worker, trace, index, edge, (may_be_autoloader, now))
+    }
+
+    /// Whether the tree of generators tells that the one of the caller delegates to that of frame `index`, by the op before its own.
+    pub(super) fn is_delegation(
+        &mut self,
+        worker: &Worker,
+        trace: &Trace,
+        index: usize,
+        edge: Edge,
+    ) -> bool {
+        let Some([callee, caller]) = trace.frames.get(index..index + 2) else {
+            return false;
+        };
+        let id = trace.ids.get(index + 1).copied().flatten();
+        let Some((id, op)) = id.zip(edge.site.1.checked_sub(1)) else {
+            return false;
+        };
+        let (memory, layout) = (&*worker.reader.memory, worker.process.engine.layout);
+        edge.via.is_none()
+            && worker.reader.copy.delegates(caller, callee)
+            && self
+                .functions
+                .op(memory, layout, id, op)
+                .is_some_and(|(opcode, _)| is_yield_from(opcode))
     }
 
     /// What is known of an edge by its call site, or by frames that stand where that says nothing.

@@ -169,7 +169,7 @@ impl Standing {
         (shown.hot, shown.frames) = (window.start, 0);
         shown.elsewhere.clear();
         for frame in frames {
-            if !is_absent(frame) && !is_around(frame) {
+            if !follows_callee(frame) && !is_around(frame) {
                 if reader.copy.inside(frame.address) || shown.elsewhere.len() >= MAX_ELSEWHERE {
                     break;
                 }
@@ -230,13 +230,18 @@ impl Standing {
     }
 }
 
+/// Whether a frame stands as long as the one above it does, so that it needs no look.
+fn follows_callee(frame: &Frame) -> bool {
+    is_absent(frame) || frame.is_delegating
+}
+
 impl Shown {
     /// Which of the frames, leaf first, all looks show on the stack.
     fn stand(&self, layout: &Layout, frames: &[Frame], tops: Tops) -> Stand {
         let not_shown = frames.len() - self.frames;
         let mut above = not_shown;
         for (index, frame) in frames.iter().enumerate().take(self.frames).rev() {
-            if is_absent(frame) {
+            if follows_callee(frame) {
                 continue;
             }
             let mut looks = (0..LOOKS).map(|look| self.frame(layout, look, frame.address));
@@ -295,7 +300,7 @@ impl Shown {
             let highest = *highest.get_or_insert(frames.len() - index);
             // The same call has the same caller; a placeholder frame may be between them.
             let mut callers = shown.iter().skip(index + 1);
-            match callers.find(|caller| !is_absent(caller)) {
+            match callers.find(|caller| !follows_callee(caller)) {
                 Some(caller) => address = caller.address,
                 None => return highest,
             }

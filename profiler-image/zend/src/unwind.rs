@@ -14,14 +14,13 @@ use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::zval::{IS_OBJECT, IS_UNDEF};
 pub use beside::Beside;
 pub use copy::{Copy, Late, frame_at};
-use delegates::delegates;
+use delegates::{Found, delegates};
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
-/// The sizes of words.
+/// The size of half a word.
 const HALF: usize = 4;
-const WORD: usize = 8;
 /// The types of values with their flags are below, and no program is (`vm.mmap_min_addr`).
 const END_OF_TYPES: u64 = 64 << 10;
 /// The numbers beside these types are mostly below. By itself, the kernel maps nothing from 4 to 64 GiB.
@@ -48,6 +47,8 @@ pub struct Frame {
     pub call_info: u32,
     /// The type of `This`; up to 7.0 it is that of an object even if there is none.
     pub this_type: u8,
+    /// It is of a generator that delegates to another one. As long as the frame above it stands, so does this one.
+    pub is_delegating: bool,
 }
 
 impl Frame {
@@ -64,6 +65,7 @@ impl Frame {
             run_time_cache: word_at(bytes, row.run_time_cache),
             call_info: half_at(bytes, row.this_type_info) >> layout.call_info.shift,
             this_type: byte_at(bytes, row.this_type_info),
+            is_delegating: false,
         }
     }
 
@@ -179,8 +181,10 @@ fn walk<M: Memory + ?Sized>(
             frames.push(frame);
         } else if is_placeholder(layout, &frame) {
             nameless += 1;
-            if delegates(memory, layout, copy, &frame, frames).is_none() {
-                return End::Torn;
+            match delegates(memory, layout, copy, &frame, frames) {
+                Some(Found::All) => {}
+                Some(Found::TooMany) => return End::TooDeep,
+                None => return End::Torn,
             }
         } else if layout.rules.dummy_frames && frame.opline == 0 && !copy.inside(address) {
             nameless += 1;

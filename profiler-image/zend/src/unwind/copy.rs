@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::delegates::Chain;
 use super::{Beside, Frame};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};
@@ -26,7 +27,7 @@ const FIRST_FRAME: usize = 32;
 const MAX_OLDER: usize = 4 << 20;
 
 /// Reads of generators for one copy: its moments are unwound some fifty times.
-const MAX_NODES: usize = 4096;
+const MAX_NODES: usize = 8192;
 /// The bytes of the largest `zend_generator`, as far as unwinding needs them.
 const GENERATOR: usize = 384;
 
@@ -56,6 +57,11 @@ pub struct Copy {
     pub(super) late: Vec<Late>,
     /// Generators that were looked up.
     pub(super) nodes: usize,
+    /// Generators that delegate, and how often their trees were read.
+    pub(super) chains: Vec<Chain>,
+    pub(super) chain_reads: usize,
+    /// The generators of the last tree, from the outermost one: the next one is likely the same.
+    pub(super) expected: Vec<u64>,
 }
 
 /// Memory outside the page that was read later than the looks.
@@ -97,7 +103,9 @@ impl Copy {
     pub fn forget(&mut self) {
         self.fetched.clear();
         self.late.clear();
+        self.chains.clear();
         (self.pages, self.fetches, self.nodes) = (0, 0, 0);
+        self.chain_reads = 0;
     }
 
     /// How many reads of frames unwinding has made since [`Copy::forget`].
@@ -169,9 +177,11 @@ impl Copy {
             return self.bytes.get(range);
         }
         let fetched = self.fetched.iter();
+        let chains = self.chains.iter();
         self.beside
             .at(address)
             .into_iter()
+            .chain(chains.filter_map(|chain| chain.header(address)))
             .chain(fetched.filter_map(|(base, bytes)| bytes.get(rest(*base, bytes)?)))
             .max_by_key(|bytes| bytes.len())
     }

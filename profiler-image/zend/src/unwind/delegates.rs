@@ -1,13 +1,45 @@
 //! The generators that a placeholder of `yield from` represents.
 //!
-//! Invariant: at most [`MAX_DELEGATES`] are followed, and a bounded number in all stacks of one copy.
+//! A generator that delegates is suspended: its frame and its place in the tree of generators change only once the one that runs has
+//! ended. So the tree is read later than the looks, in one go, and what runs and what has resumed it are read once more after it: if
+//! they are those of the look, so are the generators between them. Invariant: the generators lead from the one that was resumed to the one
+//! that runs; at most [`MAX_FRAMES`] are followed, and a bounded number in all stacks of one copy.
 
-use super::{Copy, Frame, HALF, MAX_FRAMES, WORD};
+use super::{Copy, Frame, MAX_FRAMES};
 use crate::layouts::Layout;
-use crate::memory::{Memory, half_at, word_at};
+use crate::memory::{Memory, Piece, word_at};
 
-/// `yield from` chains longer than this are refused.
-const MAX_DELEGATES: usize = 64;
+/// How many generators are looked up for one copy: its moments are unwound some fifty times.
+const MAX_LOOKED_UP: usize = 2 * MAX_FRAMES;
+/// How many trees are read for one copy.
+const MAX_CHAINS: usize = 8;
+/// The bytes from `zend_generator.execute_data` up to `node.parent`.
+const NODE: usize = 128;
+
+/// The generators between one that runs and one that was resumed.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// The frame of the generator that runs.
+    running: Frame,
+    /// The generator that was resumed.
+    outermost: u64,
+    /// The frame that has resumed it.
+    caller: Frame,
+    /// The frames of those that delegate, the innermost first, and the bytes of their headers.
+    frames: Vec<Frame>,
+    headers: Vec<u8>,
+    header_size: usize,
+    /// The addresses of these frames in order, each with its index.
+    by_address: Vec<(u64, usize)>,
+}
+
+/// How the generators of a placeholder were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    All,
+    /// There are more of them than a stack may have.
+    TooMany,
+}
 
 /// A placeholder is replaced by the frames of the delegating generators, the innermost first
 /// (`zend_generator_check_placeholder_frame`, Zend/zend_generators.c).
@@ -17,77 +49,223 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     copy: &mut Copy,
     placeholder: &Frame,
     frames: &mut Vec<Frame>,
-) -> Option<()> {
-    // The engine's loop: from the outermost generator up, while the parent is not the root, which runs itself.
-    let outermost = Node::read(memory, layout, copy, placeholder.this)?;
-    let root = match layout.rules.placeholder_ends_at_root {
-        true => outermost.root(memory, layout, copy)?,
-        false => 0,
+) -> Option<Found> {
+    let running = *frames.last().filter(|it| it.prev == placeholder.address)?;
+    let caller = copy.frame(memory, layout, placeholder.prev)?;
+    let is_it = |chain: &Chain| {
+        let is_same_call = chain.running.is_same_call(&running);
+        is_same_call && (chain.outermost, chain.caller) == (placeholder.this, caller)
     };
-    let mut outer_first = vec![outermost.execute_data];
-    let mut parent = outermost.parent;
-    while parent != root {
-        let node = Node::read(memory, layout, copy, parent)?;
-        if root == 0 && node.parent == 0 {
-            break;
+    let known = copy.chains.iter().position(is_it);
+    let index = match known {
+        Some(index) => index,
+        None => {
+            if copy.chain_reads >= MAX_CHAINS {
+                return None;
+            }
+            copy.chain_reads += 1;
+            let generators = match tree(memory, layout, copy, placeholder.this, running.address)? {
+                Some(generators) => generators,
+                None => return Some(Found::TooMany),
+            };
+            let chain = Chain::read(memory, layout, (running, placeholder, caller), &generators)?;
+            copy.chains.push(chain);
+            copy.chains.len() - 1
         }
-        if outer_first.len() >= MAX_DELEGATES {
-            return None;
-        }
-        outer_first.push(node.execute_data);
-        parent = node.parent;
-    }
-    for address in outer_first.into_iter().rev() {
-        let frame = copy.frame(memory, layout, address)?;
-        if frame.func == 0 || frames.len() >= MAX_FRAMES {
-            return None;
-        }
-        frames.push(frame);
-    }
-    Some(())
+    };
+    let delegating = &copy.chains.get(index)?.frames;
+    let room = MAX_FRAMES.saturating_sub(frames.len());
+    frames.extend(delegating.iter().take(room));
+    Some(if delegating.len() > room {
+        Found::TooMany
+    } else {
+        Found::All
+    })
 }
 
 /// What unwinding needs of a `zend_generator`.
+#[derive(Debug, Clone, Copy)]
 struct Node {
+    address: u64,
     execute_data: u64,
     parent: u64,
-    children: u32,
-    ptr: u64,
 }
 
 impl Node {
+    /// Where the fields are, as an address and a length.
+    fn place(layout: &Layout, address: u64) -> Option<(u64, usize)> {
+        let row = &layout.generator;
+        let length = (row.node_parent + 8).checked_sub(row.execute_data)?;
+        let begin = address.checked_add(row.execute_data as u64)?;
+        Some((begin, length.min(NODE)))
+    }
+
+    fn parse(layout: &Layout, address: u64, bytes: &[u8]) -> Self {
+        let row = &layout.generator;
+        Self {
+            address,
+            execute_data: word_at(bytes, 0),
+            parent: word_at(bytes, row.node_parent - row.execute_data),
+        }
+    }
+
+    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
+        let (begin, length) = Self::place(layout, address)?;
+        let mut bytes = [0; NODE];
+        let bytes = bytes.get_mut(..length)?;
+        memory.read(begin, bytes).ok()?;
+        Some(Self::parse(layout, address, bytes))
+    }
+
+    /// The same for many, in one call of the kernel; none if one of them is gone.
+    fn read_all<M: Memory + ?Sized>(memory: &M, layout: &Layout, addresses: &[u64]) -> Vec<Self> {
+        let mut bytes = vec![[0; NODE]; addresses.len()];
+        let mut pieces = Vec::with_capacity(addresses.len());
+        for (bytes, &address) in bytes.iter_mut().zip(addresses) {
+            let place = Self::place(layout, address);
+            let Some((address, bytes)) =
+                place.and_then(|(at, length)| Some((at, bytes.get_mut(..length)?)))
+            else {
+                return Vec::new();
+            };
+            pieces.push(Piece { address, bytes });
+        }
+        if memory.gather(&mut pieces).is_err() {
+            return Vec::new();
+        }
+        let nodes = addresses.iter().zip(&bytes);
+        nodes
+            .map(|(&address, bytes)| Self::parse(layout, address, bytes))
+            .collect()
+    }
+}
+
+/// The generators that delegate, from this one up to the one with the running frame, which is left out; `Some(None)` if there are too many.
+/// A loop makes the same generators at the same addresses, so those of the last tree are looked up in one call.
+fn tree<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    copy: &mut Copy,
+    outermost: u64,
+    running: u64,
+) -> Option<Option<Vec<Node>>> {
+    let expected = std::mem::take(&mut copy.expected);
+    let known = match expected.first() == Some(&outermost) {
+        true => Node::read_all(memory, layout, &expected),
+        false => Vec::new(),
+    };
+    let mut nodes: Vec<Node> = Vec::with_capacity(known.len());
+    let mut next = outermost;
+    loop {
+        let known = known.get(nodes.len()).filter(|node| node.address == next);
+        let node = match known {
+            Some(&node) => node,
+            None => {
+                copy.nodes += 1;
+                if copy.nodes > MAX_LOOKED_UP {
+                    return None;
+                }
+                Node::read(memory, layout, next)?
+            }
+        };
+        if node.execute_data == running {
+            copy.expected = nodes.iter().map(|node| node.address).collect();
+            copy.expected.push(next);
+            return (!nodes.is_empty()).then_some(Some(nodes));
+        }
+        if node.execute_data == 0 || node.parent == 0 {
+            return None;
+        }
+        if nodes.len() >= MAX_FRAMES {
+            return Some(None);
+        }
+        nodes.push(node);
+        next = node.parent;
+    }
+}
+
+impl Copy {
+    /// Whether the tree of generators tells that the caller's one delegates to the callee's.
+    #[must_use]
+    pub fn delegates(&self, caller: &Frame, callee: &Frame) -> bool {
+        let mut chains = self.chains.iter();
+        caller.is_delegating && chains.any(|chain| chain.delegates(caller, callee))
+    }
+}
+
+impl Chain {
+    /// Reads the frames of generators, and then what runs, the placeholder, and what has resumed it again: nothing if these are not the same.
     fn read<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
-        copy: &mut Copy,
-        generator: u64,
+        (running, placeholder, caller): (Frame, &Frame, Frame),
+        outer_first: &[Node],
     ) -> Option<Self> {
-        let row = &layout.generator;
-        let fields = [
-            (row.execute_data, WORD),
-            (row.node_parent, WORD),
-            (row.node_children, HALF),
-            (row.node_ptr, WORD),
-        ];
-        let bytes = copy.generator(memory, layout, generator, &fields)?;
+        let size = layout.execute_data.sizeof;
+        let ends = [running.address, placeholder.address, caller.address];
+        let addresses = outer_first.iter().rev().map(|node| node.execute_data);
+        let addresses: Vec<u64> = addresses.chain(ends).collect();
+        let mut headers = vec![0; size * addresses.len()];
+        let places = addresses.iter().zip(headers.chunks_exact_mut(size));
+        let mut pieces: Vec<_> = places
+            .map(|(&address, bytes)| Piece { address, bytes })
+            .collect();
+        memory.gather(&mut pieces).ok()?;
+        let both = addresses.iter().zip(headers.chunks_exact(size));
+        let mut frames: Vec<Frame> = both
+            .map(|(&address, bytes)| Frame::parse(layout, address, bytes))
+            .collect();
+        let caller_again = frames.pop()?;
+        let placeholder_again = frames.pop()?;
+        let running_again = frames.pop()?;
+        let is_placeholder = (placeholder_again.this, placeholder_again.prev)
+            == (placeholder.this, placeholder.prev);
+        if !running_again.is_same_call(&running) || !is_placeholder || caller_again != caller {
+            return None;
+        }
+        let kind = layout.call_info.generator;
+        for frame in &mut frames {
+            let is_body = frame.call_info & kind == kind && frame.is_pushed() && frame.func != 0;
+            if !is_body {
+                return None;
+            }
+            frame.is_delegating = true;
+        }
+        let by_address = frames.iter().enumerate();
+        let mut by_address: Vec<_> = by_address.map(|(at, frame)| (frame.address, at)).collect();
+        by_address.sort_unstable();
         Some(Self {
-            execute_data: word_at(&bytes, row.execute_data),
-            parent: word_at(&bytes, row.node_parent),
-            children: half_at(&bytes, row.node_children),
-            ptr: word_at(&bytes, row.node_ptr),
+            running,
+            outermost: placeholder.this,
+            caller,
+            frames,
+            headers,
+            header_size: size,
+            by_address,
         })
     }
 
-    /// The root of the tree: a leaf has a pointer to it, another node a pointer to a leaf.
-    fn root<M: Memory + ?Sized>(
-        &self,
-        memory: &M,
-        layout: &Layout,
-        copy: &mut Copy,
-    ) -> Option<u64> {
-        if self.children == 0 {
-            return Some(self.ptr);
-        }
-        Some(Self::read(memory, layout, copy, self.ptr)?.ptr)
+    /// The index of the frame at an address.
+    fn index_of(&self, address: u64) -> Option<usize> {
+        let found = self.by_address.binary_search_by_key(&address, |it| it.0);
+        Some(self.by_address.get(found.ok()?)?.1)
+    }
+
+    /// The bytes of the header of the frame at an address.
+    pub(super) fn header(&self, address: u64) -> Option<&[u8]> {
+        let size = self.header_size;
+        self.headers.chunks_exact(size).nth(self.index_of(address)?)
+    }
+
+    /// Whether a frame is of a generator that delegates to the one with the other frame.
+    fn delegates(&self, caller: &Frame, callee: &Frame) -> bool {
+        let Some(index) = self.index_of(caller.address) else {
+            return false;
+        };
+        let inner = match index.checked_sub(1) {
+            Some(inner) => self.frames.get(inner),
+            None => Some(&self.running),
+        };
+        inner.is_some_and(|inner| inner.is_same_call(callee) && inner.address == callee.address)
     }
 }

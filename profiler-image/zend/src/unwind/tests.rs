@@ -8,6 +8,7 @@ use crate::memory::Recorded;
 use crate::testing::EngineImage;
 
 mod beside;
+mod delegates;
 
 const BASE: u64 = 0x7e00_0000_0000;
 /// The tests' functions, each by its number, are from here on; a frame whose number is 0 has none.
@@ -184,60 +185,6 @@ fn dummy_frames_that_lead_to_each_other_are_torn() {
     let layout = layout_of(Machine::X86_64, 7, 4).unwrap();
     let image = image(layout, &[(BASE, 0, BASE, 0)]);
     check_heap(&image, BASE, (vec![], End::Torn));
-}
-
-/// `outer` delegates to `middle`, `middle` to `inner`, which runs; returns the address of its frame too.
-fn delegating(layout: &'static Layout) -> (EngineImage, u64) {
-    let row = &layout.generator;
-    let [outer, middle, inner] = [1, 2, 3].map(|index| BASE + index * 0x10_0000);
-    let fake = outer + row.execute_fake as u64;
-    let heap_frame = |generator: u64| generator + 0x1000;
-    let top = layout.call_info.top;
-    let mut image = image(
-        layout,
-        &[
-            (BASE, 1, 0, top),
-            (heap_frame(outer), 10, fake, top),
-            (heap_frame(middle), 11, fake, top),
-            (heap_frame(inner), 12, fake, top),
-        ],
-    );
-    for (generator, parent) in [(outer, middle), (middle, inner), (inner, 0)] {
-        image.room(generator, 0x400);
-        image.put_word(generator, row.execute_data, heap_frame(generator));
-        image.put_word(generator, row.node_parent, parent);
-        // A leaf has a pointer to the root, which is the one that runs; other nodes have one to a leaf.
-        image.put_word(generator, row.node_children, (generator != outer).into());
-        let ptr = if generator == outer { inner } else { outer };
-        image.put_word(generator, row.node_ptr, ptr);
-    }
-    image.put_frame(&Frame {
-        address: fake,
-        this: outer,
-        prev: BASE,
-        ..Frame::default()
-    });
-    (image, heap_frame(inner))
-}
-
-#[test]
-fn in_each_version_delegating_generators_stand_between_the_running_one_and_its_caller() {
-    for layout in ROWS {
-        let (image, start) = delegating(layout);
-        check_heap(&image, start, (vec![12, 11, 10, 1], End::Root));
-    }
-}
-
-/// Each moment of a read is unwound, in one copy.
-#[test]
-fn generators_are_looked_up_so_often_in_one_copy_and_no_more() {
-    let (image, start) = delegating(of_8_2());
-    let mut copy = Copy::default();
-    let is_whole = |copy: &mut Copy| functions(&image, copy, start).1 == End::Root;
-    let stacks = (0..10_000).take_while(|_| is_whole(&mut copy)).count();
-    assert!((1000..4096).contains(&stacks), "{stacks}");
-    copy.forget();
-    assert!(is_whole(&mut copy));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod compiler_watch;
 pub mod cpu_shares;
 pub mod globals;
 pub mod heap;
+pub mod lasting;
 pub mod pauses;
 pub mod quiescent;
 pub mod reader;

@@ -17,6 +17,7 @@ use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key, NamedFunction};
 use phpprof_zend::memory::{Memory, Piece, is_in};
+use phpprof_zend::opcache::Restarts;
 use phpprof_zend::unwind::{Copy, End, Frame, unwind};
 use smallvec::SmallVec;
 
@@ -41,6 +42,8 @@ pub struct Observation {
     pub functions: Vec<NamedFunction>,
     /// The last frame lies on the newest page of the VM stack.
     pub root_is_on_page: bool,
+    /// opcache's restarts until then.
+    pub restarts: Restarts,
     /// [`Reader::is_interpreted`] by then.
     pub is_interpreted: bool,
     /// The worker slept. Such a read needs no CPU of the worker's.
@@ -206,9 +209,9 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     };
     // The look after the last read of the pointer.
     request.reader.copy.take_look(tops.len());
-    let memory = Arc::clone(&request.reader.memory);
+    let memory = request.reader.memory.clone();
     let end = unwind(
-        &*memory,
+        &memory,
         layout,
         &mut request.reader.copy,
         newest(&tops).current_execute_data,
@@ -244,11 +247,12 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     observation.functions.clear();
     let functions = passing
         .take(MAX_NAMES)
-        .filter_map(|key| NamedFunction::resolve(&*memory, layout, *key));
+        .filter_map(|key| NamedFunction::resolve(&memory, layout, *key));
     observation.functions.extend(functions);
     let root = frames.last();
     observation.root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
     observation.is_interpreted = request.reader.is_interpreted();
+    observation.restarts = memory.restarts();
     observation.tid = request.tid;
     Some(())
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Arena;
 use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::opcache::Restarts;
 use phpprof_zend::phase::Phase;
 use phpprof_zend::unwind::Copy;
 
@@ -24,10 +25,11 @@ use super::beside::Expected;
 use super::compiler_watch::CompilerWatch;
 use super::globals::{Globals, MAX_TOPS, Tops, newest};
 use super::heap::{Heap, HeapWatch};
+use super::lasting::{Lasting, WorkerMemory};
 use super::request_watch::RequestWatch;
 use super::window::Window;
 use super::words::{Addresses, Words};
-use crate::target::process::{Process, ProcessMemory};
+use crate::target::process::Process;
 
 /// The looks show the top frame and its caller's if the top is this far above their beginning.
 const SHOWN: u64 = 1024;
@@ -45,7 +47,7 @@ const FRAME: u64 = 256;
 /// With so many parts beside the page, no top on another page is added, and no name: of a thousand fibers in turn, few would be met again.
 const FEW_BESIDE: usize = 8;
 /// The pieces of one read, without an allocation.
-type Pieces<'a> = SmallVec<[Piece<'a>; 36]>;
+type Pieces<'a> = SmallVec<[Piece<'a>; 64]>;
 
 /// One read of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +65,8 @@ pub enum Reading {
         /// The top frame at the end of the read.
         last: Globals,
     },
-    /// There was a frame, but no read has shown it: each expected the top on another page, or elsewhere on its page.
+    /// There was a frame, but no read has shown it: each expected the top on another page, or elsewhere on its page, or opcache restarted
+    /// meanwhile.
     Elsewhere,
 }
 
@@ -81,8 +84,8 @@ enum Shown {
 /// Reads the stack of a process. The sampler and the quiescent reader have one each.
 #[derive(Debug)]
 pub struct Reader {
-    /// The worker's process.
-    pub memory: Arc<ProcessMemory>,
+    /// The worker's memory, for as long as it is what it was when the stack was read.
+    pub memory: WorkerMemory,
     at: Addresses,
     /// `SG(global_request_time)` of the last read; 0 if it is not known.
     pub request_time: u64,
@@ -126,7 +129,7 @@ impl Reader {
     pub fn new(process: &Process) -> Self {
         let at = Addresses::new(process);
         Self {
-            memory: Arc::clone(&process.memory),
+            memory: Lasting::new(Arc::clone(&process.memory), process.restarts_at),
             has_jit_code: at.has_jit_code(),
             at,
             request_time: 0,
@@ -204,7 +207,7 @@ impl Reader {
                     }
                     found = Ok(Reading::Busy { tops, last });
                     if let Some(heap) = &mut self.heap_watch {
-                        heap.seek(&*self.memory, expected.page);
+                        heap.seek(&**self.memory.memory(), expected.page);
                     }
                     if shown == Shown::Top && !self.was_held_up {
                         break;
@@ -214,6 +217,7 @@ impl Reader {
                     self.request_time = 0;
                     return Ok(Reading::NoFrame(Some(Phase::Idle)));
                 }
+                Ok(Reading::Elsewhere) => found = Ok(Reading::Elsewhere),
                 // Inside a request there is no frame for a moment, such as between two fibers.
                 Ok(_) | Err(Fault::Unmapped) => self.expected = None,
                 Err(other) => return Err(other),
@@ -324,7 +328,7 @@ impl Reader {
         }
         if phase.is_err() {
             let Piece { address, bytes } = self.at.globals(&mut bytes);
-            self.memory.read(address, bytes)?;
+            self.memory.memory().read(address, bytes)?;
         }
         let globals = Globals::parse(self.at.layout, &bytes);
         Ok((globals, phase.unwrap_or_default()))
@@ -363,7 +367,7 @@ impl Reader {
         }
         let began = Instant::now();
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
-        self.memory.gather(&mut pieces)?;
+        self.memory.memory().gather(&mut pieces)?;
         drop(pieces);
         self.took_beside();
         if let Some(request) = &mut self.request {
@@ -375,6 +379,8 @@ impl Reader {
     /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
     fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, Fault> {
         let mut words = Words::new();
+        let mut restarts = [Restarts::default(); 2];
+        let [before, after] = &mut restarts;
         let hot = expected.around_top(reach);
         let looks = match self.has_room {
             true => self.window.looks(hot.len()),
@@ -387,6 +393,7 @@ impl Reader {
         copy.beside.make_room(self.beside.parts());
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
+        pieces.extend(self.memory.piece(before));
         let reads_of_top = tops.iter_mut().map(|top| self.at.globals(top));
         let below = (hot.start > 0).then_some(Piece {
             address: expected.page,
@@ -401,12 +408,13 @@ impl Reader {
             copy.beside.pieces(),
         );
         pieces.extend(words.of_stack(&self.at));
+        pieces.extend(self.memory.piece(after));
         if let Some(request) = &mut self.request {
             pieces.extend(request.pieces());
         }
         pieces.extend(self.heap_watch.as_mut().and_then(HeapWatch::piece));
         let began = Instant::now();
-        let read = self.memory.gather(&mut pieces);
+        let read = self.memory.memory().gather(&mut pieces);
         self.last_read = Some(began);
         self.was_held_up = began.elapsed() > LONGEST;
         drop(pieces);
@@ -414,6 +422,12 @@ impl Reader {
             self.lost();
         }
         read?;
+        let [before, after] = restarts;
+        if before != after {
+            // Nobody can tell of which scripts the stack is.
+            return Ok(Reading::Elsewhere);
+        }
+        self.memory.follow(before);
         let tops = tops.iter().map(|top| Globals::parse(self.at.layout, top));
         Ok(self.took(&words, tops.collect()))
     }

@@ -55,7 +55,7 @@ impl Sampler {
             .then(|| caller.function.internal_name().unwrap_or_default());
         let site_at = index + 1 + usize::from(through.is_some());
         let at_site = self.functions.get(id_at(site_at)?)?;
-        let set = ReadSet::new(&*worker.reader.memory);
+        let set = ReadSet::new(&worker.reader.memory);
         let callee = self.functions.get(id_at(index)?)?;
         let frames = &trace.frames;
         let compiler_globals = engine.phase_globals.compiler_globals;
@@ -136,7 +136,7 @@ fn without_cache(closure: &Frame) -> Frame {
 /// Whether the code that a function holds has been in its place since the stack was read.
 fn is_still_there(worker: &Worker, holder: &Holder) -> bool {
     let arena = worker.reader.arena();
-    let at = (&*worker.reader.memory, worker.process.engine.layout);
+    let at = (&worker.reader.memory, worker.process.engine.layout);
     let shared = &worker.process.shared_ranges;
     holder.has_stood(at, arena, |address| was_there(arena, shared, address))
 }

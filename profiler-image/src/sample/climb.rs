@@ -292,7 +292,7 @@ impl Sampler {
         }
         let layout = worker.process.engine.layout;
         op.filter(|&op| op != UNWINDING)
-            .and_then(|op| self.functions.op(&*worker.reader.memory, layout, id, op))
+            .and_then(|op| self.functions.op(&worker.reader.memory, layout, id, op))
             .map_or(key.line_start, |(_, line)| line)
     }
 
@@ -478,7 +478,7 @@ fn is_of_engine(function: &Function) -> bool {
 fn is_still_there(worker: &Worker, frame: &Frame) -> bool {
     let engine = &worker.process.engine;
     stands(
-        &*worker.reader.memory,
+        &worker.reader.memory,
         engine.layout,
         engine.current_execute_data(),
         frame,

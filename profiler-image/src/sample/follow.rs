@@ -7,7 +7,6 @@
 //! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use phpprof_zend::unwind::{Copy, End, unwind};
 
@@ -159,9 +158,9 @@ impl Sampler {
         worker.reader.copy.take_look(look);
         let looks = tops.len() + 1;
         trace.around = around(top, looks);
-        let memory = Arc::clone(&worker.reader.memory);
+        let memory = worker.reader.memory.clone();
         let copy = &mut worker.reader.copy;
-        trace.end = unwind(&*memory, layout, copy, address, &mut trace.frames);
+        trace.end = unwind(&memory, layout, copy, address, &mut trace.frames);
         self.unwound += trace.frames.len();
         trace.is_late = trace.end != End::Torn && copy.is_late(&trace.frames);
         let has_stood = copy.stood_below(layout, &trace.frames, around_below(look, looks))

@@ -50,7 +50,7 @@ impl Sampler {
                 return;
             }
             left -= 1;
-            let Some(function) = function_of(&*worker.reader.memory, table, &op) else {
+            let Some(function) = function_of(&worker.reader.memory, table, &op) else {
                 continue;
             };
             let absent = frame(&frame_at, function);
@@ -62,7 +62,7 @@ impl Sampler {
     /// The op at a frame's opline, if it calls without a frame.
     fn frameless_op(&mut self, worker: &Worker, trace: &Trace, index: usize) -> Option<Op> {
         let layout = worker.process.engine.layout;
-        let memory = &*worker.reader.memory;
+        let memory = &worker.reader.memory;
         let id = trace.ids.get(index).copied().flatten()?;
         let opline = trace.frames.get(index)?.opline;
         let op = self

@@ -28,6 +28,7 @@ use phpprof_zend::unwind::{Copy, Frame};
 use rustc_hash::FxHashMap;
 
 use crate::read::globals::Globals;
+use crate::read::lasting::WorkerMemory;
 use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
@@ -35,7 +36,6 @@ use crate::stack::edges::Edges;
 use crate::stack::functions::{FunctionId, Functions, Gather, Map, Place};
 use crate::stack::names::Names;
 use crate::stack::trace::{Ending, Stack, Trace};
-use crate::target::process::ProcessMemory;
 
 use climb::Climb;
 use follow::{Followed, MOST_UNWOUND, is_elsewhere};
@@ -321,7 +321,7 @@ fn place<'a>(
     worker: &'a mut Worker,
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
-) -> Place<'a, ProcessMemory> {
+) -> Place<'a, WorkerMemory> {
     place_and_reader(worker, families, now).0
 }
 
@@ -329,12 +329,15 @@ fn place_and_reader<'a>(
     worker: &'a mut Worker,
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
-) -> (Place<'a, ProcessMemory>, &'a Reader) {
-    let place: Place<'a, ProcessMemory> = Place {
+) -> (Place<'a, WorkerMemory>, &'a Reader) {
+    let request_time = Some(worker.reader.request_time).filter(|&time| time != 0);
+    let place: Place<'a, WorkerMemory> = Place {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,
         executor_globals: worker.process.engine.executor_globals,
         shared_ranges: &worker.process.shared_ranges,
+        restarts: worker.reader.memory.restarts(),
+        request: worker.process.engine.request_time.zip(request_time),
         shared: families.entry(worker.process.family).or_default(),
         local: &mut worker.local,
         // On the command line the end of a request is not visible; elsewhere its time changes, once it is known.

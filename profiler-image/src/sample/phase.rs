@@ -37,7 +37,7 @@ const COMPILING_METHOD: (&[u8], &[u8]) = (b"PhpToken", b"tokenize");
 /// Whether exactly this many classes are being autoloaded, by the engine's count.
 pub(super) fn autoloads(worker: &mut Worker, count: usize) -> bool {
     let (engine, known) = (&worker.process.engine, &mut worker.autoloaded);
-    let memory = &*worker.reader.memory;
+    let memory = &worker.reader.memory;
     phase::autoloads(memory, engine.layout, engine.executor_globals, known) == Some(count)
 }
 
@@ -83,7 +83,7 @@ impl Sampler {
         }
         // Code of the JIT saves a leaf's opline only for calls.
         let is_inside =
-            || reader.is_interpreted() && is_inside_include(&*reader.memory, layout, leaf.opline);
+            || reader.is_interpreted() && is_inside_include(&reader.memory, layout, leaf.opline);
         (includes && is_inside()).then_some(Names::LOADING)
     }
 
@@ -105,7 +105,7 @@ impl Sampler {
         let layout = worker.process.engine.layout;
         let key = self.functions.get(id)?.function.key;
         let op = key.op_index(layout, frame.opline)?;
-        let (opcode, _) = self.functions.op(&*worker.reader.memory, layout, id, op)?;
+        let (opcode, _) = self.functions.op(&worker.reader.memory, layout, id, op)?;
         Some(opcode)
     }
 
@@ -162,7 +162,7 @@ impl Sampler {
         .filter(|&op| op != UNWINDING)
         .and_then(|op| {
             self.functions
-                .op(&*worker.reader.memory, engine.layout, id, op)
+                .op(&worker.reader.memory, engine.layout, id, op)
         })
         .is_some_and(|(opcode, _)| looks_up_class(opcode))
     }

@@ -190,7 +190,7 @@ impl Sampler {
             && trace.frames[index].call_info & by_itself == 0
             && self
                 .functions
-                .op(&*worker.reader.memory, layout, caller, edge.site.1)
+                .op(&worker.reader.memory, layout, caller, edge.site.1)
                 .is_some_and(|(opcode, _)| {
                     // A frameless op pushes no frame; frames of callbacks, which the engine pushes for it, are excluded above.
                     let pushes_none = is_frameless(opcode) && !is_absent(&trace.frames[index]);

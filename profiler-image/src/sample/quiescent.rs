@@ -32,6 +32,8 @@ impl Sampler {
     pub fn believe(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) {
         self.quality.quiescent += 1;
         self.functions.begin();
+        // What is read from here on belongs to that stack.
+        worker.reader.memory.follow(observation.restarts);
         let Trace { frames, ids, .. } = std::mem::take(&mut self.trace);
         let mut trace = Trace {
             frames,

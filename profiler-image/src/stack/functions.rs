@@ -11,6 +11,8 @@
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //! | a closure that has ended | by its opline in the lists of the functions that hold its code | never |
 //!
+//! When opcache restarts, everything is forgotten that was learned before: a stack and what is known have the same [`Restarts`].
+//!
 //! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
 
 mod fetch;
@@ -32,6 +34,7 @@ use smallvec::SmallVec;
 
 use phpprof_zend::function::{Function, HEAD, Key};
 use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::opcache::Restarts;
 use phpprof_zend::unwind::Frame;
 
 use held::Searched;
@@ -123,6 +126,8 @@ struct Block {
 pub struct Map {
     /// The age of its ids ([`Functions::renew`]).
     age: u32,
+    /// The restarts of opcache before its functions were learned.
+    restarts: Restarts,
     by_func: FxHashMap<u64, Entry>,
     /// Hashes of the keys in `by_identity`, whatever their texts.
     known_keys: FxHashSet<u64>,
@@ -174,6 +179,10 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub executor_globals: u64,
     /// Memory shared between the engine's processes.
     pub shared_ranges: &'a [Range<u64>],
+    /// opcache's restarts when the stack was read.
+    pub restarts: Restarts,
+    /// The address of the time at which the request began, and that time when the stack was read, if it is known.
+    pub request: Option<(u64, u64)>,
     /// The known functions in memory that the engine's processes share.
     pub shared: &'a mut Map,
     /// The known functions in the worker's own memory.
@@ -347,7 +356,9 @@ impl Functions {
     /// Checks functions that outlive requests, in one gather, beginning with those that have not been checked for longest. If one has
     /// changed, opcache has restarted, and all are read anew.
     pub fn check<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
-        if place.shared.age != self.age || place.now < place.shared.next_check {
+        let shared = &place.shared;
+        let is_current = (shared.age, shared.restarts) == (self.age, place.restarts);
+        if !is_current || place.now < shared.next_check {
             return;
         }
         let due = self.due(place.shared, place.now);
@@ -398,12 +409,15 @@ impl Functions {
         due
     }
 
-    /// Drops a map whose ids are from before everything was forgotten.
-    fn renew<M: Memory + ?Sized>(&self, place: &mut Place<'_, M>) {
+    /// Drops a map of what was known before opcache restarted, and one whose ids are from before everything was forgotten. A worker's own
+    /// map has ids of the shared one, so both are dropped before any of them is used.
+    fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
         for map in [&mut *place.shared, &mut *place.local] {
-            if map.age != self.age {
+            if (map.age, map.restarts) != (self.age, place.restarts) {
+                self.forget(map);
                 *map = Map {
                     age: self.age,
+                    restarts: place.restarts,
                     ..Map::default()
                 };
             }

@@ -332,6 +332,7 @@ impl Discovery {
             start_time: stat.start_time,
             engine: Arc::clone(&family.engine),
             shared_ranges: Arc::clone(&family.shared_ranges),
+            restarts_at: family.restarts_at,
             jit: family.jit,
             memory,
             relay: Relay::of(pid),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use phpprof_zend::engine::{Engine, Refusal, find};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Memory, word_at};
+use phpprof_zend::opcache::restarts_at;
 
 use super::process::{ProcessMemory, calls, fault, maps, read_text};
 
@@ -39,6 +40,8 @@ pub(super) struct Family {
     pub fingerprint: u64,
     /// Memory that they share: opcache's.
     pub shared_ranges: Arc<[Range<u64>]>,
+    /// Where opcache counts its restarts.
+    pub restarts_at: Option<u64>,
     pub jit: Option<JitBuffer>,
     executable: String,
     birthmark: Option<Birthmark>,
@@ -125,6 +128,7 @@ impl Family {
         Ok(Self {
             engine: Arc::new(engine),
             fingerprint,
+            restarts_at: restarts_at(memory, &maps.shared),
             shared_ranges: maps.shared.into(),
             jit: maps.jit,
             executable: executable.to_owned(),

@@ -8,7 +8,8 @@ use std::ops::Range;
 use crate::elf::Image;
 use crate::engine::{Engine, Module};
 use crate::hash::find;
-use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::memory::Memory;
+use crate::opcache::{Accelerator, Restarts};
 
 /// The end of Xdebug's path, wherever it is installed.
 const XDEBUG: &str = "/xdebug.so";
@@ -16,8 +17,6 @@ const XDEBUG: &str = "/xdebug.so";
 const OPCACHE: &[u8] = b"zend opcache";
 /// The lowest `opcache.memory_consumption` (ext/opcache/zend_accelerator_module.c).
 const LEAST_OPCACHE: u64 = 8 << 20;
-/// opcache requests one segment, and several smaller ones if that is refused.
-const MAX_SEGMENTS: u32 = 1024;
 
 /// The state of the engine's extensions, in a process that has begun its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub enum Opcache {
     On {
         /// It accepts no more scripts until it restarts (`cache_full` of `opcache_get_status()`).
         is_full: bool,
-        /// How often it restarted because it was full (`oom_restarts` and `hash_restarts`).
+        /// How often it restarted, because it was full or was told to (`oom_restarts`, `hash_restarts` and `manual_restarts`).
         restarts: u64,
     },
 }
@@ -86,31 +85,14 @@ fn opcache<M: Memory + ?Sized>(
     (!is_loaded || !has_large).then_some(Opcache::Off)
 }
 
-/// The state in opcache's memory, which begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h: the segments, their count, the
-/// free and wasted bytes, whether it is exhausted, the saved state, `zend_accel_shared_globals`). It must lead to a segment
-/// with its own address. It is the same in 7.4, 8.2, 8.4, 8.5 and 8.6, where it was compared with `opcache_get_status()`.
+/// The state in opcache's memory.
 fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Opcache> {
-    let mut globals = [0_u8; 64];
-    memory.read(range.start, &mut globals).ok()?;
-    let within = |address: u64| range.contains(&address).then_some(address);
-    let segment = memory.word(within(word_at(&globals, 0))?).ok()?;
-    let mut bytes = [0_u8; 32];
-    memory.read(within(segment)?, &mut bytes).ok()?;
-    // `zend_shared_segment.p` follows two sizes, and from some 8.x on three.
-    let is_at_start = [16, 24].map(|at| word_at(&bytes, at) == range.start);
-    let is_sound = is_at_start.contains(&true)
-        && word_at(&bytes, 0) >= range.end - range.start
-        && (1..=MAX_SEGMENTS).contains(&half_at(&globals, 8))
-        && byte_at(&globals, 32) <= 1;
-    let mut counts = [0_u8; 48];
-    let accelerator = within(word_at(&globals, 56)).filter(|_| is_sound)?;
-    memory.read(accelerator, &mut counts).ok()?;
-    // Hits, misses and misses by the blacklist come before them.
-    let restarts = word_at(&counts, 24).checked_add(word_at(&counts, 32))?;
-    (restarts <= u64::from(u32::MAX)).then_some(Opcache::On {
-        is_full: byte_at(&globals, 32) != 0,
-        restarts,
-    })
+    let Accelerator { restarts, is_full } = Accelerator::read(memory, range)?;
+    let mut counts = Restarts::default();
+    memory.read(restarts, &mut counts.0).ok()?;
+    counts
+        .count()
+        .map(|restarts| Opcache::On { is_full, restarts })
 }
 
 #[cfg(test)]
@@ -162,8 +144,8 @@ mod tests {
             }
         }
 
-        /// opcache's memory, full or not, after this many restarts of both kinds.
-        fn with_memory(mut self, is_full: bool, restarts: [u64; 2]) -> Self {
+        /// opcache's memory, full or not, after this many restarts of each kind.
+        fn with_memory(mut self, is_full: bool, restarts: [u64; 3]) -> Self {
             let words = [
                 (0, SHARED + 0x50),
                 (8, 1),
@@ -174,6 +156,7 @@ mod tests {
                 (0x70, SHARED),
                 (0x98, restarts[0]),
                 (0xa0, restarts[1]),
+                (0xa8, restarts[2]),
             ];
             self.image.room(SHARED, 0x1000);
             for (at, word) in words {
@@ -208,12 +191,12 @@ mod tests {
     fn opcaches_memory_says_whether_it_is_full_and_how_often_it_began_anew() {
         let loaded = || Scene::new(&[("zend opcache", 1)]);
         assert_eq!(
-            loaded().with_memory(false, [0, 0]).opcache(LENGTH),
+            loaded().with_memory(false, [0, 0, 0]).opcache(LENGTH),
             on(false, 0)
         );
         assert_eq!(
-            loaded().with_memory(true, [2, 1]).opcache(LENGTH),
-            on(true, 3)
+            loaded().with_memory(true, [2, 1, 4]).opcache(LENGTH),
+            on(true, 7)
         );
         // Other shared memory is small.
         assert_eq!(loaded().opcache(1 << 16), Some(Opcache::Off));
@@ -222,7 +205,7 @@ mod tests {
     #[test]
     fn memory_that_does_not_hold_together_says_nothing() {
         let spoilt = |at: usize, word: u64| {
-            let mut scene = Scene::new(&[("zend opcache", 1)]).with_memory(false, [0, 0]);
+            let mut scene = Scene::new(&[("zend opcache", 1)]).with_memory(false, [0, 0, 0]);
             scene.image.put_word(SHARED, at, word);
             scene.opcache(LENGTH)
         };

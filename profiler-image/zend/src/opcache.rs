@@ -1,14 +1,16 @@
-//! Reads the table of the scripts that opcache has cached.
+//! Reads the table of the scripts that opcache has cached, and how often opcache has restarted.
 //!
 //! opcache's memory begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h), which leads to
 //! `zend_accel_shared_globals` (ZendAccelerator.h) and its table (zend_accelerator_hash.h). An included file runs in a copy of
-//! its script's `main_op_array`, which the engine frees when the file returns; the script's own stays until opcache restarts.
+//! its script's `main_op_array`, which the engine frees when the file returns; the script's own stays until opcache restarts, also if the
+//! file is changed or invalidated (`zend_accel_discard_script` only counts it as wasted). A restart raises a counter first, and then gives
+//! the memory to other scripts (`accel_activate`, ZendAccelerator.c).
 //! Invariant: each address that is followed is in shared memory, and each count is bounded.
 
 use std::ops::Range;
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, half_at, is_in, word_at};
+use crate::memory::{Memory, Piece, byte_at, half_at, is_in, word_at};
 
 /// Scripts of which one table is read; the others are not known.
 pub const MAX_SCRIPTS: usize = 16_384;
@@ -16,9 +18,13 @@ pub const MAX_SCRIPTS: usize = 16_384;
 const TOGETHER: usize = 64;
 /// Mappings that are searched for opcache's.
 const MAX_RANGES: usize = 16;
+/// opcache requests one segment, and several smaller ones if that is refused.
+const MAX_SEGMENTS: u32 = 1024;
 
-/// Offsets, which are the same in 7.4, 8.2, 8.4 and 8.5 (tests/opcache.rs): `zend_smm_shared_globals.app_shared_globals`,
+/// Offsets, which are the same in 7.4, 8.2, 8.4, 8.5 and 8.6 (tests/opcache.rs): `zend_smm_shared_globals.app_shared_globals`,
 pub(crate) const APP_SHARED_GLOBALS: u64 = 56;
+/// `zend_accel_shared_globals.oom_restarts`, `hash_restarts` and `manual_restarts`, which follow hits, misses and misses by the blacklist,
+const RESTARTS: u64 = 24;
 /// `zend_accel_shared_globals.hash`,
 pub(crate) const HASH: u64 = 48;
 /// `zend_accel_hash.hash_entries` and `num_entries`,
@@ -29,6 +35,69 @@ const DATA: usize = 24;
 const ENTRY: usize = 40;
 /// and `zend_persistent_script.script.main_op_array`, which follows the file's name.
 pub const MAIN_OP_ARRAY: u64 = 8;
+
+/// opcache's counters of its restarts: because it was full, had too many scripts, or was told to (`opcache_reset()`). What an address in its
+/// memory means lasts as long as they stay the same; without an opcache they are 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restarts(pub [u8; Restarts::SIZE]);
+
+impl Restarts {
+    /// The size of the counters.
+    pub const SIZE: usize = 24;
+
+    /// All restarts together; `None` if they are more than can be.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        let all = [0, 8, 16].map(|at| word_at(&self.0, at));
+        let sum = all.into_iter().try_fold(0_u64, u64::checked_add)?;
+        (sum <= u64::from(u32::MAX)).then_some(sum)
+    }
+}
+
+/// The beginning of opcache's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accelerator {
+    /// The address of its [`Restarts`].
+    pub restarts: u64,
+    /// It accepts no more scripts until it restarts (`ZSMMG(memory_exhausted)`).
+    pub is_full: bool,
+}
+
+impl Accelerator {
+    /// That of a range, which has to lead to a segment with its own address (ext/opcache/zend_shared_alloc.h: the segments, their count, the
+    /// free and wasted bytes, whether it is exhausted, the saved state, `zend_accel_shared_globals`). It is the same in 7.4, 8.2, 8.4,
+    /// 8.5 and 8.6, where it was compared with `opcache_get_status()`.
+    pub fn read<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Self> {
+        let mut globals = [0_u8; 64];
+        memory.read(range.start, &mut globals).ok()?;
+        let within = |address: u64| range.contains(&address).then_some(address);
+        let segment = memory.word(within(word_at(&globals, 0))?).ok()?;
+        let mut bytes = [0_u8; 32];
+        memory.read(within(segment)?, &mut bytes).ok()?;
+        // `zend_shared_segment.p` follows two sizes, and from some 8.x on three.
+        let is_at_start = [16, 24].map(|at| word_at(&bytes, at) == range.start);
+        let is_sound = is_at_start.contains(&true)
+            && word_at(&bytes, 0) >= range.end - range.start
+            && (1..=MAX_SEGMENTS).contains(&half_at(&globals, 8))
+            && byte_at(&globals, 32) <= 1;
+        let shared = within(word_at(&globals, 56)).filter(|_| is_sound)?;
+        Some(Self {
+            restarts: within(shared.checked_add(RESTARTS)?)?,
+            is_full: byte_at(&globals, 32) != 0,
+        })
+    }
+}
+
+/// Where opcache counts its restarts; `None` if no range is opcache's memory.
+pub fn restarts_at<M: Memory + ?Sized>(memory: &M, shared: &[Range<u64>]) -> Option<u64> {
+    let mut found = shared.iter().take(MAX_RANGES);
+    found.find_map(|range| {
+        let at = Accelerator::read(memory, range)?.restarts;
+        let mut restarts = Restarts::default();
+        memory.read(at, &mut restarts.0).ok()?;
+        restarts.count().map(|_| at)
+    })
+}
 
 /// A cached script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

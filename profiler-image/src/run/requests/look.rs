@@ -91,7 +91,7 @@ impl Requests {
             Seen::Other => {
                 served.last = None;
                 self.counts.reads += 1;
-                let Ok(found) = watch.read(&*reader.memory) else {
+                let Ok(found) = watch.read(&**reader.memory.memory()) else {
                     self.counts.changed += 1;
                     served.doubt();
                     return false;

@@ -184,7 +184,7 @@ fn another_request_in_a_read_that_was_held_up_is_not_believed() {
     scene.serve("GET", "/a", "/srv/www/index.php");
     let all = asked("Route", Filter::default());
     let mut worker = worker(&scene, Some(&all));
-    let memory = Arc::clone(&worker.reader.memory);
+    let memory = Arc::clone(worker.reader.memory.memory());
     let watch = worker.reader.request.as_mut().unwrap();
     for (was_held_up, expected) in [(true, Seen::Changing), (false, Seen::Other)] {
         watch.begin();
@@ -206,7 +206,7 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     // A slow read is discarded, so this is tried repeatedly.
     for _ in 0..100 {
         sampler.sample(&mut worker, now());
-        let memory = Arc::clone(&worker.reader.memory);
+        let memory = Arc::clone(worker.reader.memory.memory());
         let memory = Counted::new(&*memory);
         let read = worker.reader.request.as_mut().unwrap().read(&memory);
         gathers = memory.calls();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
+use crate::read::lasting::Lasting;
 use crate::request::asked::Asked;
 use crate::run::stop::Stop;
 use crate::run::{Options, SECOND, Schedule};
@@ -192,7 +193,8 @@ fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
     assert!(is_asleep);
     let (taken, _, _) = counts(&run);
     let (ended, gone) = sleeper();
-    run.members[0].worker.reader.memory = Arc::new(ProcessMemory::open(gone).unwrap());
+    let memory = Arc::new(ProcessMemory::open(gone).unwrap());
+    run.members[0].worker.reader.memory = Lasting::new(memory, None);
     end(ended);
     // Each read of memory fails from here on, so each turn that reads would fail.
     (0..3).for_each(|_| run.take_one(0, &mut None));

@@ -4,6 +4,7 @@ use phpprof_zend::Layout;
 use phpprof_zend::function::{HEAD, Key};
 use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::Frame;
+use smallvec::SmallVec;
 
 use super::Place;
 
@@ -47,14 +48,40 @@ pub fn stands<M: Memory + ?Sized>(
         && u64::from_le_bytes(top) == leaf.address
 }
 
-/// Whether a function still has its key.
+/// Whether a function still has its key. The next request may have a function of its own at the address of one that does not outlive its
+/// request: then it has to be the same request.
 pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: &Key) -> bool {
     let mut head = [0_u8; HEAD];
-    place.memory.read(func, &mut head).is_ok()
+    let mut request = [0; 8];
+    let function = Piece {
+        address: func,
+        bytes: &mut head,
+    };
+    let passes = !outlives(place, key) && !lasts(place, key);
+    let began = request_of(place, &mut request).filter(|_| passes);
+    let mut pieces: SmallVec<[Piece<'_>; 2]> = [function].into_iter().chain(began).collect();
+    let read = place.memory.gather(&mut pieces).is_ok();
+    drop(pieces);
+    read && (!passes || is_same_request(place, request))
         && Key::parse(place.layout, &head).as_ref() == Some(key)
 }
 
-/// Whether a frame has its function now, and the function its key. On the page of the top, a frame above the top is a remainder
+/// A piece that reads when the request began, if that is known.
+fn request_of<'a, M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    bytes: &'a mut [u8; 8],
+) -> Option<Piece<'a>> {
+    place.request.map(|(address, _)| Piece { address, bytes })
+}
+
+/// Whether the piece is of the request whose stack was read.
+fn is_same_request<M: Memory + ?Sized>(place: &Place<'_, M>, bytes: [u8; 8]) -> bool {
+    place
+        .request
+        .is_none_or(|(_, began)| began == u64::from_le_bytes(bytes))
+}
+
+/// Whether a frame has its function now, in the same request, and the function its key. On the page of the top, a frame above the top is a remainder
 /// of an earlier call.
 pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, key: &Key) -> bool {
     let (frames, globals) = (&place.layout.execute_data, &place.layout.executor_globals);
@@ -63,10 +90,11 @@ pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, k
     let mut head = [0_u8; HEAD];
     let in_globals = |offset: usize| place.executor_globals.wrapping_add(offset as u64);
     let in_frame = |offset: usize| frame.address.wrapping_add(offset as u64);
-    let read = place.memory.gather(&mut [
+    let mut request = [0; 8];
+    let in_place = [
         Piece {
             address: in_globals(globals.vm_stack),
-            bytes: page,
+            bytes: &mut page[..],
         },
         Piece {
             address: in_globals(globals.vm_stack_end),
@@ -88,11 +116,15 @@ pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, k
             address: frame.func,
             bytes: &mut head,
         },
-    ]);
+    ];
+    let began = request_of(place, &mut request);
+    let mut pieces: SmallVec<[Piece<'_>; 8]> = in_place.into_iter().chain(began).collect();
+    let read = place.memory.gather(&mut pieces).is_ok();
+    drop(pieces);
     let [page, end, top, func, prev] = words.map(u64::from_le_bytes);
     let page = page..end;
     let is_above = page.contains(&frame.address) && page.contains(&top) && frame.address > top;
-    read.is_ok()
+    read && is_same_request(place, request)
         && top != 0
         && !is_above
         && (func, prev) == (frame.func, frame.prev)

@@ -72,6 +72,8 @@ fn place_in<'a, M: Memory>(
         layout: image.layout,
         executor_globals: image.executor_globals,
         shared_ranges: std::slice::from_ref(&SHARED),
+        restarts: Restarts::default(),
+        request: None,
         shared,
         local,
         request_ends: true,

@@ -36,6 +36,8 @@ pub struct Process {
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
     pub shared_ranges: Arc<[Range<u64>]>,
+    /// Where opcache counts its restarts, if there is an opcache.
+    pub restarts_at: Option<u64>,
     /// Where the JIT puts code, if there is a JIT.
     pub jit: Option<JitBuffer>,
     /// Its memory.
@@ -73,6 +75,7 @@ impl Process {
             fingerprint: memory.bound_word(engine.fingerprint_at).unwrap_or(0),
             engine: Arc::new(engine),
             shared_ranges: Arc::new([]),
+            restarts_at: None,
             jit,
             memory: Arc::new(memory),
             relay: None,

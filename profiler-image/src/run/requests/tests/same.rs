@@ -59,7 +59,7 @@ impl Watched {
 
     /// Reads the request once more for the same sample.
     fn read(&mut self, time: f64) {
-        let memory = Arc::clone(&self.worker.reader.memory);
+        let memory = Arc::clone(self.worker.reader.memory.memory());
         let mut pieces: Vec<Piece<'_>> = self.watch().pieces().collect();
         memory.gather(&mut pieces).unwrap();
         drop(pieces);

@@ -100,7 +100,7 @@ pub(crate) enum Shows {
 pub(crate) enum Opcache {
     Off,
     Full,
-    /// It restarted because it was full.
+    /// It restarted: because it was full, or it was told to.
     Restarted,
 }
 
@@ -143,7 +143,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Compiles(Opcache::Restarted),
         only: Only::Serving,
         unless: &[],
-        sentence: "PHP compiles scripts while it serves requests, and opcache has dropped all scripts before, because it was full. Raise opcache.memory_consumption, or change scripts less often.",
+        sentence: "PHP compiles scripts while it serves requests, and opcache has dropped all scripts before, because it was full or was reset. Raise opcache.memory_consumption, or reset it and change scripts less often.",
     },
     Rule {
         id: "compiling",

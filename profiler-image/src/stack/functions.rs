@@ -1,5 +1,4 @@
-//! From the functions of a stack's frames to their names, with caches whose entries live exactly as long as what they
-//! name.
+//! From the functions of a stack's frames to their names, with caches whose entries live exactly as long as what they name.
 //!
 //! | code | identified by | trusted |
 //! |---|---|---|
@@ -12,7 +11,6 @@
 //! | a closure that has ended | by its opline in the lists of the functions that hold its code | never |
 //!
 //! When opcache restarts, everything is forgotten that was learned before: a stack and what is known have the same [`Restarts`].
-//!
 //! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
 
 mod fetch;
@@ -409,8 +407,7 @@ impl Functions {
         due
     }
 
-    /// Drops a map of what was known before opcache restarted, and one whose ids are from before everything was forgotten. A worker's own
-    /// map has ids of the shared one, so both are dropped before any of them is used.
+    /// Drops maps of before opcache restarted, or everything was forgotten. A worker's own has ids of the shared one: both go before any is used.
     fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
         for map in [&mut *place.shared, &mut *place.local] {
             if (map.age, map.restarts) != (self.age, place.restarts) {

@@ -1,0 +1,298 @@
+//! php-fpm whose opcache restarts under load: scripts take each other's places in its memory, and no stack may show one script's functions
+//! below another's. With this machine's PHP 8.2.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof::deliver::pprof::{OfSampler, output};
+use phpprof::request::asked::Asked;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, Recording, record};
+use phpprof::target::Scope;
+use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_zend::extensions::Opcache;
+use tempfile::TempDir;
+
+const PAGES: usize = 4;
+const SECONDS: u64 = 4;
+/// Long ago, so that opcache caches the files at once (`opcache.file_update_protection`); it sees changes by whole seconds.
+const LONG_AGO: u64 = 1_600_000_000;
+const STATUS: &str = "<?php $s = opcache_get_status(false)['opcache_statistics'];
+echo '#', $s['oom_restarts'] + $s['hash_restarts'], ' ', $s['manual_restarts'], '#';";
+
+/// php-fpm, its clients, and who disturbs them. All end with the value.
+struct Scene {
+    folder: TempDir,
+    master: Child,
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // At SIGTERM php-fpm ends its workers.
+        let pid = i32::try_from(self.master.id()).map(Pid::from_raw);
+        let _ = pid.map(|pid| kill(pid, Signal::SIGTERM));
+        let _ = self.master.wait();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Scene {
+    /// php-fpm with this many workers and clients, and these settings of opcache.
+    fn start(workers: usize, settings: &[&str]) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let path = folder.path();
+        for page in 0..PAGES {
+            put_page(path, page, 0)?;
+        }
+        fs::write(path.join("reset.php"), "<?php opcache_reset();")?;
+        fs::write(path.join("status.php"), STATUS)?;
+        let (configuration, socket) = (path.join("fpm.conf"), path.join("fpm.sock"));
+        let text = format!(
+            "[global]\nerror_log = /dev/null\n[www]\nlisten = {}\npm = static\npm.max_children = {workers}\n",
+            socket.display()
+        );
+        fs::write(&configuration, text)?;
+        let general = [
+            "opcache.revalidate_freq=0",
+            "opcache.interned_strings_buffer=1",
+        ];
+        let settings = general.iter().chain(settings);
+        let master = Command::new("/usr/sbin/php-fpm8.2")
+            .args(["-F", "-R", "-y"])
+            .arg(&configuration)
+            .args(settings.flat_map(|setting| ["-d", setting]))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting php-fpm")?;
+        let mut scene = Self {
+            folder,
+            master,
+            is_over: Arc::default(),
+            threads: Vec::new(),
+        };
+        let begun = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            ensure!(begun.elapsed() < Duration::from_secs(10), "no php-fpm");
+            sleep(Duration::from_millis(20));
+        }
+        let number = Arc::new(AtomicUsize::new(0));
+        for _ in 0..workers {
+            let (socket, number) = (socket.clone(), Arc::clone(&number));
+            scene.repeat(Duration::ZERO, move |folder| {
+                let page = number.fetch_add(1, Ordering::Relaxed) % PAGES;
+                let _ = ask(&socket, &folder.join(format!("p{page}.php")));
+            });
+        }
+        Ok(scene)
+    }
+
+    /// Does something again and again.
+    fn repeat(&mut self, pause: Duration, mut act: impl FnMut(&Path) + Send + 'static) {
+        let (is_over, folder) = (Arc::clone(&self.is_over), self.folder.path().to_owned());
+        self.threads.push(spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                act(&folder);
+                sleep(pause);
+            }
+        }));
+    }
+
+    fn reset_every(&mut self, pause: Duration) {
+        self.repeat(pause, |folder| {
+            let _ = ask(&folder.join("fpm.sock"), &folder.join("reset.php"));
+        });
+    }
+
+    /// Replaces one page after the other, as a deploy does.
+    fn rewrite_every(&mut self, pause: Duration) {
+        let mut version = 0;
+        self.repeat(pause, move |folder| {
+            version += 1;
+            let _ = put_page(folder, version % PAGES, version);
+        });
+    }
+
+    fn record(&self) -> Result<Recording> {
+        Ok(record(&Options {
+            scope: Scope::Pids(vec![i32::try_from(self.master.id())?]),
+            samples_per_second: 499,
+            duration: Duration::from_secs(SECONDS),
+            max_samples: None,
+            unpaced: false,
+            include_idle: false,
+            only_running: false,
+            heap: false,
+            of_program: false,
+            cpu_budget_percent: None,
+            quiescent_cpus: None,
+            stop: Stop::default(),
+            checkpoints: None,
+            requests: Asked::default(),
+        })?)
+    }
+
+    /// How often opcache has restarted because it was full, and because it was told to, as it says itself.
+    fn restarts(&self) -> Result<[u64; 2]> {
+        let folder = self.folder.path();
+        let answer = ask(&folder.join("fpm.sock"), &folder.join("status.php"))?;
+        let told = answer.split('#').nth(1).context("no status")?;
+        let mut counts = told.split(' ').map(str::parse);
+        let mut next = || counts.next().context("no count");
+        Ok([next()??, next()??])
+    }
+}
+
+/// Writes a page that only calls its own functions; each version has another size.
+fn put_page(folder: &Path, page: usize, version: usize) -> Result<()> {
+    let mut text = String::from("<?php\n");
+    for number in 0..100 * (page + 1) + 10 * (version % 7) {
+        let value = "x".repeat(number % 90);
+        text += &format!("function pad{page}_{number}() {{ return '{value}'; }}\n");
+    }
+    text += &"
+function busyK($us) { $end = hrtime(true) + $us * 1000; do { $x = md5('x'); } while (hrtime(true) < $end); }
+function inK() { busyK(3000); }
+class LK { function go() { inK(); } }
+function pageK() { (new LK)->go(); array_map(function ($z) { busyK(1000); }, [1]); }
+pageK();
+"
+    .replace('K', &page.to_string());
+    let (new, path) = (folder.join("new"), folder.join(format!("p{page}.php")));
+    fs::write(&new, text)?;
+    let time = LONG_AGO + version as u64;
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(time);
+    File::options().write(true).open(&new)?.set_modified(time)?;
+    Ok(fs::rename(new, path)?)
+}
+
+/// Sends one FastCGI request.
+fn ask(socket: &Path, script: &Path) -> Result<String> {
+    let mut parameters = Vec::new();
+    for (name, value) in [
+        ("SCRIPT_FILENAME", script.to_str().context("no UTF-8")?),
+        ("REQUEST_METHOD", "GET"),
+    ] {
+        parameters.extend([u8::try_from(name.len())?, u8::try_from(value.len())?]);
+        parameters.extend([name, value].concat().bytes());
+    }
+    let mut request = Vec::new();
+    // The begin of a request as a responder, its parameters, and the ends of these and of the body.
+    for (kind, content) in [
+        (1, &[0, 1, 0, 0, 0, 0, 0, 0][..]),
+        (4, &parameters),
+        (4, &[]),
+        (5, &[]),
+    ] {
+        let length = u16::try_from(content.len())?.to_be_bytes();
+        request.extend([1, kind, 0, 1, length[0], length[1], 0, 0]);
+        request.extend(content);
+    }
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(&request)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The page to which a function belongs; `None` for PHP's own and for what is not a function.
+fn page_of(name: &str, file: &str) -> Option<char> {
+    if file.is_empty() {
+        return None;
+    }
+    let own = ["busy", "in", "L", "page"];
+    let number = own.iter().find_map(|own| name.strip_prefix(own));
+    let number = number.or_else(|| file.rsplit("/p").next());
+    number?.chars().next().filter(char::is_ascii_digit)
+}
+
+/// Checks that no stack has functions of two pages, and that most samples have a page.
+fn check(recording: &Recording) -> Result<()> {
+    let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
+    let profile = decode(&bytes, &Limits::default())?;
+    let lookup = Lookup::new(&profile);
+    let (mut all, mut named, mut mixed, mut others) = (0, 0, Vec::new(), Vec::new());
+    for sample in &profile.sample {
+        let frames: Vec<_> = lookup.frames(sample).collect();
+        let pages = frames.iter().filter_map(|it| page_of(it.name, it.file));
+        let mut pages: Vec<char> = pages.collect();
+        pages.dedup();
+        all += sample.value[0];
+        let names: Vec<_> = frames.iter().rev().map(|it| it.name).collect();
+        let line = (sample.value[0], names.join(";"));
+        match pages.len() {
+            0 => others.push(line),
+            1 => named += sample.value[0],
+            _ => mixed.push(line),
+        }
+    }
+    let restarts = restarts_of(recording);
+    eprintln!("{all} samples, {named} of a page, {restarts} restarts; others: {others:?}");
+    ensure!(mixed.is_empty(), "of {all} samples: {mixed:?}");
+    ensure!(named > 100, "only {named} samples have a page");
+    ensure!(
+        2 * named > all,
+        "of {all} samples, so many have no page: {others:?}"
+    );
+    Ok(())
+}
+
+fn restarts_of(recording: &Recording) -> u64 {
+    match recording.extensions.and_then(|it| it.opcache) {
+        Some(Opcache::On { restarts, .. }) => restarts,
+        _ => 0,
+    }
+}
+
+#[test]
+fn after_a_reset_no_script_has_the_names_of_another() -> Result<()> {
+    let mut scene = Scene::start(1, &[])?;
+    scene.reset_every(Duration::from_millis(300));
+    let recording = scene.record()?;
+    let [full, told] = scene.restarts()?;
+    ensure!(full == 0 && told > 3, "{told} restarts");
+    let counted = restarts_of(&recording);
+    ensure!((1..=told).contains(&counted), "{counted} of {told}");
+    check(&recording)
+}
+
+/// Changed scripts leave their memory to nobody until opcache is full of them and restarts.
+#[test]
+fn scripts_that_are_replaced_until_opcache_is_full_keep_their_names() -> Result<()> {
+    let settings = [
+        "opcache.memory_consumption=8",
+        "opcache.max_wasted_percentage=1",
+    ];
+    let mut scene = Scene::start(1, &settings)?;
+    scene.rewrite_every(Duration::from_millis(5));
+    let recording = scene.record()?;
+    let [full, told] = scene.restarts()?;
+    ensure!(full > 0 && told == 0, "{full} restarts");
+    let counted = restarts_of(&recording);
+    ensure!((1..=full).contains(&counted), "{counted} of {full}");
+    check(&recording)
+}
+
+#[test]
+fn workers_that_are_reset_while_their_scripts_are_replaced_stay_apart() -> Result<()> {
+    let mut scene = Scene::start(2, &[])?;
+    scene.rewrite_every(Duration::from_millis(40));
+    scene.reset_every(Duration::from_millis(700));
+    check(&scene.record()?)
+}

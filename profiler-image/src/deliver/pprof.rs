@@ -74,6 +74,8 @@ struct Comment<'a> {
     /// The requested rate, and the average one.
     samples_per_second: u64,
     effective_samples_per_second: f64,
+    /// What the due times were drawn with.
+    seed: u32,
     #[serde(rename = "samplerCPUMilliseconds")]
     sampler_cpu_milliseconds: u64,
     sampler_peak_bytes: u64,
@@ -359,6 +361,7 @@ fn comment(
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,
         samples_per_second: per_second(snapshot.asked_period).round() as u64,
         effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
+        seed: snapshot.seed,
         sampler_cpu_milliseconds: of_sampler.cpu_milliseconds,
         sampler_peak_bytes: of_sampler.peak_bytes,
         requests: (snapshot.requests.as_ref()).map(|told| Requests::of(told, snapshot.list_stored)),

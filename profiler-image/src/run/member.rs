@@ -6,6 +6,7 @@ use super::aggregate::{Aggregate, Sum};
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
+use super::schedule::Slot;
 use super::time::SECOND;
 use crate::read::clocks::{Look, Mark};
 use crate::read::cpu_shares::CpuShares;
@@ -27,6 +28,8 @@ pub struct Member {
     pub summed_as: i32,
     /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
     pub sampled_at: u64,
+    /// The end of the time that its samples represent so far.
+    sampled_to: Option<u64>,
     /// When to check whether its process still runs the program that was examined.
     check_at: u64,
     /// Since when it sleeps, and in which stack.
@@ -61,6 +64,7 @@ impl Member {
             worker: Worker::new(process),
             summed_as,
             sampled_at: now,
+            sampled_to: None,
             check_at: now,
             asleep: None,
             ran: 0,
@@ -84,6 +88,21 @@ impl Member {
     #[must_use]
     pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
         self.asleep.filter(|asleep| Some(asleep.mark) == mark)
+    }
+
+    /// Notes a sample now; returns the time that it represents: the rest of the slots up to the current one, or without a schedule the
+    /// time since the last sample.
+    pub fn sampled(&mut self, now: u64, slot: Option<Slot>) -> Slot {
+        let last = std::mem::replace(&mut self.sampled_at, now);
+        let represented = match slot {
+            Some(slot) => slot.since(self.sampled_to, last),
+            None => Slot {
+                from: last,
+                to: now,
+            },
+        };
+        self.sampled_to = self.sampled_to.max(Some(represented.to));
+        represented
     }
 
     /// Remembers whether it ran in its newest sample.

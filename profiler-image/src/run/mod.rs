@@ -51,7 +51,7 @@ use quiescent::{ASK_AT_LEAST, Asks};
 use recorder::Recorder;
 pub use recording::{Options, RecordError, Recording};
 use requests::Requests;
-use schedule::{Schedule, Turn};
+use schedule::{Schedule, Slot, Turn};
 use seen::{Busy, Workers};
 use snapshot::{Counted, Samples, Snapshot};
 pub use snapshot::{Ended, Seen};
@@ -117,7 +117,11 @@ struct Run<'a> {
     heap: HeapTold,
     recorder: Option<Recorder>,
     quiescent: QuiescentReader,
+    /// What the due times are drawn with.
+    seed: u32,
     period: u64,
+    /// The slot of the current turn.
+    slot: Option<Slot>,
     next_look: u64,
     next_ask: u64,
     ask_interval: u64,
@@ -159,7 +163,9 @@ impl<'a> Run<'a> {
             heap: HeapTold::default(),
             recorder: None,
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
+            seed: time::seed(),
             period: asked_period(options),
+            slot: None,
             next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
@@ -219,7 +225,7 @@ impl<'a> Run<'a> {
             .cpu_budget_percent
             .filter(|_| !self.options.unpaced);
         self.budget = Budget::new(percent, self.period, own_cpu(), began, until);
-        let mut schedule = Schedule::new(began, self.period, self.members.len());
+        let mut schedule = Schedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
                 sleep_until(self.next_wake_up(&schedule).min(until));
@@ -291,6 +297,7 @@ impl<'a> Run<'a> {
                 group: 0,
                 groups: 1,
                 missed: 0,
+                slot: None,
             };
         }
         self.lateness.add(current.saturating_sub(schedule.due()));
@@ -435,6 +442,7 @@ impl<'a> Run<'a> {
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period: self.effective_period(),
+            seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
             not_running: self.options.only_running.then_some(self.not_running),
             without_room: self.without_room,
@@ -480,6 +488,7 @@ impl<'a> Run<'a> {
             took,
             asked_period: Duration::from_nanos(asked_period(self.options)),
             effective_period,
+            seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
             not_running,
             without_room: self.without_room,

@@ -32,7 +32,9 @@ pub struct Taken {
     pub tid: i32,
     /// The number that the worker's samples are summed under.
     pub summed_as: i32,
-    /// The begin of the time that it represents, in nanoseconds of the monotonic clock.
+    /// When it was taken, in nanoseconds of the monotonic clock.
+    pub at: u64,
+    /// The begin of the time that it represents.
     pub from: u64,
     /// The end of that time.
     pub to: u64,
@@ -273,7 +275,7 @@ impl Live {
                 summed_as: taken.summed_as,
                 values: of.values,
                 began: of.began.unwrap_or(taken.from),
-                ended: taken.to,
+                ended: taken.at,
                 is_unfinished: false,
                 samples: 0,
                 wall: 0,
@@ -292,7 +294,7 @@ impl Live {
         // Its time is only set when the program asks for it, and `$_SERVER` may be built late.
         seen.values = of.values;
         seen.began = of.began.unwrap_or(seen.began).min(seen.began);
-        seen.ended = taken.to;
+        seen.ended = taken.at;
         seen.samples += 1;
         seen.wall += wall;
         if let Some(heap) = taken.heap {

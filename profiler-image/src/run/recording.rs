@@ -89,6 +89,8 @@ pub struct Recording {
     pub asked_period: Duration,
     /// The average time between two samples of a worker, of the turns that were taken.
     pub effective_period: Duration,
+    /// What the due times were drawn with ([`super::schedule`]).
+    pub seed: u32,
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them running.
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.

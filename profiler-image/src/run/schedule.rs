@@ -1,7 +1,12 @@
-//! When each worker is read: a pure function of time.
+//! When each worker is read: a pure function of a seed and time.
 //!
-//! Due times are absolute, so lateness does not add up. A wake-up costs more than a read: workers due together are read
-//! in one, up to [`TOGETHER`]; more are spread evenly over the period.
+//! Time is divided into slots of one period, and each worker has one sample in each slot, at an offset that is drawn from the whole slot. Even
+//! due times would be in step with programs: a loop as long as the period shows one of its functions only, and one that is almost as long
+//! drifts through them for seconds. A wake-up costs more than a read: workers due together are read in one, up to [`TOGETHER`]. More are
+//! groups: each has a turn in each slot, and which part of the slot it gets is drawn as well.
+//!
+//! Invariant: due times follow from the seed and the slot's begin alone, so lateness does not add up, and whatever turns are
+//! missed, each moment of a slot is as likely as any other.
 
 /// The number of workers that one wake-up reads.
 pub const TOGETHER: usize = 64;
@@ -9,13 +14,22 @@ pub const TOGETHER: usize = 64;
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
+    seed: u32,
     period: u64,
     start: u64,
     /// Wake-ups since `start`.
     tick: u64,
     groups: u64,
-    /// The group that has waited longest. Whatever turns are missed, each group is read equally often.
-    next: u64,
+}
+
+/// The time that a sample represents. A sample at a random moment of it shows each function as often as it runs there, so
+/// its length does not depend on the moment: the time between two samples does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Its begin.
+    pub from: u64,
+    /// Its end.
+    pub to: u64,
 }
 
 /// The current work.
@@ -27,47 +41,58 @@ pub struct Turn {
     pub groups: usize,
     /// Whole turns of this and other groups that were missed.
     pub missed: u64,
+    /// The slot of its samples; `None` without a schedule.
+    pub slot: Option<Slot>,
 }
 
 impl Schedule {
     /// A schedule that begins now.
     #[must_use]
-    pub fn new(now: u64, period: u64, workers: usize) -> Self {
+    pub fn new(seed: u32, now: u64, period: u64, workers: usize) -> Self {
         Self {
+            seed,
             period: period.max(1),
             start: now,
             tick: 0,
             groups: groups(workers),
-            next: 0,
         }
     }
 
     /// When the next turn is due.
     #[must_use]
     pub fn due(&self) -> u64 {
-        self.start + self.tick * self.interval()
+        self.due_of(self.tick)
     }
 
     /// Takes the turn that is due at `now`, the newest if several have passed.
     pub fn take(&mut self, now: u64) -> Turn {
-        let missed = now.saturating_sub(self.due()) / self.interval();
-        self.tick += missed;
-        let group = self.next % self.groups;
-        self.next = (group + 1) % self.groups;
-        self.tick += 1;
+        // The newest tick whose part of a slot has begun, or if that is not due yet, the one before.
+        let begun = now.saturating_sub(self.start) / self.interval();
+        let newest = match self.due_of(begun) <= now {
+            true => begun,
+            false => begun.saturating_sub(1),
+        };
+        let tick = newest.max(self.tick);
+        let missed = tick - self.tick;
+        self.tick = tick + 1;
+        let slot = self.slot_of(tick);
+        // Each slot begins with a random group, so each group is in each part of a slot equally often.
+        let first = scaled(self.drawn(slot.from, Draw::Group), self.groups);
+        let group = (first + tick % self.groups) % self.groups;
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
         Turn {
             group: index(group),
             groups: index(self.groups),
             missed,
+            slot: Some(slot),
         }
     }
 
-    /// Applies a new number of workers, or a new period; turns continue from the last one.
+    /// Applies a new number of workers, or a new period, from the end of the last turn's part of its slot on.
     pub fn follow(&mut self, period: u64, workers: usize) {
         let groups = groups(workers);
         if groups != self.groups || period != self.period {
-            self.start = self.due();
+            self.start = self.begin_of(self.tick);
             self.tick = 0;
             self.groups = groups;
             self.period = period.max(1);
@@ -77,6 +102,65 @@ impl Schedule {
     fn interval(&self) -> u64 {
         (self.period / self.groups).max(1)
     }
+
+    /// When a tick's part of its slot begins.
+    fn begin_of(&self, tick: u64) -> u64 {
+        self.start + tick * self.interval()
+    }
+
+    fn due_of(&self, tick: u64) -> u64 {
+        let begin = self.begin_of(tick);
+        begin + scaled(self.drawn(begin, Draw::Offset), self.interval())
+    }
+
+    fn slot_of(&self, tick: u64) -> Slot {
+        let slot = tick / self.groups;
+        Slot {
+            from: self.begin_of(slot * self.groups),
+            to: self.begin_of((slot + 1) * self.groups),
+        }
+    }
+
+    /// A random number for a time.
+    fn drawn(&self, at: u64, draw: Draw) -> u64 {
+        mixed(mixed(at) ^ (u64::from(self.seed) << 1 | draw as u64))
+    }
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy)]
+enum Draw {
+    Offset,
+    Group,
+}
+
+impl Slot {
+    /// The same with the slots before in which a worker should have been sampled: since the end of the last one that has a sample, or since it
+    /// was attached. A worker's first slot counts as a whole: as many workers begin before the moment of their first slot as after it.
+    #[must_use]
+    pub fn since(self, sampled_to: Option<u64>, attached: u64) -> Self {
+        let length = self.to.saturating_sub(self.from).max(1);
+        let whole = self.from.saturating_sub(attached) / length * length;
+        let from = sampled_to.unwrap_or(self.from - whole);
+        Self {
+            from: from.min(self.to),
+            ..self
+        }
+    }
+}
+
+/// The part of `whole` that a random number says.
+fn scaled(random: u64, whole: u64) -> u64 {
+    let scaled = (u128::from(random) * u128::from(whole)) >> 64;
+    u64::try_from(scaled).unwrap_or(0)
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 fn groups(workers: usize) -> u64 {
@@ -84,63 +168,4 @@ fn groups(workers: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn few_workers_are_read_in_one_wake_up() {
-        let mut schedule = Schedule::new(0, 100, 64);
-        assert_eq!(
-            schedule.take(0),
-            Turn {
-                group: 0,
-                groups: 1,
-                missed: 0
-            }
-        );
-        assert_eq!(schedule.due(), 100);
-    }
-
-    #[test]
-    fn many_workers_are_spread_over_the_period() {
-        let mut schedule = Schedule::new(0, 100, 160);
-        let due: Vec<(u64, usize)> = (0..4)
-            .map(|_| (schedule.due(), schedule.take(schedule.due()).group))
-            .collect();
-        assert_eq!(due, [(0, 0), (33, 1), (66, 2), (99, 0)]);
-    }
-
-    #[test]
-    fn turns_that_passed_are_counted_and_do_not_shift_the_rest() {
-        let mut schedule = Schedule::new(0, 100, 1);
-        schedule.take(0);
-        assert_eq!(schedule.take(350).missed, 2);
-        assert_eq!(schedule.due(), 400);
-    }
-
-    #[test]
-    fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
-        let mut schedule = Schedule::new(0, 100, 128);
-        let mut groups: Vec<usize> = (0..6)
-            .map(|_| schedule.take(schedule.due() + 50).group)
-            .collect();
-        groups.sort_unstable();
-        assert_eq!(groups, [0, 0, 0, 1, 1, 1]);
-    }
-
-    proptest! {
-        #[test]
-        fn each_worker_has_one_turn_in_each_period(workers in 1_usize..200, period in 1_000_u64..1_000_000_000) {
-            let mut schedule = Schedule::new(0, period, workers);
-            let mut turns = vec![0; workers];
-            let groups = schedule.groups;
-            for _ in 0..groups {
-                let turn = schedule.take(schedule.due());
-                (turn.group..workers).step_by(turn.groups).for_each(|worker| turns[worker] += 1);
-            }
-            prop_assert!(turns.iter().all(|&count| count == 1));
-            prop_assert!(schedule.due() <= period);
-        }
-    }
-}
+mod tests;

@@ -66,6 +66,8 @@ pub struct Snapshot {
     pub asked_period: Duration,
     /// The average one, of the turns that were taken.
     pub effective_period: Duration,
+    /// What the due times were drawn with ([`super::schedule`]).
+    pub seed: u32,
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them running.
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.
@@ -116,6 +118,7 @@ impl Recording {
             took: self.took,
             asked_period: self.asked_period,
             effective_period: self.effective_period,
+            seed: self.seed,
             cpu_unattributed: self.cpu_unattributed,
             not_running: self.not_running,
             without_room: self.without_room,

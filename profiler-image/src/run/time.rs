@@ -1,5 +1,7 @@
 //! The clocks of a run, in nanoseconds.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
 use nix::sys::time::{TimeSpec, TimeValLike};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
@@ -30,6 +32,12 @@ fn clock(id: ClockId) -> u64 {
 fn nanoseconds(time: Option<TimeSpec>) -> u64 {
     time.and_then(|time| u64::try_from(time.num_nanoseconds()).ok())
         .unwrap_or(0)
+}
+
+/// A number that differs from one sampler to the next.
+pub(super) fn seed() -> u32 {
+    // The keys of the standard library's hash tables are random.
+    (RandomState::new().build_hasher().finish() >> 32) as u32
 }
 
 /// Sleeps until this time of the monotonic clock, or until a signal.

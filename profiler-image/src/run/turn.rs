@@ -7,7 +7,7 @@ use super::aggregate::Sum;
 use super::member::{Asleep, Member};
 use super::recorder::{Recorder, Taken};
 use super::requests::Fate;
-use super::schedule::Turn;
+use super::schedule::{Slot, Turn};
 use super::{Run, now};
 use crate::read::clocks::{Look, Mark, NoLook};
 use crate::sample::Outcome;
@@ -19,6 +19,7 @@ impl Run<'_> {
     /// Reads the workers that are due.
     pub(super) fn take(&mut self, turn: Turn) {
         let mut wanted = None;
+        self.slot = turn.slot;
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.members.len()).step_by(turn.groups) {
             self.sampler.quality.due += 1;
@@ -116,9 +117,10 @@ impl Run<'_> {
         self.sampler.quality.taken += 1;
         let fate = self.fate(index, current, (stack, is_certain), ran);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
-        // A sample's wall value is the time that it represents.
-        let wall = i64::try_from(current - member.sampled_at).unwrap_or(i64::MAX);
-        let from = std::mem::replace(&mut member.sampled_at, current);
+        // A sample's wall value is the time that it represents. The time since the last sample would be longer the later in its slot
+        // this one is, and so count the functions there twice.
+        let slot = member.sampled(current, self.slot);
+        let wall = i64::try_from(slot.to - slot.from).unwrap_or(i64::MAX);
         let (requests, served) = (&mut self.requests, &mut member.served);
         let fate = match fate {
             Fate::Summed(_, sample) => {
@@ -144,7 +146,7 @@ impl Run<'_> {
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
-            record(recorder, member, stack, fate, (from, ran));
+            record(recorder, member, stack, fate, (slot, ran));
         }
         member.spend(look, ran.then_some(fate), aggregate, recorder);
     }
@@ -183,7 +185,7 @@ fn record(
     member: &Member,
     stack: Option<Stack>,
     fate: Fate,
-    (from, ran): (u64, bool),
+    (slot, ran): (Slot, bool),
 ) {
     let tid = member.worker.process.tid;
     let Some(stack) = stack else {
@@ -197,8 +199,9 @@ fn record(
     let taken = Taken {
         tid,
         summed_as: member.summed_as,
-        from,
-        to: member.sampled_at,
+        at: member.sampled_at,
+        from: slot.from,
+        to: slot.to,
         ran,
         stack,
         heap: member.worker.reader.heap,

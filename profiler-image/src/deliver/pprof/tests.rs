@@ -39,6 +39,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
         took: Duration::from_secs(1),
         asked_period: Duration::from_millis(10),
         effective_period: Duration::from_millis(10),
+        seed: 7,
         cpu_unattributed: Duration::ZERO,
         not_running: None,
         without_room: 0,
@@ -104,6 +105,7 @@ fn the_comment_has_the_fields_of_the_contract() {
         duration_seconds: 30,
         samples_per_second: 99,
         effective_samples_per_second: one_decimal(per_second(Duration::from_micros(10_132))),
+        seed: 2_882_400_001,
         sampler_cpu_milliseconds: 120,
         sampler_peak_bytes: 3_145_728,
         requests: Some(Requests {

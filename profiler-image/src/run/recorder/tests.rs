@@ -8,6 +8,7 @@ const HEAP: Heap = Heap { size: 5, peak: 9 };
 
 fn taken(tid: i32, from: u64, to: u64) -> Taken {
     Taken {
+        at: to,
         tid,
         summed_as: tid,
         from,

@@ -119,10 +119,10 @@ fn turns_that_are_missed_lower_the_effective_rate() {
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
     let engine = Arc::clone(&run.members[0].worker.process.engine);
-    let mut schedule = Schedule::new(0, run.period, 1);
+    let mut schedule = Schedule::new(1, 0, run.period, 1);
     // Each turn comes three periods after the one before: two of three are missed.
     for number in 0..10 {
-        let turn = run.turn(&mut schedule, run.period * (number * 3 + 2));
+        let turn = run.turn(&mut schedule, run.period * (number * 3 + 3) - 1);
         run.take(turn);
     }
     let snapshot = run.snapshot(&engine, 0, Duration::from_secs(1));
@@ -138,7 +138,7 @@ fn a_look_waits_for_the_next_turn_if_that_is_soon() {
     let options = options();
     let mut run = Run::new(&options).unwrap();
     run.next_look = 10 * SECOND;
-    let next = |due: u64| run.next_wake_up(&Schedule::new(due, SECOND, 1));
+    let next = |due: u64| run.next_wake_up(&Schedule::new(1, due, 1, 1));
     assert_eq!(next(9 * SECOND), 9 * SECOND);
     assert_eq!(next(10 * SECOND + SECOND / 99), 10 * SECOND + SECOND / 99);
     assert_eq!(next(10 * SECOND + SECOND / 50), 10 * SECOND);

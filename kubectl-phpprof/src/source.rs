@@ -5,7 +5,7 @@
 use std::io::Read;
 
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{Format, Limits, Profile, decode};
+use phpprof_profile::{Format, Limits, MAX_FRAMES, MAX_LABELS, Profile, decode};
 
 use crate::cli::Global;
 use crate::connect::Cluster;
@@ -20,8 +20,8 @@ const LIMITS: Limits = Limits {
     decompressed_bytes: 1 << 30,
     memory_bytes: 2 << 30,
     samples: 10_000_000,
-    depth: 4096,
-    labels: 64,
+    depth: MAX_FRAMES,
+    labels: MAX_LABELS,
     // The names of other languages' functions may be long.
     string: 256 << 10,
 };

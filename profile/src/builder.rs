@@ -2,8 +2,10 @@
 //!
 //! It does not resolve names and does not interpret values.
 //!
-//! Invariant: any input gives a complete profile. Extra values are cut, missing ones are 0, and sums saturate at the limits of `i64`.
+//! Invariant: any input gives a complete profile within [`crate::bounds`]. Extra values and labels are cut, stacks and names are cut where
+//! they say so, missing values are 0, and sums saturate at the limits of `i64`.
 
+use crate::bounds::{self, MAX_FRAMES, MAX_LABELS, TRUNCATED};
 use crate::proto::{self, Function, Line, Location, Mapping, Profile, ValueType};
 use crate::tables::Tables;
 
@@ -150,11 +152,12 @@ impl Builder {
         values: &[i64],
         labels: &[Label<'_>],
     ) -> proto::Sample {
-        let mut label: Vec<_> = labels.iter().map(|label| self.label(label)).collect();
+        let labels = labels.iter().take(MAX_LABELS);
+        let mut label: Vec<_> = labels.map(|label| self.label(label)).collect();
         label.sort_unstable();
         let wanted = 0..self.profile.sample_type.len();
         proto::Sample {
-            location_id: stack.iter().map(|frame| self.location(frame)).collect(),
+            location_id: self.stack(stack),
             value: wanted
                 .map(|index| values.get(index).copied().unwrap_or(0))
                 .collect(),
@@ -172,6 +175,23 @@ impl Builder {
     pub fn finish(mut self) -> Profile {
         self.tables.finish_into(&mut self.profile);
         self.profile
+    }
+
+    /// The stack's locations. What is too much is left out in its middle.
+    fn stack(&mut self, stack: &[FrameRef<'_>]) -> Vec<u64> {
+        let mut all = |frames: &[FrameRef<'_>]| -> Vec<u64> {
+            frames.iter().map(|frame| self.location(frame)).collect()
+        };
+        let Some((leaf, root)) = bounds::ends(stack.len(), MAX_FRAMES) else {
+            return all(stack);
+        };
+        let (above, rest) = stack.split_at(leaf);
+        let (_, below) = rest.split_at(rest.len() - root);
+        let mark = FrameRef {
+            name: TRUNCATED,
+            ..FrameRef::default()
+        };
+        [all(above), all(&[mark]), all(below)].concat()
     }
 
     fn location(&mut self, frame: &FrameRef<'_>) -> u64 {

@@ -11,6 +11,7 @@ use std::io::{self, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 use prost::Message;
 
+use crate::bounds::{MAX_FRAMES, MAX_LABELS, MAX_RECORD, MAX_STRING};
 use crate::lookup::Ids;
 use crate::proto::{Label, Line, Location, Profile, Sample};
 use crate::records::Records;
@@ -31,7 +32,7 @@ pub struct Limits {
     pub depth: usize,
     /// Labels of one sample.
     pub labels: usize,
-    /// Bytes of one string. Many rows can share one, so readers that write it for each row would otherwise write far more than they read.
+    /// Bytes of one string.
     pub string: usize,
 }
 
@@ -43,16 +44,12 @@ impl Default for Limits {
             decompressed_bytes: 64 << 20,
             memory_bytes: 40 << 20,
             samples: 200_000,
-            depth: 4096,
-            labels: 64,
-            // `Class::method`: a sampler reads up to 4,096 bytes of each.
-            string: 16 << 10,
+            depth: MAX_FRAMES,
+            labels: MAX_LABELS,
+            string: MAX_STRING,
         }
     }
 }
-
-/// The longest top-level field. A stack of `Limits::depth` frames with its labels is far shorter, and so is a comment.
-const MAX_RECORD: usize = 256 << 10;
 
 /// Why a file is refused.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 //! Invariant: a [`Profile`] from [`decode`], [`Builder`] or [`Merger`] is complete: every id and every string index in it exists, so
 //! readers need no further checks.
 
+mod bounds;
 mod builder;
 mod callgrind;
 mod colour;
@@ -44,6 +45,7 @@ mod tree;
 pub mod waiting;
 mod writer;
 
+pub use bounds::{MAX_FRAMES, MAX_LABELS, MAX_STRING, TRUNCATED};
 pub use builder::{Builder, FrameRef, HEAP, Label, MappingInfo, Settings};
 pub use decode::{DecodeError, Limits, decode};
 pub use diff::{Change, Diff, diff};

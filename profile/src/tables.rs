@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
+use crate::bounds;
 use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
 
 #[derive(Clone, Debug)]
@@ -36,13 +37,15 @@ impl Tables {
         }
     }
 
+    /// The index of a text, which is cut if it is too long.
     pub fn string(&mut self, text: &str) -> i64 {
-        if let Some(&index) = self.strings.get(text) {
+        let text = bounds::text(text);
+        if let Some(&index) = self.strings.get(text.as_ref()) {
             return index as i64;
         }
         let index = self.strings.len();
-        self.strings.insert(text.to_owned(), index);
         self.bytes += ENTRY + size_of::<String>() + text.len();
+        self.strings.insert(text.into_owned(), index);
         index as i64
     }
 

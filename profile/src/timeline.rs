@@ -38,8 +38,6 @@ pub const MAX_NODES: usize = 1 << 17;
 pub const MAX_FUNCTIONS: usize = 1 << 15;
 /// The most bytes of a text.
 pub const MAX_STRING: usize = 1024;
-/// The most bytes of a function's name or file.
-pub const MAX_NAME: usize = 4096;
 /// The smallest step. Larger ones are this one doubled several times, so that the steps of several runs nest.
 pub const FIRST_STEP: i64 = 20_000_000;
 /// The name of the row for the rest.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use phpprof_profile::page::{differential_within, page, page_within};
 use phpprof_profile::proto::{Function, Label, Line, Location, Profile, Sample};
 use phpprof_profile::{
-    Builder, Limits, MergeLimits, Merger, Packed, PieceBounds, Settings, TrustedMetadata, View,
-    ViewError, decode, encode_gzip, pieces,
+    Builder, Limits, MAX_FRAMES, MAX_STRING, MergeLimits, Merger, Packed, PieceBounds, Settings,
+    TrustedMetadata, View, ViewError, decode, encode_gzip, pieces,
 };
 
 /// The longest string that is decoded.
-const LONG: usize = 16 << 10;
+const LONG: usize = MAX_STRING;
 
 /// A profile with this many functions, which share their file and differ only in their start lines. Each has its own sample.
 fn shared(functions: i64, file: &str) -> Profile {
@@ -73,12 +73,15 @@ fn a_string_that_is_longer_than_any_that_a_sampler_writes_is_refused() {
 #[test]
 fn inlined_calls_count_as_frames_of_a_sample() {
     let mut profile = shared(2, "/a.php");
-    profile.location[0].line = vec![line(1); 4_095];
+    profile.location[0].line = vec![line(1); MAX_FRAMES - 1];
     profile.sample[0].location_id = vec![1, 2];
     let file = encode_gzip(&profile);
     assert!(decode(&file, &Limits::default()).is_ok());
     profile.sample[0].location_id = vec![1, 2, 2];
-    refused(&profile, "a sample has more than 4096 frames");
+    refused(
+        &profile,
+        &format!("a sample has more than {MAX_FRAMES} frames"),
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use super::TrustedMetadata;
+use crate::bounds::MAX_LABELS;
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
 use crate::rows;
 use crate::tables::Tables;
@@ -163,6 +164,7 @@ impl<'a> Incoming<'a> {
             num: label.num,
             num_unit: self.string(label.num_unit, tables),
         }));
+        labels.truncate(MAX_LABELS);
         labels.sort_unstable();
         labels
     }

@@ -4,7 +4,7 @@
 //! result of [`decode`] is complete: every index exists, cells and moments are in order, and only values that may be negative are.
 
 use std::fmt;
-use std::io::{self, BufReader, Read as _};
+use std::io::{self, BufReader, Read as _, Write};
 use std::marker::PhantomData;
 
 use flate2::Compression;
@@ -13,9 +13,11 @@ use flate2::write::GzEncoder;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
+
 use super::{
-    Cell, FIRST_STEP, MAX_NAME, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Part, Request,
-    Timeline, Tree, VERSION,
+    Cell, FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Part, Request, Timeline, Tree,
+    VERSION,
 };
 
 /// The most bytes of the stored file. A larger one is refused unread.
@@ -73,20 +75,46 @@ pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
 /// # Errors
 /// None that a user can fix, because the file is written to memory.
 pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    timeline.serialize(&mut serde_json::Serializer::new(&mut gzip))?;
-    gzip.finish()
+    Ok(written(timeline)?.0)
 }
 
-/// Writes a file of at most this many bytes. To make it fit, it first drops the moments of the faster half of the recorded requests,
+/// The file, and the length of the JSON in it.
+fn written(timeline: &Timeline) -> io::Result<(Vec<u8>, u64)> {
+    let mut json = Counted {
+        gzip: GzEncoder::new(Vec::new(), Compression::default()),
+        count: 0,
+    };
+    timeline.serialize(&mut serde_json::Serializer::new(&mut json))?;
+    Ok((json.gzip.finish()?, json.count))
+}
+
+struct Counted {
+    gzip: GzEncoder<Vec<u8>>,
+    count: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.gzip.write(bytes)?;
+        self.count += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.gzip.flush()
+    }
+}
+
+/// Writes a file of at most this many bytes, which [`decode`] takes. To make it fit, it first drops the moments of the faster half of the recorded requests,
 /// repeatedly. Without moments, it halves the number of stacks in the parts. Without stacks, it drops the faster half of the requests.
 ///
 /// # Errors
 /// As [`encode`].
 pub fn encode_within(mut timeline: Timeline, most: usize) -> io::Result<Vec<u8>> {
     loop {
-        let file = encode(&timeline)?;
-        if file.len() <= most || timeline.requests.is_empty() {
+        let (file, json) = written(&timeline)?;
+        let fits = file.len() <= most && json < MAX_INFLATED;
+        if fits || timeline.requests.is_empty() {
             return Ok(file);
         }
         timeline.shrink();
@@ -189,7 +217,9 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
         ),
         (parts.all(|part| is_part(part, count)), "a part of the run"),
         (
-            functions.all(|it| it.name.len() <= MAX_NAME && it.file.len() <= MAX_NAME),
+            functions.all(|it| {
+                it.name.len() <= bounds::MAX_STRING && it.file.len() <= bounds::MAX_STRING
+            }),
             "the name of a function",
         ),
         (

@@ -9,11 +9,12 @@ use std::cmp::Reverse;
 
 use super::codec::{MAX_TIME, step_of};
 use super::parts::Parts;
-use super::tree::{Known, cut};
+use super::tree::Known;
 use super::{
     Cell, FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, Request, RouteRow,
     Rows, Slot, Timeline, Tree, VERSION, WorkerRow,
 };
+use crate::bounds::beginning;
 
 /// Pod, process, thread.
 type WorkerKey = (String, i32, i32);
@@ -41,7 +42,7 @@ impl Merger {
 
     /// Adds the timeline of a pod. The pod's name comes from the caller, not from the timeline.
     pub fn add(&mut self, mut other: Timeline, pod: &str) {
-        let pod = cut(pod, MAX_STRING);
+        let pod = beginning(pod, MAX_STRING);
         let began = other.began_unix_nanoseconds;
         let ended = began.saturating_add(other.duration_nanoseconds);
         self.widen(began, ended, other.step_nanoseconds);

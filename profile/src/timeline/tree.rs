@@ -4,9 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::{
-    Function, MAX_FUNCTIONS, MAX_NAME, MAX_NODES, Node, Part, PartStack, Request, Timeline,
-};
+use super::{Function, MAX_FUNCTIONS, MAX_NODES, Node, Part, PartStack, Request, Timeline};
+use crate::bounds;
 
 /// Paths and functions, by number.
 #[derive(Debug, Default)]
@@ -23,11 +22,11 @@ pub struct Tree {
 pub(super) type Known = HashMap<u32, u32>;
 
 impl Tree {
-    /// The number of a function. A name that is too long is cut.
+    /// The number of a function. A name that is too long is cut, as in a profile.
     pub fn function(&mut self, name: &str, file: &str) -> Option<u32> {
         let function = Function {
-            name: cut(name, MAX_NAME).to_owned(),
-            file: cut(file, MAX_NAME).to_owned(),
+            name: bounds::text(name).into_owned(),
+            file: bounds::text(file).into_owned(),
         };
         self.add_function(&function)
     }
@@ -128,11 +127,4 @@ impl Tree {
 
 fn number_of(count: usize, most: usize) -> Option<u32> {
     u32::try_from(count).ok().filter(|_| count < most)
-}
-
-/// The part of a text that has room.
-pub(super) fn cut(text: &str, most: usize) -> &str {
-    let mut ends = (0..=most.min(text.len())).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or_default()).unwrap_or_default()
 }

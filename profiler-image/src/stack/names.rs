@@ -261,7 +261,7 @@ impl Default for Names {
         // In the order of the constants.
         for name in [
             "[unstable]",
-            "[truncated]",
+            phpprof_profile::TRUNCATED,
             "[over the memory cap]",
             "[idle]",
             "[startup]",

@@ -89,7 +89,10 @@ fn what_is_not_whole_is_refused() {
     check_refused(|it| it.requests[0].moments[0].duration = 11, "moments");
     check_refused(|it| it.nodes[1].parent = Some(1), "call tree");
     check_refused(|it| it.nodes[1].function = 1, "call tree");
-    check_refused(|it| it.functions[0].file = "x".repeat(4097), "function");
+    check_refused(
+        |it| it.functions[0].file = "x".repeat(crate::MAX_STRING + 1),
+        "function",
+    );
 }
 
 #[test]
@@ -127,6 +130,25 @@ fn a_file_that_would_be_too_large_loses_what_the_fastest_did_first() {
     let read = decode(&file).unwrap();
     assert_eq!((read.cut, read.unlisted_requests), (1, 2));
     assert_eq!(read.routes, timeline().routes);
+}
+
+#[test]
+fn a_file_that_would_be_too_large_when_decompressed_is_cut() {
+    let mut long = timeline();
+    let name = "x".repeat(crate::MAX_STRING);
+    let function = |number| Function {
+        name: format!("{number}"),
+        file: name.clone(),
+    };
+    long.functions = (0..1_040).map(function).collect();
+    let whole = encode(&long).unwrap();
+    assert!(whole.len() < MAX_BYTES);
+    assert!(matches!(
+        decode(&whole),
+        Err(TimelineError::InflatedTooLarge)
+    ));
+    let read = decode(&encode_within(long, MAX_BYTES).unwrap()).unwrap();
+    assert_eq!((read.cut, read.requests.len()), (1, 2));
 }
 
 proptest! {

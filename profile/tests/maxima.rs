@@ -1,0 +1,116 @@
+//! Whatever is given to the writers, every reader takes the file.
+//!
+//! Invariant: each test reads by the limits that the sampler's host commands, the operator and the plugin share.
+
+use phpprof_profile::{
+    Builder, Format, FrameRef, Label, Limits, Lookup, MAX_FRAMES, MAX_LABELS, MAX_STRING,
+    MergeLimits, Merger, Packed, Profile, Settings, Source, TRUNCATED, TrustedMetadata, View,
+    Writer, decode, encode_gzip, top, total,
+};
+
+fn frame(name: &str) -> FrameRef<'_> {
+    FrameRef {
+        name,
+        file: "/srv/app/deep.php",
+        start_line: 1,
+        line: 2,
+    }
+}
+
+/// Leaf first: `leaf`, the same function this many times, `outer`, `{main}`.
+fn deep(below: usize) -> Vec<FrameRef<'static>> {
+    let mut stack = vec![frame("descend"); below + 3];
+    stack[0] = frame("leaf");
+    stack[below + 1] = frame("outer");
+    stack[below + 2] = frame("{main}");
+    stack
+}
+
+/// The same sample by both writers, as every reader reads it.
+#[track_caller]
+fn written(stack: &[FrameRef<'_>], labels: &[Label<'_>]) -> Profile {
+    let (mut writer, mut builder) = (
+        Writer::new(Settings::default()),
+        Builder::new(Settings::default()),
+    );
+    writer.add(stack, &[1, 2, 3], labels);
+    builder.add(stack, &[1, 2, 3], labels);
+    let (file, built) = (writer.finish(), builder.finish());
+    let limits = Limits::default();
+    let profile = decode(&file, &limits).unwrap();
+    assert_eq!(profile, built);
+    assert_eq!(Packed::open(&file, &limits).unwrap().count(), 1);
+    profile
+}
+
+fn names(profile: &Profile) -> Vec<String> {
+    let lookup = Lookup::new(profile);
+    let frames = lookup.frames(&profile.sample[0]);
+    frames.map(|frame| frame.name.to_owned()).collect()
+}
+
+#[test]
+fn stack_is_cut_in_its_middle() {
+    for below in [0, 4_094, 6_000, MAX_FRAMES - 3, MAX_FRAMES - 2, 50_000] {
+        let names = names(&written(&deep(below), &[]));
+        let length = (below + 3).min(MAX_FRAMES);
+        assert_eq!(names.len(), length, "{below}");
+        assert_eq!(names[0], "leaf");
+        assert_eq!(names[length - 2..], ["outer", "{main}"]);
+        let marks: Vec<_> = (0..length).filter(|&at| names[at] == TRUNCATED).collect();
+        let is_cut = below + 3 > MAX_FRAMES;
+        assert_eq!(marks, if is_cut { vec![MAX_FRAMES / 2] } else { vec![] });
+    }
+}
+
+#[test]
+fn names_and_labels_are_cut() {
+    let long = "é".repeat(100_000);
+    let stack = [FrameRef {
+        name: &long,
+        file: &long,
+        ..FrameRef::default()
+    }];
+    let profile = written(&stack, &vec![Label::Str(&long, &long); 1_000]);
+    let [name] = names(&profile).try_into().unwrap();
+    assert!(name.len() <= MAX_STRING && name.ends_with("é…"), "{name}");
+    assert_eq!(profile.sample[0].label.len(), MAX_LABELS);
+    assert_eq!(total(&profile, "wall"), 3);
+}
+
+#[test]
+fn formats_of_the_deepest_stack_are_written() {
+    let profile = written(&deep(50_000), &[]);
+    for name in Format::names().split(", ") {
+        let format = Format::named(name).unwrap();
+        let text = format.write(&profile, &View::default(), "deep", None);
+        let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
+        let is_binary = format == Format::Pprof;
+        let has = |name| is_binary || text.contains(name);
+        assert!(has("outer") && has(TRUNCATED), "{name}");
+    }
+    let rows = top(&profile, "wall");
+    let outer = rows.iter().find(|row| row.name == "outer").unwrap();
+    assert_eq!(outer.cum, 3);
+}
+
+#[test]
+fn merged_profiles_of_the_deepest_stacks_are_read() {
+    let mut merger = Merger::new(&Settings::default(), 3, MergeLimits::default(), &[]);
+    let of_pod = |pod| TrustedMetadata {
+        labels: vec![("pod", pod), ("namespace", "shop"), ("container", "fpm")],
+        ..TrustedMetadata::default()
+    };
+    let labels = vec![Label::Str("route", "/"); MAX_LABELS];
+    for pod in ["web-1", "web-2", "web-3"] {
+        let file = encode_gzip(&written(&deep(50_000), &labels));
+        let packed = Packed::open(file, &Limits::default()).unwrap();
+        merger.add(&packed, &of_pod(pod)).unwrap();
+    }
+    let merged = merger.finish().unwrap();
+    assert_eq!((merged.cut, merged.totals), (0, vec![3, 6, 9]));
+    let profile = decode(&merged.file, &Limits::default()).unwrap();
+    assert_eq!(profile.sample.len(), 3);
+    let has_pod = |text: &str| profile.string_table.iter().any(|it| it == text);
+    assert!(["web-1", "web-2", "web-3"].into_iter().all(has_pod));
+}

@@ -58,6 +58,8 @@ pub enum Reason {
     NoPodsReady,
     /// Refused: no ready pod has the container, or the container does not run.
     ContainerNotFound,
+    /// Refused: the request names no container, a ready pod has several, and not exactly one of them is named after PHP; the message has their names.
+    ContainerAmbiguous,
     /// Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
     /// Refused: resident samplers of the matching pods ended a moment ago, for instance because their container restarts again and again; the message
@@ -67,6 +69,8 @@ pub enum Reason {
     ResidentNotAllowed,
     /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.
     DirectNotSupported,
+    /// Refused: the operator's store overwrites objects although a write forbids it, and the administrator does not allow profiles there.
+    StoreOverwrites,
     /// Failed: the operator could not read from the API server what it needs to accept the request; the message has the error.
     ObserveFailed,
     /// Failed: no chosen pod gave a profile; `status.targets` says why.
@@ -111,10 +115,12 @@ impl Reason {
             | NoPodsMatched
             | NoPodsReady
             | ContainerNotFound
+            | ContainerAmbiguous
             | EphemeralContainerBudgetSpent
             | ResidentSamplerBackOff
             | ResidentNotAllowed
-            | DirectNotSupported => Outcome::Refused,
+            | DirectNotSupported
+            | StoreOverwrites => Outcome::Refused,
             ObserveFailed | AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
         }
     }

@@ -41,7 +41,7 @@ impl Sampler {
         let (reader, layout) = (&worker.reader, worker.process.engine.layout);
         let called = reader
             .gc_enabled_at()
-            .and_then(|at| called_by_collector(&*reader.memory, layout, at, &destructors));
+            .and_then(|at| called_by_collector(&reader.memory, layout, at, &destructors));
         match called.as_deref() {
             Some([]) => Collector::AtLeaf,
             Some([one]) => indexes

@@ -85,7 +85,7 @@ impl Sampler {
         let Some((id, op)) = id.zip(edge.site.1.checked_sub(1)) else {
             return false;
         };
-        let (memory, layout) = (&*worker.reader.memory, worker.process.engine.layout);
+        let (memory, layout) = (&worker.reader.memory, worker.process.engine.layout);
         edge.via.is_none()
             && worker.reader.copy.delegates(caller, callee)
             && self

@@ -318,7 +318,7 @@ mod tests {
             let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
             let table = image.block();
             image.put_array(table, &[(Index::Text(key), (11, 4))]);
-            let row = image.layout.zend_array;
+            let row = &image.layout.zend_array;
             let bucket = image.word(table + row.ar_data as u64).unwrap();
             let string = image.word(bucket + row.bucket_key as u64).unwrap();
             image.put_word(bucket, row.bucket_h, rule.hash(key));

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use super::process::{proc_path, text};
+use phpprof_zend::shown::show_whole;
+
+use super::process::{bytes, proc_path, text};
 
 /// The beginning of a php-fpm worker's title (`fpm_env.c`).
 const POOL: &str = "php-fpm: pool ";
@@ -47,11 +49,12 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The command line of a process, or the title that it has set instead; words are separated by one space.
+/// The command line of a process, or the title that it has set instead; words are separated by one space. A byte that is not UTF-8 is shown as
+/// in the names of functions.
 #[must_use]
 pub fn title(pid: i32) -> Option<String> {
-    let text = text(proc_path(format_args!("{pid}/cmdline")).as_str())?;
-    Some(one_line(&text))
+    let title = bytes(proc_path(format_args!("{pid}/cmdline")).as_str())?;
+    Some(one_line(&title))
 }
 
 /// The pool in the title of a php-fpm worker.
@@ -60,11 +63,17 @@ pub fn pool_of(title: &str) -> Option<&str> {
     title.strip_prefix(POOL)
 }
 
-/// Replaces characters that end a word, pad a title, or would move a terminal's cursor.
-fn one_line(text: &str) -> String {
-    let words = text.split(|letter: char| letter.is_control() || letter == ' ');
-    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    words.join(" ")
+/// Replaces characters that end a word or pad a title.
+fn one_line(text: &[u8]) -> String {
+    let words = text.split(|byte| byte.is_ascii_control() || *byte == b' ');
+    let mut line = String::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        show_whole(word, &mut line);
+    }
+    line
 }
 
 /// Whether `/proc/PID/cgroup` has this group, or one below it.
@@ -84,9 +93,11 @@ mod tests {
 
     #[test]
     fn a_title_is_one_line_without_its_padding() {
-        assert_eq!(one_line("php\0work.php\0a b\0"), "php work.php a b");
-        assert_eq!(one_line("php-fpm: pool www\0\0\0  \0"), "php-fpm: pool www");
-        assert_eq!(one_line("php\0\x1b[2Jx\n"), "php [2Jx");
+        let check = |text: &[u8], expected: &str| assert_eq!(one_line(text), expected);
+        check(b"php\0work.php\0a b\0", "php work.php a b");
+        check(b"php-fpm: pool www\0\0\0  \0", "php-fpm: pool www");
+        check(b"php\0\x1b[2Jx\n", "php [2Jx");
+        check(b"php-fpm: pool m\xfcller\0", "php-fpm: pool m<fc>ller");
     }
 
     #[test]

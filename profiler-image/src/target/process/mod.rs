@@ -21,7 +21,7 @@ mod text;
 pub use memory::ProcessMemory;
 pub(super) use memory::fault;
 use relay::Relay;
-pub use text::{proc_path, read_text, text};
+pub use text::{bytes, proc_path, read_text, text};
 
 /// An interpreter: that of a process, or of one of its threads.
 #[derive(Debug)]

@@ -20,11 +20,22 @@ pub fn text(path: &str) -> Option<String> {
 /// # Errors
 /// The kernel's error.
 pub fn read_text(path: &str) -> io::Result<String> {
+    let bytes = read_bytes(path)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The bytes of a file under `/proc`, for names that have to stay different.
+#[must_use]
+pub fn bytes(path: &str) -> Option<Vec<u8>> {
+    read_bytes(path).ok()
+}
+
+fn read_bytes(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = calls::open(path)?;
     calls::count_file_read();
     file.take(MAX_TEXT).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// A path under `/proc`, without an allocation, because many are read each second.

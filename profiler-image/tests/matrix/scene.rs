@@ -1,0 +1,334 @@
+//! How the programs are run and recorded: on the command line and in php-fpm, with opcache and without.
+//!
+//! Invariant: everything that was started ends when its value is dropped.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use phpprof::deliver::pprof::{OfSampler, output};
+use phpprof::request::asked::{Asked, labels};
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, record};
+use phpprof::target::Scope;
+use phpprof::target::pattern::{pool_of, title};
+use phpprof_profile::{Limits, Lookup, Profile, decode};
+
+use crate::names::Random;
+use crate::program::{Program, read_back};
+
+const CLI: &str = "/usr/bin/php8.2";
+const FPM: &str = "/usr/sbin/php-fpm8.2";
+
+/// A way to run PHP.
+#[derive(Debug)]
+pub struct Cell {
+    program: PathBuf,
+    pub is_fpm: bool,
+    opcache: bool,
+}
+
+/// All ways: this machine's, and with `full` those of other versions that are there.
+pub fn cells(full: bool) -> Vec<Cell> {
+    let mut programs = vec![(PathBuf::from(CLI), false), (PathBuf::from(FPM), true)];
+    if full {
+        programs.extend(built());
+    }
+    let cell = |(program, is_fpm): (PathBuf, bool)| {
+        [false, true].map(|opcache| Cell {
+            program: program.clone(),
+            is_fpm,
+            opcache,
+        })
+    };
+    programs.into_iter().flat_map(cell).collect()
+}
+
+/// The command lines of PHP that `runtimes/build` has made.
+fn built() -> Vec<(PathBuf, bool)> {
+    let folder = std::env::var_os("RUNTIMES")
+        .map_or_else(|| "/var/cache/phpprof/runtimes".into(), PathBuf::from);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let programs = entries.map(|entry| entry.path().join("usr/local/bin/php"));
+    let found: Vec<_> = programs
+        .filter(|program| {
+            // Some of them need a root of their own.
+            let output = Command::new(program).arg("-v").output();
+            output.is_ok_and(|output| output.status.success())
+        })
+        .map(|program| (program, false))
+        .collect();
+    eprintln!("{} other versions are there", found.len());
+    found
+}
+
+/// A target that is ended with the test.
+pub struct Target(Child);
+
+impl Target {
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap_or(0)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+        let began = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a script.
+pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Result<Target> {
+    let child = Command::new(program)
+        .args(["-d", &format!("opcache.enable_cli={}", u8::from(opcache))])
+        .args(["-d", "opcache.file_update_protection=0"])
+        .arg(script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("starting PHP")?;
+    Ok(Target(child))
+}
+
+/// Records a target for so many seconds.
+pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
+    let recording = record(&Options {
+        scope: Scope::Pids(vec![target.pid()]),
+        samples_per_second: 199,
+        duration: Duration::from_secs(seconds),
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: None,
+        requests: Asked {
+            labels: labels("Script,Route").map_err(anyhow::Error::msg)?,
+            ..Asked::default()
+        },
+    })?;
+    let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
+    Ok(decode(&bytes, &Limits::default())?)
+}
+
+/// A program that runs.
+pub struct Running {
+    target: Target,
+    /// Those who send requests.
+    client: Option<Client>,
+    pool: Option<Vec<u8>>,
+    last: std::cell::RefCell<Option<Profile>>,
+}
+
+impl Running {
+    pub fn start(
+        cell: &Cell,
+        folder: &Path,
+        program: &Program,
+        random: &mut Random,
+    ) -> Result<Self> {
+        if !cell.is_fpm {
+            let running = Self {
+                target: script(&cell.program, &program.main, cell.opcache)?,
+                client: None,
+                pool: None,
+                last: None.into(),
+            };
+            running.wait(program)?;
+            return Ok(running);
+        }
+        let (pool, socket) = (random.pool(), folder.join("socket"));
+        let target = fpm(cell, folder, &pool, &socket)?;
+        let client = Client::start(&socket, &program.main);
+        let running = Self {
+            target,
+            client: Some(client),
+            pool: Some(pool),
+            last: None.into(),
+        };
+        running.wait(program)?;
+        Ok(running)
+    }
+
+    /// Waits until the program has listed all its functions.
+    fn wait(&self, program: &Program) -> Result<()> {
+        let began = Instant::now();
+        // Three functions, two methods, a closure, an anonymous class, the included file, and the script.
+        while program.listed().map_or(0, |listed| listed.len()) < 9 {
+            ensure!(
+                began.elapsed() < Duration::from_secs(30),
+                "the program does not run: {:?}",
+                program.listed()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    pub fn record(&self) -> Result<Profile> {
+        let profile = recorded(&self.target, 2)?;
+        *self.last.borrow_mut() = Some(profile.clone());
+        Ok(profile)
+    }
+
+    /// The script and the route of requests, and the pool's name.
+    pub fn check_labels(&self, program: &Program) -> Result<()> {
+        let last = self.last.borrow();
+        let (Some(pool), Some(profile)) = (&self.pool, last.as_ref()) else {
+            return Ok(());
+        };
+        let name = program.main.file_name().context("no name")?.as_bytes();
+        let value = |key: &str| {
+            let mut labels = profile.sample.iter().flat_map(|sample| &sample.label);
+            let label = labels.find(|label| profile.string(label.key) == key);
+            label.map(|label| profile.string(label.str).to_owned())
+        };
+        let script = value("script").context("no script")?;
+        ensure!(read_back(&script) == name, "the script is {script:?}");
+        let route = value("route").context("no route")?;
+        ensure!(route == "/{text}", "the route is {route:?}");
+        let children = format!("/proc/{0}/task/{0}/children", self.target.pid());
+        let worker = fs::read_to_string(children)?;
+        let worker = worker.split(' ').next().context("no worker")?.parse()?;
+        let title = title(worker).context("no title")?;
+        let shown = pool_of(&title).context("no pool")?;
+        // The title may have less room than the name.
+        let is_pool = pool.starts_with(&read_back(shown)) && !shown.is_empty();
+        ensure!(is_pool, "the pool is {shown:?}, not {pool:x?}");
+        let _ = Lookup::new(profile);
+        Ok(())
+    }
+}
+
+/// php-fpm with one worker in a pool of this name.
+fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target> {
+    let configuration = folder.join("fpm.conf");
+    let mut text = b"[global]\nerror_log = /dev/null\n[".to_vec();
+    text.extend(pool);
+    let rest = format!(
+        "]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = 1\n",
+        socket.display()
+    );
+    text.extend(rest.bytes());
+    fs::write(&configuration, text)?;
+    let child = Command::new(&cell.program)
+        .args(["--nodaemonize", "--allow-to-run-as-root"])
+        .args(["-d", &format!("opcache.enable={}", u8::from(cell.opcache))])
+        .args(["-d", "opcache.file_update_protection=0", "--fpm-config"])
+        .arg(&configuration)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("starting php-fpm")?;
+    let target = Target(child);
+    let began = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        ensure!(
+            began.elapsed() < Duration::from_secs(20),
+            "php-fpm has not started"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(target)
+}
+
+/// Sends one request after the other.
+struct Client {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Client {
+    fn start(socket: &Path, script: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (socket, script) = (socket.to_owned(), script.as_os_str().to_owned());
+        let ends = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                if request(&socket, &script).is_err() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Before php-fpm.
+        self.client = None;
+    }
+}
+
+/// One request as nginx sends it; the path has bytes that are no UTF-8.
+fn request(socket: &Path, script: &OsString) -> Result<()> {
+    let root = Path::new(script).parent().context("no folder")?;
+    let parameters: [(&str, &[u8]); 6] = [
+        ("REQUEST_METHOD", b"GET"),
+        ("SCRIPT_NAME", b"/index.php"),
+        ("SCRIPT_FILENAME", script.as_bytes()),
+        ("REQUEST_URI", "/caf\u{e9}?q".as_bytes()),
+        ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+        ("SERVER_PROTOCOL", b"HTTP/1.1"),
+    ];
+    let mut content = Vec::new();
+    for (name, value) in parameters {
+        for length in [name.len(), value.len()] {
+            content.extend((u32::try_from(length)? | 1 << 31).to_be_bytes());
+        }
+        content.extend(name.bytes().chain(value.iter().copied()));
+    }
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut sent = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0])?;
+    for (kind, content) in [(4, &content[..]), (4, &[]), (5, &[])] {
+        sent.extend(packet(kind, content)?);
+    }
+    stream.write_all(&sent)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let is_done = answer.windows(4).any(|four| four == b"done");
+    ensure!(is_done, "{}", String::from_utf8_lossy(&answer));
+    Ok(())
+}
+
+fn packet(kind: u8, content: &[u8]) -> Result<Vec<u8>> {
+    let [high, low] = u16::try_from(content.len())?.to_be_bytes();
+    let mut packet = vec![1, kind, 0, 1, high, low, 0, 0];
+    packet.extend(content);
+    Ok(packet)
+}

@@ -13,6 +13,7 @@ use phpprof_crds::{ProfileRequest, chain};
 
 use crate::cli::Global;
 use crate::failure::{Exit, Failure};
+use crate::results::Forwards;
 use crate::suggest::{Given, Suggest};
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ pub struct Cluster {
     pub suggest: Suggest,
     pub operator_namespace: String,
     pub operator_name: String,
+    /// The way to the operator's pods if the API server does not reach them.
+    pub forwards: Forwards,
 }
 
 impl Cluster {
@@ -54,6 +57,7 @@ impl Cluster {
             namespace,
             operator_namespace: global.operator_namespace.clone(),
             operator_name: global.operator_name.clone(),
+            forwards: Forwards::default(),
         })
     }
 

@@ -1,20 +1,24 @@
-//! Results of a request, through the API server's proxy to the operator's service: `contract/README.md`, "Reading a result".
+//! Results of a request, through the API server's proxy to the operator's service, or by a port-forward ([`reach`]): `contract/README.md`,
+//! "Reading a result".
 //!
 //! It needs no credential of the store, and sends the user's credentials only to the API server.
 //!
 //! Invariant: an answer above its bound is refused while it is read, and a path from the operator stays below its service.
 
-use http::{Method, Request, Response};
+use http::Method;
 use http_body_util::{BodyExt, Limited};
-use kube::client::Body;
 use phpprof_crds::chain;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod forward;
 mod live;
+mod reach;
 
+pub use forward::Forwards;
 pub use live::{LiveSecond, live};
+pub use reach::{Answer as Response, Reach, call, reach};
 
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
@@ -222,13 +226,6 @@ pub fn safe(path: &str) -> Result<String, Failure> {
     ))
 }
 
-fn proxy(cluster: &Cluster) -> String {
-    format!(
-        "/api/v1/namespaces/{}/services/{}:{PORT}/proxy",
-        cluster.operator_namespace, cluster.operator_name
-    )
-}
-
 /// An answer, and the question.
 struct Answer {
     action: String,
@@ -272,30 +269,6 @@ async fn send(
     Ok(Answer { action, code, body })
 }
 
-/// Calls the operator's service at a path that is [`safe`], and returns any answer.
-pub async fn call(
-    cluster: &Cluster,
-    method: Method,
-    path: &str,
-    body: Vec<u8>,
-) -> Result<Response<Body>, Failure> {
-    let action = action(cluster, &method);
-    let request = Request::builder()
-        .method(method)
-        .uri(proxy(cluster) + path)
-        .header("content-type", "application/json")
-        .body(Body::from(body))
-        .map_err(|error| {
-            Failure::new(
-                Exit::Failed,
-                error.to_string(),
-                "check --operator-name and --operator-namespace",
-            )
-        })?;
-    let response = cluster.client.send(request).await;
-    response.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
-}
-
 /// The right that the call needs.
 fn action(cluster: &Cluster, method: &Method) -> String {
     let verb = match *method {
@@ -308,7 +281,7 @@ fn action(cluster: &Cluster, method: &Method) -> String {
     )
 }
 
-async fn read(response: Response<Body>, limit: usize) -> Result<Vec<u8>, Failure> {
+async fn read(response: Response, limit: usize) -> Result<Vec<u8>, Failure> {
     match Limited::new(response.into_body(), limit).collect().await {
         Ok(body) => Ok(body.to_bytes().to_vec()),
         Err(error) => Err(Failure::new(

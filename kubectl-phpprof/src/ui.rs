@@ -143,7 +143,7 @@ async fn pass(State(state): State<Arc<(Door, Cluster)>>, request: Request) -> Re
 }
 
 /// The operator's answer with its status, its own headers and its body.
-async fn passed(answer: http::Response<kube::client::Body>) -> Response {
+async fn passed(answer: results::Response) -> Response {
     let (parts, body) = answer.into_parts();
     let Ok(body) = Limited::new(body, MAX_RESULT).collect().await else {
         return refuse(

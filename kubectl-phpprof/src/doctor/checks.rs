@@ -12,6 +12,7 @@ use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::PodView;
 
 use crate::duration;
+use crate::results::Reach;
 use crate::suggest::Suggest;
 use chosen::{admission, budget, container, mode_of, pods};
 pub use chosen::{first, nothing, sampler_mode};
@@ -81,6 +82,8 @@ pub struct Observed {
     pub operator: Result<OperatorFacts, String>,
     /// A recent request of the namespace with a stored profile.
     pub last_stored: Option<Stored>,
+    /// Whether a GET reaches the operator's results.
+    pub reach: Reach,
     pub pods: Result<Vec<PodView>, Unseen>,
     /// The runtime class of each pod that names one, by the pod's uid.
     pub runtime_classes: BTreeMap<String, String>,
@@ -113,6 +116,7 @@ pub fn check_all(observed: &Observed) -> Vec<Check> {
             .map(|(right, allowed)| self::right(observed, right, *allowed)),
     );
     checks.extend([
+        reached(observed),
         pods(observed),
         container(observed),
         mode_of(observed),
@@ -324,6 +328,36 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
             format!("the check whether you may {right} failed"),
             remedy,
         ),
+    }
+}
+
+/// The way to results, which `observe` has tried.
+fn reached(observed: &Observed) -> Check {
+    match &observed.reach {
+        Reach::Proxy => {
+            let found = "the API server reaches the operator's results";
+            check(MAY_LOOK, Verdict::Good, found, "")
+        }
+        Reach::Forward(why) => {
+            let found = format!(
+                "the API server does not reach the operator's results ({why}); a port-forward does"
+            );
+            check(MAY_LOOK, Verdict::Good, found, "")
+        }
+        Reach::Nowhere(found, remedy) => {
+            check(MAY_LOOK, Verdict::Bad, found.clone(), remedy.clone())
+        }
+        Reach::Unknown(why) => {
+            let found = format!(
+                "whether the API server reaches the operator's results is not known: {why}"
+            );
+            check(
+                MAY_LOOK,
+                Verdict::Unknown,
+                found,
+                "ask for the rights above",
+            )
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn fit() -> Observed {
             ],
         }),
         last_stored: None,
+        reach: Reach::Proxy,
         pods: Ok(vec![PodView {
             name: "web-1".into(),
             uid: "u1".into(),
@@ -121,6 +122,12 @@ fn each_missing_need_is_found() {
         &["admission"],
     );
     check_failed(|o| o.operator.as_mut().unwrap().ready = 0, &["operator"]);
+    check_failed(|o| o.reach = Reach::Forward("HTTP 503".into()), &[]);
+    check_failed(
+        |o| o.reach = Reach::Nowhere("no answer".into(), "open the port".into()),
+        &["may look"],
+    );
+    check_failed(|o| o.reach = Reach::Unknown("403: no".into()), &[]);
 }
 
 /// Changes the only pod.

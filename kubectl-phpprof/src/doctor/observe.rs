@@ -28,6 +28,7 @@ use super::checks::{
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::request::Request;
+use crate::results;
 use crate::target::plural;
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
@@ -51,6 +52,7 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
         namespace_labels: namespace(cluster).await,
         operator: operator(cluster).await,
         last_stored: last_stored(cluster).await,
+        reach: results::reach(cluster).await,
         pods,
         runtime_classes,
         spec: target.clone(),

@@ -115,6 +115,59 @@ fn results_say_whose_refusal_it_was() {
     );
 }
 
+const UNREACHED: &str = "error trying to reach service: dial tcp 10.244.0.9:8080: i/o timeout";
+
+/// A cluster whose proxy answers this way.
+fn proxied(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> Server {
+    Server::start(move |asked| match asked.path.split_once("/proxy") {
+        Some((_, path)) => answer(path),
+        None if asked.path.ends_with("/services/phpprof-operator") => refusal(403, "no"),
+        None => json_answer(200, &complete()),
+    })
+}
+
+#[test]
+fn an_operator_that_the_control_plane_does_not_reach_is_told_with_the_port_and_the_role() {
+    let server = proxied(|_| refusal(503, UNREACHED));
+    let said = run_on(&server, "top web-abcde");
+    assert_eq!(said.code, 7, "{}", said.err);
+    for part in [
+        &format!(
+            "does not reach the operator's port results, phpprof-operator in namespace phpprof-system: HTTP 503, {UNREACHED}"
+        ),
+        "a port-forward to its pod does not work either: you may not get services",
+        "TCP port 8080 of its pods",
+        "results.ingress.host",
+        "ask for the Role phpprof-operator-port-forward",
+    ] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+}
+
+#[test]
+fn an_operator_that_only_takes_its_time_is_waited_for() {
+    let server = proxied(|path| match path {
+        "/" => refusal(404, ""),
+        _ => {
+            std::thread::sleep(Duration::from_secs(6));
+            json_answer(403, &json!({"message": "the link has expired"}))
+        }
+    });
+    let said = run_on(&server, "top web-abcde");
+    assert!(said.err.contains("the link has expired"), "{}", said.err);
+}
+
+#[test]
+fn an_operator_that_does_not_answer_is_told_within_ten_seconds() {
+    let server = proxied(|_| {
+        std::thread::sleep(Duration::from_secs(30));
+        None
+    });
+    let begin = std::time::Instant::now();
+    fails_with_a_hint(&server, "top web-abcde", 7, "no answer within 5 s");
+    assert!(begin.elapsed() < Duration::from_secs(12));
+}
+
 #[test]
 fn an_answer_is_waited_for_as_long_as_was_asked_for() {
     let slow = Server::start(|_| {

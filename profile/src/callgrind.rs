@@ -5,10 +5,12 @@
 //! Invariant: the self costs of all functions add up to the totals. A call that is on a stack several times (recursion) counts once in its
 //! inclusive cost. No name can begin a line.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::stacks::{Stacks, add};
+use crate::text::printable;
 
 /// The function of a stack without frames.
 const NO_FRAME: &str = "[unknown]";
@@ -134,10 +136,11 @@ fn numbers(values: &[i64]) -> String {
 }
 
 /// A name without line breaks.
-fn clean(name: &str) -> String {
-    match name.trim() {
-        "" => "???".to_owned(),
-        name => name.replace(char::is_control, " "),
+fn clean(name: &str) -> Cow<'_, str> {
+    // A PHP name may begin with another space, such as U+00A0.
+    match name.trim_matches(' ') {
+        "" => Cow::Borrowed("???"),
+        name => printable(name),
     }
 }
 

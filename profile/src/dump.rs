@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::proto::{Profile, Sample};
+use crate::text::{columns, printable};
 use crate::{Label, Lookup};
 
 /// The width of the column with functions, before that with files.
@@ -266,7 +267,7 @@ fn head(worker: &Worker) -> String {
 fn of_request(worker: &Worker) -> String {
     let place = worker.route.as_ref().or(worker.script.as_ref());
     let words = [worker.method.as_ref(), place].into_iter().flatten();
-    let mut words: Vec<_> = words.map(|word| printable(word)).collect();
+    let mut words: Vec<_> = words.map(|word| printable(word).into_owned()).collect();
     if let Some(seconds) = worker.request_seconds {
         if words.is_empty() {
             words.push("request".to_owned());
@@ -293,18 +294,11 @@ fn line(frame: &Frame) -> String {
     let (function, file) = (printable(&frame.function), printable(&frame.file));
     let place = match frame.line {
         0 => file,
-        line => format!("{file}:{line}"),
+        line => format!("{file}:{line}").into(),
     };
-    let line = format!("    {function:FUNCTION$} {place}");
+    let padding = " ".repeat(FUNCTION.saturating_sub(columns(&function)));
+    let line = format!("    {function}{padding} {place}");
     line.trim_end().to_owned()
-}
-
-pub(crate) fn printable(text: &str) -> String {
-    let shown = |letter: char| match letter.is_control() {
-        true => '\u{fffd}',
-        false => letter,
-    };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

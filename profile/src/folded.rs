@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::stacks::Stacks;
+use crate::text::{is_special, marked};
 
 /// The frame of a stack without frames. The format needs at least one.
 const NO_FRAME: &str = "[unknown]";
@@ -39,17 +40,11 @@ pub fn folded(stacks: &Stacks<'_>) -> String {
     text
 }
 
-/// A name without the characters that separate frames and lines.
+/// A name without the characters that separate frames and lines: they are shown as their bytes.
 fn clean(name: &str) -> String {
-    match name.trim() {
+    // A PHP name may begin with another space, such as U+00A0.
+    match name.trim_matches(' ') {
         "" => "[anonymous]".to_owned(),
-        name => name
-            .chars()
-            .map(|letter| match letter {
-                ';' => ':',
-                letter if letter.is_control() => ' ',
-                letter => letter,
-            })
-            .collect(),
+        name => marked(name, |letter| letter == ';' || is_special(letter)),
     }
 }

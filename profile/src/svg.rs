@@ -10,7 +10,7 @@ use crate::colour::{self, Colour};
 use crate::noise::{self, Part};
 use crate::proto::Profile;
 use crate::stacks::{Function, Stacks, View, ViewError};
-use crate::text::{Amount, percent, xml};
+use crate::text::{Amount, beginning, columns, percent, xml};
 use crate::tree::{Node, Tree};
 
 const WIDTH: f64 = 1200.0;
@@ -195,13 +195,11 @@ fn place(function: Option<&Function<'_>>) -> String {
 /// The part of a name that fits into a frame of this width.
 fn fitting(name: &str, width: f64) -> String {
     let room = ((width - 6.0) / LETTER).max(0.0) as usize;
-    if name.chars().count() <= room {
+    if columns(name) <= room {
         return name.to_owned();
     }
     if room < 3 {
         return String::new();
     }
-    let mut short: String = name.chars().take(room - 1).collect();
-    short.push('…');
-    short
+    format!("{}…", beginning(name, room - 1))
 }

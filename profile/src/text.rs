@@ -2,21 +2,75 @@
 //!
 //! It does not know profiles.
 //!
-//! Invariant: the result of [`xml`] cannot end the text or the attribute that contains it.
+//! Invariant: the result of [`xml`] cannot end the text or the attribute that contains it. [`printable`] has no character that moves a cursor,
+//! begins a line or reorders one.
 
-/// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed in XML, so they are replaced.
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A name for a terminal, or for a line of a file. Each byte of a character that is none for a reader is shown as `<hh>`, as the sampler shows
+/// the bytes of names that are not UTF-8 (`zend/src/shown.rs`), so that two names stay two.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    match text.contains(is_special) {
+        true => Cow::Owned(marked(text, is_special)),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// The text, with these characters shown as their bytes.
+pub(crate) fn marked(text: &str, is_special: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if !is_special(letter) {
+            shown.push(letter);
+            continue;
+        }
+        for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "<{byte:02x}>");
+        }
+    }
+    shown
+}
+
+/// Control characters, both ends of lines, what reorders a line, and what XML does not have.
+pub(crate) fn is_special(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+}
+
+/// How many columns of a terminal a printable text takes: letters of Chinese, Japanese and Korean, and emoji, take two.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of a text, in at most so many columns.
+pub(crate) fn beginning(text: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let end = text.char_indices().find(|(_, letter)| {
+        let width = letter.width().unwrap_or(0);
+        let is_over = width > left;
+        left = left.saturating_sub(width);
+        is_over
+    });
+    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed in XML, so they are marked.
 pub(crate) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in printable(text).chars() {
         match letter {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => {
-                escaped.push('\u{fffd}');
-            }
             letter => escaped.push(letter),
         }
     }
@@ -73,5 +127,40 @@ impl Amount {
             value as f64 / self.divisor,
             self.suffix
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printable_marks_what_a_terminal_obeys_and_keeps_letters() {
+        let check = |text: &str, expected: &str| assert_eq!(printable(text), expected);
+        check("Café::日本語\u{a0}😀", "Café::日本語\u{a0}😀");
+        check("a\u{1b}[2J\nb", "a<1b>[2J<0a>b");
+        check("a\u{85}\u{202e}", "a<c2><85><e2><80><ae>");
+    }
+
+    #[test]
+    fn a_beginning_fits_into_its_columns() {
+        let check = |columns: usize, expected: &str| {
+            assert_eq!(beginning("a日本e\u{301}x", columns), expected);
+        };
+        check(0, "");
+        check(2, "a");
+        check(3, "a日");
+        check(6, "a日本e\u{301}");
+        check(7, "a日本e\u{301}x");
+        assert_eq!(columns("a日本e\u{301}x"), 7);
+    }
+
+    #[test]
+    fn xml_ends_no_element_and_no_attribute() {
+        let escaped = xml("<a b='c' d=\"&\">\u{1b}");
+        assert_eq!(
+            escaped,
+            "&lt;a b=&#39;c&#39; d=&quot;&amp;&quot;&gt;&lt;1b&gt;"
+        );
     }
 }

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use crate::lookup::Lookup;
 use crate::proto::Profile;
 use crate::source::Source;
+use crate::text::printable;
 
 /// A function with its values in one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ pub fn table(rows: &[Row], count: usize, total: i64, unit: &str) -> String {
             percent(sum, total),
             scale.text(row.cum),
             percent(row.cum, total),
-            row.name
+            printable(&row.name)
         );
     }
     text

@@ -110,7 +110,7 @@ fn tabs_line(top: &Top, theme: Theme) -> Line<'static> {
     }
     if top.is_typing || !top.filter.is_empty() {
         let cursor = if top.is_typing { "_" } else { "" };
-        let filter = crate::dump::printable(&top.filter);
+        let filter = crate::text::printable(&top.filter);
         spans.push(Span::raw(format!("  /{filter}{cursor}")));
     }
     Line::from(spans)
@@ -252,7 +252,10 @@ fn cells_of(top: &Top, theme: Theme, row: &Row<'_>, (name, place): (u16, u16)) -
 
 fn keys(top: &Top) -> Line<'static> {
     if !top.said.is_empty() {
-        return Line::from(Span::styled(crate::dump::printable(&top.said), STRONG));
+        return Line::from(Span::styled(
+            crate::text::printable(&top.said).into_owned(),
+            STRONG,
+        ));
     }
     let keys = match top.is_typing {
         true => "type part of a name   Enter keep   Esc all rows",

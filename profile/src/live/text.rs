@@ -31,7 +31,7 @@ pub(super) fn percent(part: i64, of: i64) -> Option<f64> {
 
 /// A name in this many columns. A longer one loses its beginning.
 pub(super) fn fitted(name: &str, columns: usize) -> String {
-    let name = crate::dump::printable(name);
+    let name = crate::text::printable(name).into_owned();
     if width(&name) <= columns {
         return name;
     }
@@ -68,7 +68,7 @@ mod tests {
         check_name("Shop\\Cart::total", 12, "…Cart::total");
         check_name("a", 0, "");
         check_name("日本語の名前", 7, "…の名前");
-        check_name("a\x1b[2Jb", 20, "a�[2Jb");
+        check_name("a\x1b[2Jb", 20, "a<1b>[2Jb");
         check_name(&"x".repeat(100_000), 4, "…xxx");
     }
 

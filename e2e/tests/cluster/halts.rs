@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, only_target, status};
-use e2e::{ENABLED, Fixture, exclusive, exclusive_on, kubectl, pods, promised, release, shared};
+use e2e::{
+    ENABLED, Fixture, exclusive, exclusive_on, kubectl, pods, promised, release, run, shared,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -17,6 +19,8 @@ use serde_json::json;
 /// Low limits, so that few requests are enough to make others wait.
 pub const LIMITS: &[&str] = &["limits.requests=2", "limits.requestsPerNamespace=1"];
 const HEARD: Duration = Duration::from_secs(5);
+/// People's annotation of the switch.
+const SWITCH: &str = "phpprof.dev/profiling";
 
 fn spec(seconds: i32) -> serde_json::Value {
     json!({"target": {"podName": "web"}, "durationSeconds": seconds})
@@ -76,18 +80,11 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
 -> Result<()> {
     exclusive(async |fixture| {
         let switch = async |off: bool| {
-            let word = if off { "stopped" } else { "running" };
-            let patch = json!({"data": {"profiling": word}}).to_string();
-            let namespace = ["--namespace", release::NAMESPACE];
-            let patch = [
-                "patch",
-                "configmap",
-                "phpprof-operator-switch",
-                "--type=merge",
-                "--patch",
-                &patch,
-            ];
-            kubectl(&[&namespace[..], &patch[..]].concat())
+            // The command of docs/guides/tuning.md.
+            let word = format!("{SWITCH}{}", if off { "=stopped" } else { "-" });
+            let namespace = ["--namespace", release::NAMESPACE, "--overwrite"];
+            let annotate = ["annotate", "configmap", "phpprof-operator-switch", &word];
+            kubectl(&[&namespace[..], &annotate[..]].concat())
                 .await
                 .map(drop)
         };
@@ -95,6 +92,79 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
         // It runs even after a failed check, because all other tests need it.
         switch(false).await?;
         checked
+    })
+}
+
+/// The chart's ConfigMap of the switch for a namespace, as helm renders it.
+async fn rendered(namespace: &str, kill: bool) -> Result<String> {
+    let chart = release::chart();
+    let kill = format!("killSwitch={kill}");
+    let template = [
+        "template",
+        "phpprof",
+        &chart,
+        "--namespace",
+        namespace,
+        "--set",
+        &kill,
+        "--kube-version=1.34.0",
+        "--show-only=templates/switch.yaml",
+    ];
+    let text = String::from_utf8(run("helm", &template, &[]).await?)?;
+    let map = text
+        .split("\n---")
+        .find(|it| it.contains("kind: ConfigMap"));
+    map.map(str::to_owned).context("the chart has no switch")
+}
+
+/// Helm 4 applies on the server's side, as this does: a change of a field that is the chart's fails the next upgrade.
+#[test]
+fn an_upgrade_by_server_side_apply_keeps_the_annotation_and_refuses_a_changed_key() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        let namespace = fixture.namespace.as_str();
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("switch.yaml").display().to_string();
+        let apply = async |kill: bool| {
+            std::fs::write(&file, rendered(namespace, kill).await?)?;
+            let apply = [
+                "apply",
+                "--server-side",
+                "--field-manager=helm",
+                "-n",
+                namespace,
+                "-f",
+                &file,
+            ];
+            kubectl(&apply).await.map(drop)
+        };
+        let change = async |words: &[&str]| {
+            let name = ["configmap", "phpprof-operator-switch", "-n", namespace];
+            kubectl(&[&words[..1], &name, &words[1..]].concat()).await
+        };
+        apply(false).await?;
+        change(&["annotate", &format!("{SWITCH}=stopped")]).await?;
+        apply(true).await?;
+        apply(false).await?;
+        let kept = change(&[
+            "get",
+            "-o",
+            "jsonpath={.metadata.annotations.phpprof\\.dev/profiling}",
+        ])
+        .await?;
+        ensure!(kept == "stopped", "the upgrade removed the annotation");
+        change(&[
+            "patch",
+            "--type=merge",
+            "-p",
+            r#"{"data": {"profiling": "stopped"}}"#,
+        ])
+        .await?;
+        let refused = apply(false)
+            .await
+            .err()
+            .context("the changed key is applied over")?;
+        ensure!(format!("{refused:#}").contains("conflict"), "{refused:#}");
+        Ok(())
     })
 }
 

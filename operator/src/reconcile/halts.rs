@@ -27,8 +27,12 @@ use crate::reconcile::watches::paged;
 /// Running samplers learn of a stop within five seconds. Two of these are for their own polling.
 const EVERY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
-/// The switch's key and the value that stops profiling.
+/// The chart's key of the switch, from the value `killSwitch`.
 const KEY: &str = "profiling";
+/// People's annotation of the switch. The chart never writes it: a server-side apply (Helm 4) would refuse a key of its own that somebody
+/// else has changed, and an upgrade would undo the stop.
+const ANNOTATION: &str = "phpprof.dev/profiling";
+/// The value that stops profiling, of both.
 const STOPPED: &str = "stopped";
 
 /// Where profiling is stopped by the administrator's switch or by namespaces' labels, as last seen by the watches.
@@ -179,9 +183,12 @@ pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String
 }
 
 fn is_off(map: &ConfigMap) -> bool {
-    let data = map.data.as_ref();
-    data.and_then(|data| data.get(KEY))
-        .is_some_and(|word| word == STOPPED)
+    let charts = map.data.as_ref().and_then(|data| data.get(KEY));
+    let peoples = map.annotations().get(ANNOTATION);
+    [charts, peoples]
+        .into_iter()
+        .flatten()
+        .any(|word| word == STOPPED)
 }
 
 /// Watches the namespaces with the label.
@@ -336,6 +343,22 @@ mod tests {
 
     fn map(word: &str) -> serde_json::Value {
         json!({"metadata": {"name": "switch", "namespace": "ours"}, "data": {KEY: word}})
+    }
+
+    #[test]
+    fn the_charts_key_or_peoples_annotation_stops() {
+        let stops = |key: &str, annotation: Option<&str>| {
+            let mut object = map(key);
+            if let Some(word) = annotation {
+                object["metadata"]["annotations"] = json!({ANNOTATION: word});
+            }
+            is_off(&serde_json::from_value(object).unwrap())
+        };
+        assert!(!stops("running", None) && stops(STOPPED, None));
+        assert!(stops("running", Some(STOPPED)));
+        assert!(!stops("running", Some("running")) && !stops("running", Some("")));
+        // People do not lift what the chart has set.
+        assert!(stops(STOPPED, Some("running")));
     }
 
     /// Whether the switch stops profiling before its watch breaks, and after that.

@@ -241,7 +241,8 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadRef>,
 
-    /// The container that runs PHP. Default: the one that the annotation kubectl.kubernetes.io/default-container names, else the first.
+    /// The container that runs PHP. Default: the one that the annotation kubectl.kubernetes.io/default-container names, else the only one, else
+    /// the only one whose name or image has the word php, fpm, frankenphp, roadrunner or rr. Native sidecars count as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")

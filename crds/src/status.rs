@@ -113,6 +113,21 @@ pub enum TargetState {
     Failed,
 }
 
+/// Why a container was chosen.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerChoice {
+    /// The request names it.
+    Request,
+    /// The pod's annotation kubectl.kubernetes.io/default-container names it.
+    Annotation,
+    /// The pod has no other.
+    Only,
+    /// It alone is named after PHP.
+    Name,
+    /// Its image alone is named after PHP.
+    Image,
+}
+
 /// One chosen pod.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -131,6 +146,9 @@ pub struct TargetStatus {
     /// Container that runs PHP.
     #[schemars(length(max = 63))]
     pub container_name: String,
+    /// Why this container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_choice: Option<ContainerChoice>,
     /// The container's id when it was chosen, with the runtime's scheme.
     #[serde(rename = "containerID")]
     #[schemars(length(max = 1024))]

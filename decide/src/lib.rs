@@ -5,6 +5,7 @@
 //! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/decide`.
 
 pub mod admission;
+pub mod container;
 pub mod limits;
 pub mod mode;
 pub mod namespace;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStatus, EphemeralContainer, Pod, PodStatus,
+    Container, ContainerState, ContainerStatus, EphemeralContainer, Pod, PodStatus,
 };
 use kube::ResourceExt as _;
 
@@ -33,7 +33,8 @@ pub struct PodView {
     pub deleting: bool,
     /// The annotation kubectl.kubernetes.io/default-container.
     pub default_container: Option<String>,
-    /// The containers of the pod's spec, in its order, without init and ephemeral containers.
+    /// The containers that run as long as the pod does: those of its spec, in its order, then its native sidecars. Other init containers and
+    /// ephemeral ones are not among them.
     pub containers: Vec<ContainerView>,
     /// All of phpprof's ephemeral containers, of any request, by name.
     pub samplers: BTreeMap<String, SamplerView>,
@@ -53,6 +54,8 @@ impl PodView {
 pub struct ContainerView {
     /// As the pod's spec has it.
     pub name: String,
+    /// As the pod's spec has it.
+    pub image: String,
     /// With the runtime's scheme; empty if it has never run.
     pub id: String,
     /// Its state is `running`: it does not wait to start and has not ended.
@@ -136,10 +139,13 @@ pub fn view(pod: &Pod) -> PodView {
             .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         default_container: pod.annotations().get(DEFAULT_CONTAINER).cloned(),
-        containers: containers(pod, &status.container_statuses.unwrap_or_default()),
+        containers: containers(pod, &status),
         samplers: samplers(
             pod,
-            &status.ephemeral_container_statuses.unwrap_or_default(),
+            status
+                .ephemeral_container_statuses
+                .as_deref()
+                .unwrap_or_default(),
         ),
     }
 }
@@ -150,17 +156,28 @@ fn addresses(status: &PodStatus) -> Vec<IpAddr> {
     addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
 }
 
-fn containers(pod: &Pod, statuses: &[ContainerStatus]) -> Vec<ContainerView> {
+/// Whether an init container is a native sidecar: it keeps running beside the pod's containers (Kubernetes 1.29, the type `Container`).
+pub fn is_sidecar(init_container: &Container) -> bool {
+    init_container.restart_policy.as_deref() == Some("Always")
+}
+
+fn containers(pod: &Pod, status: &PodStatus) -> Vec<ContainerView> {
     let Some(spec) = &pod.spec else {
         return Vec::new();
     };
     let pod_context = spec.security_context.clone().unwrap_or_default();
-    let of_container = |container: &k8s_openapi::api::core::v1::Container| {
-        let status = statuses.iter().find(|status| status.name == container.name);
+    // The names of init containers and of others are different.
+    let statuses = || {
+        let of_containers = status.container_statuses.iter().flatten();
+        of_containers.chain(status.init_container_statuses.iter().flatten())
+    };
+    let of_container = |container: &Container| {
+        let status = statuses().find(|status| status.name == container.name);
         let user = status.and_then(|status| status.user.as_ref()?.linux.as_ref());
         let context = container.security_context.clone().unwrap_or_default();
         ContainerView {
             name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
             id: status
                 .and_then(|status| status.container_id.clone())
                 .unwrap_or_default(),
@@ -175,7 +192,10 @@ fn containers(pod: &Pod, statuses: &[ContainerStatus]) -> Vec<ContainerView> {
                 .or(pod_context.run_as_group),
         }
     };
-    spec.containers.iter().map(of_container).collect()
+    let init_containers = spec.init_containers.iter().flatten();
+    let sidecars = init_containers.filter(|container| is_sidecar(container));
+    let all = spec.containers.iter().chain(sidecars);
+    all.map(of_container).collect()
 }
 
 fn samplers(pod: &Pod, statuses: &[ContainerStatus]) -> BTreeMap<String, SamplerView> {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use phpprof_crds::{Reason, Target};
+use phpprof_crds::{ContainerChoice, Reason, Target};
 
 use crate::Refusal;
+use crate::container::{Found, NotFound, php_container};
 use crate::limits::Limits;
 use crate::pod::{ContainerView, PodView};
 use crate::resident::{Sampler, Serving};
@@ -16,6 +17,8 @@ pub struct Chosen {
     pub pod: PodView,
     /// The container that runs PHP.
     pub container: ContainerView,
+    /// Why this container.
+    pub choice: ContainerChoice,
     /// The sampler that serves the request in this pod.
     pub sampler: Sampler,
 }
@@ -33,7 +36,7 @@ pub struct Selection {
 #[derive(Clone)]
 struct Candidate<'a> {
     pod: &'a PodView,
-    container: &'a ContainerView,
+    found: Found<'a>,
     sampler: Sampler,
     rank: (usize, String),
 }
@@ -47,7 +50,8 @@ impl Candidate<'_> {
     fn chosen(self) -> Chosen {
         Chosen {
             pod: self.pod.clone(),
-            container: self.container.clone(),
+            container: self.found.container.clone(),
+            choice: self.found.choice,
             sampler: self.sampler,
         }
     }
@@ -89,14 +93,17 @@ pub fn select(
     Ok(Selection { chosen, note })
 }
 
+/// A pod that is ready, and its container that runs PHP, which runs.
+pub type PodAndContainer<'a> = (&'a PodView, Found<'a>);
+
 /// Ready pods with their container, which runs.
 ///
 /// # Errors
-/// There is no such pod.
+/// There is no such pod, or nothing tells which container of one of them runs PHP.
 pub fn candidates<'a>(
     target: &Target,
     pods: &'a [PodView],
-) -> Result<Vec<(&'a PodView, &'a ContainerView)>, Refusal> {
+) -> Result<Vec<PodAndContainer<'a>>, Refusal> {
     let ready: Vec<&PodView> = pods
         .iter()
         .filter(|pod| pod.ready && !pod.deleting)
@@ -108,10 +115,17 @@ pub fn candidates<'a>(
             format!("none of the {matched} matching pods is ready"),
         );
     };
-    let running: Vec<(&PodView, &ContainerView)> = ready
-        .iter()
-        .filter_map(|pod| Some((*pod, container(target, pod)?)))
-        .collect();
+    let mut running = Vec::new();
+    for pod in &ready {
+        match php_container(target, pod) {
+            Ok(found) if found.container.running => running.push((*pod, found)),
+            Ok(_) | Err(NotFound::NoSuchContainer(_)) => {}
+            // Whether a request is refused does not depend on which of the pods would be chosen.
+            Err(why @ NotFound::Ambiguous { .. }) => {
+                return refuse(Reason::ContainerAmbiguous, why.to_string());
+            }
+        }
+    }
     match running.is_empty() {
         true => refuse(Reason::ContainerNotFound, no_container(target, first)),
         false => Ok(running),
@@ -123,9 +137,9 @@ pub fn candidates<'a>(
 /// # Errors
 /// There is no such pod.
 pub fn affordable<'a>(
-    mut candidates: Vec<(&'a PodView, &'a ContainerView)>,
+    mut candidates: Vec<PodAndContainer<'a>>,
     limits: &Limits,
-) -> Result<Vec<(&'a PodView, &'a ContainerView)>, Refusal> {
+) -> Result<Vec<PodAndContainer<'a>>, Refusal> {
     candidates.retain(|(pod, _)| is_affordable(pod, limits));
     match candidates.is_empty() {
         true => budget_spent(limits),
@@ -135,14 +149,14 @@ pub fn affordable<'a>(
 
 /// The candidates that may have one more ephemeral container now, or need none.
 fn servable<'a>(
-    candidates: Vec<(&'a PodView, &'a ContainerView)>,
+    candidates: Vec<PodAndContainer<'a>>,
     limits: &Limits,
     serving: &Serving<'_>,
 ) -> Result<Vec<Candidate<'a>>, Refusal> {
-    let candidate = |(pod, container)| Candidate {
+    let candidate = |(pod, found): PodAndContainer<'a>| Candidate {
         pod,
-        container,
-        sampler: serving.sampler(pod, container),
+        found,
+        sampler: serving.sampler(pod, found.container),
         rank: serving.rank(pod),
     };
     let all: Vec<Candidate> = candidates.into_iter().map(candidate).collect();
@@ -189,37 +203,18 @@ fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
     Err(Refusal { reason, message })
 }
 
-/// The container that runs PHP, if it runs.
-fn container<'a>(target: &Target, pod: &'a PodView) -> Option<&'a ContainerView> {
-    let named = target
-        .container_name
-        .as_ref()
-        .or(pod.default_container.as_ref());
-    let container = match named {
-        Some(name) => pod.container(name),
-        None => pod.containers.first(),
-    };
-    container.filter(|container| container.running)
-}
-
+/// The container that is meant does not exist in any ready pod, or does not run there.
 fn no_container(target: &Target, pod: &PodView) -> String {
-    let names: Vec<&str> = pod
-        .containers
-        .iter()
-        .map(|container| container.name.as_str())
-        .collect();
-    let wanted = target
-        .container_name
-        .as_ref()
-        .or(pod.default_container.as_ref());
-    let wanted = wanted
-        .map(String::as_str)
-        .or(names.first().copied())
-        .unwrap_or_default();
+    let wanted = match php_container(target, pod) {
+        Ok(found) => found.container.name.clone(),
+        Err(NotFound::NoSuchContainer(name)) => name,
+        Err(NotFound::Ambiguous { .. }) => String::new(),
+    };
+    let names = pod.containers.iter().map(|it| it.name.as_str());
     format!(
         "no ready pod has a running container {wanted}; pod {} has {}",
         pod.name,
-        names.join(", "),
+        names.collect::<Vec<_>>().join(", "),
     )
 }
 

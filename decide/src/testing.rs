@@ -23,6 +23,7 @@ pub fn pod(name: &str) -> PodView {
         ready: true,
         containers: vec![ContainerView {
             name: "fpm".into(),
+            image: "shop:1".into(),
             id: "containerd://4f9c".into(),
             running: true,
             uid: Some(1000),
@@ -61,7 +62,12 @@ pub fn api_pod() -> Pod {
             "nodeName": "n1", "securityContext": {"runAsUser": 1000, "runAsGroup": 1001},
             "containers": [
                 {"name": "nginx", "env": [{"name": "SECRET", "value": "s"}], "securityContext": {"runAsUser": 101}},
-                {"name": "fpm"},
+                {"name": "fpm", "image": "php:8.2-fpm"},
+            ],
+            "initContainers": [
+                {"name": "migrate", "image": "php:8.2-cli", "env": [{"name": "SECRET", "value": "s"}]},
+                {"name": "cache", "image": "redis:8", "restartPolicy": "Always", "securityContext": {"runAsUser": 999},
+                 "env": [{"name": "SECRET", "value": "s"}]},
             ],
             "ephemeralContainers": [
                 {"name": "debugger", "args": ["sh"]},
@@ -75,6 +81,12 @@ pub fn api_pod() -> Pod {
             "containerStatuses": [
                 {"name": "fpm", "image": "", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://4f9c",
                  "state": {"running": {}}, "user": {"linux": {"uid": 33, "gid": 34}}},
+            ],
+            "initContainerStatuses": [
+                {"name": "migrate", "image": "", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://0",
+                 "state": {"terminated": {"exitCode": 0}}},
+                {"name": "cache", "image": "", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://77",
+                 "state": {"running": {}}, "user": {"linux": {"uid": 998, "gid": 997}}},
             ],
             "ephemeralContainerStatuses": [
                 {"name": "phpprof-0b1c2d3e-0", "image": "", "imageID": "", "ready": false, "restartCount": 0,

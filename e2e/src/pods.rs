@@ -150,6 +150,31 @@ pub fn unknown_php(name: &str) -> Value {
     )
 }
 
+/// A container that runs this PHP code for ever.
+fn looping(name: &str, code: &str) -> Value {
+    let mut container = container(name, "demo", json!(["/usr/bin/php8.2", "-r", code]));
+    container["securityContext"] = json!({"runAsUser": 33, "runAsGroup": 33});
+    container
+}
+
+/// nginx's place first, and PHP second, without an annotation: the most usual PHP pod.
+pub fn php_second(name: &str, php: &str) -> Value {
+    let code = "function work() { return md5(str_repeat('x', 50000)); } while (true) { work(); usleep(2000); }";
+    let first = container("nginx", "busybox", json!(["sleep", "100000"]));
+    pod(name, json!([first, looping(php, code)]))
+}
+
+/// PHP in a native sidecar: an init container that stays (Kubernetes 1.29).
+pub fn php_in_sidecar(name: &str) -> Value {
+    let code = "namespace Sidecar; function work(int $n): string { $s = ''; while ($n--) { $s = md5($s); } return $s; } while (true) { work(20000); usleep(20000); }";
+    let main = container("main", "busybox", json!(["sleep", "100000"]));
+    let mut pod = pod(name, json!([main]));
+    let mut sidecar = looping("php", code);
+    sidecar["restartPolicy"] = json!("Always");
+    pod["spec"]["initContainers"] = json!([sidecar]);
+    pod
+}
+
 fn is_ready(pod: Option<&Pod>) -> bool {
     let status = pod.and_then(|pod| pod.status.clone()).unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();

@@ -254,7 +254,7 @@ pub struct Top {
     /// Sample these pods now, and update the table each second: functions, lines, routes, workers. `s` saves the profile, `q` quits.
     #[arg(long, conflicts_with_all = ["sample_type", "labels", "count", "sort", "by", "output"])]
     pub live: bool,
-    /// Container that runs PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME", requires = "live")]
     pub container: Option<String>,
     /// The most pods to sample.
@@ -382,7 +382,7 @@ pub struct Doctor {
     /// What to check: deploy/web, pod/web-1 and so on.
     #[arg(value_name = "TYPE/NAME")]
     pub target: String,
-    /// Container that runs PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// User id that PHP runs as, if the pod does not name it.

@@ -5,6 +5,7 @@
 //!
 //! Invariant: it ends within two seconds, never prints an error, and changes nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Arg, Command, CommandFactory, Parser};
@@ -13,9 +14,12 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
+use phpprof_crds::Target;
+use phpprof_decide::pod::view;
 
 use crate::cli::{Cli, Global, Shell};
 use crate::connect::Cluster;
+use crate::doctor::observe;
 use crate::output::FORMS;
 use crate::stored::Stored;
 use crate::target;
@@ -57,6 +61,8 @@ pub enum Next {
     },
     /// TYPE/NAME.
     Targets,
+    /// A container of this TYPE/NAME.
+    Containers(String),
     Schedules,
     Namespaces,
     Files,
@@ -78,7 +84,11 @@ pub fn next(words: &[String]) -> Next {
         .and_then(|word| flag(scope, word))
         .filter(|flag| takes_value(flag))
     {
-        return value(flag);
+        let target = before.iter().find(|word| word.contains('/'));
+        return match (flag.get_id().as_str(), target) {
+            ("container", Some(target)) => Next::Containers(target.clone()),
+            _ => value(flag),
+        };
     }
     if last.starts_with('-') {
         return Next::Words(flags(scope));
@@ -265,7 +275,11 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     match next {
         Next::Words(words) => return words,
         Next::Files | Next::Nothing => return Vec::new(),
-        Next::Requests { .. } | Next::Targets | Next::Schedules | Next::Namespaces => {}
+        Next::Requests { .. }
+        | Next::Targets
+        | Next::Containers(_)
+        | Next::Schedules
+        | Next::Namespaces => {}
     }
     if next == Next::Targets && !last.contains('/') {
         return target::short_names()
@@ -277,6 +291,12 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     };
     if next == Next::Schedules {
         return crate::schedule::names(&cluster).await;
+    }
+    if let Next::Containers(target) = &next {
+        return match target::parse(target) {
+            Ok(target) => containers(&cluster, &target).await,
+            Err(_) => Vec::new(),
+        };
     }
     let api = match &next {
         Next::Requests { .. } => cluster.requests(),
@@ -302,6 +322,16 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     let is_new = |(name, _): &(String, String)| !listed.iter().any(|(listed, _)| listed == name);
     let stored: Vec<_> = stored.into_iter().filter(is_new).collect();
     listed.into_iter().chain(stored).collect()
+}
+
+/// The containers of the target's pods, native sidecars among them.
+async fn containers(cluster: &Cluster, target: &Target) -> Vec<(String, String)> {
+    let pods = observe::pods(cluster, target).await.unwrap_or_default();
+    let pods = pods.iter().take(MOST).map(view);
+    let names = pods.flat_map(|pod| pod.containers.into_iter().map(|it| it.name));
+    let names: BTreeSet<String> = names.collect();
+    let names = names.into_iter().map(|name| (name, String::new()));
+    names.take(MOST).collect()
 }
 
 async fn listed(api: &Api<DynamicObject>, prefix: &str) -> Vec<(String, String)> {
@@ -395,6 +425,10 @@ mod tests {
         assert_eq!(of("schedule create web "), Next::Targets);
         assert_eq!(of("schedule run "), Next::Schedules);
         assert_eq!(of("run -n "), Next::Namespaces);
+        let containers = Next::Containers("deploy/web".to_owned());
+        assert_eq!(of("run deploy/web -d 5s -c "), containers);
+        assert_eq!(of("doctor deploy/web --container ph"), containers);
+        assert_eq!(of("run -c "), Next::Nothing);
         assert_eq!(of("flame x -o "), Next::Files);
         assert_eq!(of("run -d "), Next::Nothing);
     }

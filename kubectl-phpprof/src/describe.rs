@@ -58,10 +58,7 @@ pub fn text(
 
 fn facts(request: &Request<'_>, now: Timestamp) -> String {
     let count = |field: &str| request.number(&format!("/status/{field}"));
-    let container = match request.words("/spec/target/containerName") {
-        "" => "the pod's default",
-        name => name,
-    };
+    let container = container(request);
     let profile = match request.words("/status/profile/url") {
         "" => "none".to_owned(),
         url => format!(
@@ -102,6 +99,24 @@ fn facts(request: &Request<'_>, now: Timestamp) -> String {
     rows.iter()
         .map(|(key, value)| format!("{:<11}{}\n", format!("{key}:"), printable(value)))
         .collect()
+}
+
+/// The container that the request names, else the one that the operator has chosen, and why.
+fn container(request: &Request<'_>) -> String {
+    let named = request.words("/spec/target/containerName");
+    let Some(target) = request.targets().next().filter(|_| named.is_empty()) else {
+        return match named {
+            "" => "not chosen yet".to_owned(),
+            name => name.to_owned(),
+        };
+    };
+    let why = match target.words("/containerChoice") {
+        "Annotation" => ", by the pod's annotation",
+        "Name" => ", by its name",
+        "Image" => ", by its image",
+        _ => "",
+    };
+    format!("{}{why}", target.words("/containerName"))
 }
 
 fn pods(targets: &[TargetView<'_>]) -> Table {

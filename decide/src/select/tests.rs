@@ -101,7 +101,7 @@ fn pods_that_are_not_ready_or_go_away_are_not_chosen() {
 }
 
 #[test]
-fn the_container_is_the_named_one_else_the_default_one_else_the_first() {
+fn the_container_is_the_named_one_else_the_default_one_else_that_named_after_php() {
     let mut two = pod("a");
     two.containers.push(ContainerView {
         name: "nginx".into(),
@@ -120,6 +120,45 @@ fn the_container_is_the_named_one_else_the_default_one_else_the_first() {
         ..target(1)
     };
     check(&named, &[annotated], "a/fpm");
+}
+
+#[test]
+fn one_ready_pod_whose_container_is_not_clear_refuses_the_request() {
+    let mut unclear = pod("b");
+    unclear.containers[0].name = "app".into();
+    unclear.containers.push(ContainerView {
+        name: "nginx".into(),
+        running: true,
+        ..Default::default()
+    });
+    let names = "pod b has the containers app, nginx";
+    let words = "and neither name nor image of any says that it runs PHP";
+    let expected = format!("ContainerAmbiguous: {names}, {words}");
+    check(&target(1), &[pod("a"), unclear.clone()], &expected);
+    check(&target(1), &[unclear.clone(), pod("a")], &expected);
+    let named = Target {
+        container_name: Some("app".into()),
+        ..target(2)
+    };
+    check(&named, &[unclear.clone(), pod("a")], "b/app");
+    unclear.ready = false;
+    check(&target(2), &[pod("a"), unclear], "a/fpm");
+}
+
+#[test]
+fn a_container_named_after_php_that_does_not_run_is_not_replaced_by_another() {
+    let mut waiting = pod("a");
+    waiting.containers[0].running = false;
+    waiting.containers.push(ContainerView {
+        name: "nginx".into(),
+        running: true,
+        ..Default::default()
+    });
+    check(
+        &target(1),
+        &[waiting],
+        "ContainerNotFound: no ready pod has a running container fpm; pod a has fpm, nginx",
+    );
 }
 
 #[test]

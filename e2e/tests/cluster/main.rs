@@ -3,6 +3,7 @@
 mod applied;
 mod archive;
 mod checkpoints;
+mod containers;
 mod crowd;
 mod documents;
 mod dokuwiki;

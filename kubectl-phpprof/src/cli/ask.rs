@@ -22,7 +22,7 @@ pub struct RequestArguments {
     /// A file with a ProfileRequest; - is standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode"])]
     pub filename: Option<String>,
-    /// Container that runs PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// How long to sample, for instance 30s or 2m.
@@ -117,7 +117,7 @@ pub struct Dump {
     /// Pods by their labels, for instance app=web,tier!=cache.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// Container that runs PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// The most pods to look at.

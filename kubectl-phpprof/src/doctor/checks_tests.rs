@@ -171,6 +171,29 @@ fn what_the_operator_would_refuse_is_found() {
 }
 
 #[test]
+fn the_container_is_told_as_the_operator_finds_it() {
+    let found = |change: fn(&mut Observed)| {
+        let mut observed = fit();
+        change(&mut observed);
+        let checks = check_all(&observed);
+        let found = checks.iter().find(|check| check.name == "container");
+        found
+            .unwrap()
+            .found
+            .replace("; only a run shows whether it runs PHP", "")
+    };
+    let by_name = "fpm, chosen by its name; the others are nginx";
+    assert_eq!(found(|_| {}), by_name);
+    let named = |o: &mut Observed| o.spec.container_name = Some("nginx".into());
+    assert_eq!(found(named), "nginx");
+    let alone = |o: &mut Observed| pod(o, |pod| pod.containers.truncate(1));
+    assert_eq!(found(alone), "fpm, the pod's only one");
+    let unclear = |o: &mut Observed| pod(o, |pod| pod.containers[0].name = "app".into());
+    assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and neither"));
+    check_failed(unclear, &["container"]);
+}
+
+#[test]
 fn a_pod_that_cannot_be_chosen_does_not_stand_for_those_that_can() {
     check_failed(
         |o| {

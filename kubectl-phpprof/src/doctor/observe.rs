@@ -213,7 +213,8 @@ async fn last_stored(cluster: &Cluster) -> Option<Stored> {
     Some(Stored { name, age })
 }
 
-async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {
+/// The pods of a target, whatever their state.
+pub async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let refused = |error: kube::Error| match error {
         kube::Error::Api(status) if status.code == 404 => Unseen::Missing(format!(
@@ -283,7 +284,7 @@ async fn selector(cluster: &Cluster, workload: &WorkloadRef) -> kube::Result<Opt
 
 /// Admission's answer to a container like the operator's. Nothing is added.
 async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
-    let (Some((pod, container)), Some(mode)) = (first(observed), sampler_mode(observed)) else {
+    let (Some((pod, found)), Some(mode)) = (first(observed), sampler_mode(observed)) else {
         return DryRun::NotTried(nothing(observed).to_owned());
     };
     if observed
@@ -297,7 +298,7 @@ async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
     let patch = json!({"spec": {"ephemeralContainers": [{
         "name": NAME,
         "image": image.unwrap_or(concat!("phpprof.dev/phpprof:", env!("CARGO_PKG_VERSION"))),
-        "targetContainerName": container.name,
+        "targetContainerName": found.container.name,
         "securityContext": mode.security_context(),
     }]}});
     let parameters = PatchParams {

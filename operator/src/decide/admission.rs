@@ -13,7 +13,7 @@ use crate::decide::namespace;
 use crate::decide::observed::{Admission, Refusal};
 use crate::decide::resident::{Sampler, Serving, stays};
 use crate::decide::select::{Chosen, Selection, select};
-use crate::decide::status::Verdict;
+use crate::decide::status::{Verdict, container_note};
 use crate::sampler::injection::SAMPLER_PREFIX;
 use crate::sampler::object_keys::key;
 
@@ -36,10 +36,6 @@ pub fn admit(
             message: refusal.message,
         },
         Ok(Selection { chosen, note }) => {
-            let message = format!(
-                "starting samplers in {} of {matched} matching pods{note}",
-                chosen.len()
-            );
             status.namespace_uid = Some(admission.namespace_uid.clone());
             status.start_time = Some(Time(now));
             // Object keys contain the namespace's uid, which comes from the status.
@@ -47,6 +43,11 @@ pub fn admit(
             accepted.status = Some(status.clone());
             let target = |chosen| new_target(&accepted, chosen, limits);
             status.targets = chosen.into_iter().map(target).collect();
+            let message = format!(
+                "starting samplers in {} of {matched} matching pods{}{note}",
+                status.targets.len(),
+                container_note(&status.targets),
+            );
             Verdict {
                 reason: Reason::Starting,
                 message,
@@ -124,6 +125,7 @@ fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> Targ
     let Chosen {
         pod,
         container,
+        choice,
         sampler,
     } = chosen;
     let (ephemeral_container_name, resident) = match sampler {
@@ -145,6 +147,7 @@ fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> Targ
         node_name: pod.node.clone(),
         container_id: container.id,
         container_name: container.name,
+        container_choice: Some(choice),
         ephemeral_container_name,
         resident,
         state: TargetState::Pending,

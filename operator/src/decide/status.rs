@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use phpprof_crds::{
-    Outcome, ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState, TargetStatus,
-    condition,
+    ContainerChoice, Outcome, ProfileRequest, ProfileRequestStatus, Reason, TargetReason,
+    TargetState, TargetStatus, condition,
 };
 
 use crate::sampler::receipt::printable;
@@ -204,7 +204,11 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     if uploaded == targets.len() && samples == 0 {
         return Verdict {
             reason: Reason::NoSamples,
-            message: format!("profiled {}, but PHP did no work", pods(uploaded)),
+            message: format!(
+                "profiled {}{}, but PHP did no work",
+                pods(uploaded),
+                container_note(targets)
+            ),
         };
     }
     if uploaded == targets.len() {
@@ -213,18 +217,44 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         let separator = if cut.is_empty() { "" } else { "; " };
         return Verdict {
             reason: Reason::Complete,
-            message: format!("profiled {}{separator}{cut}", pods(uploaded)),
+            message: format!(
+                "profiled {}{}{separator}{cut}",
+                pods(uploaded),
+                container_note(targets)
+            ),
         };
     }
     let message = format!(
-        "profiled {uploaded} of {}; {}",
+        "profiled {uploaded} of {}{}; {}",
         pods(targets.len()),
+        container_note(targets),
         first_failure(targets)
     );
     Verdict {
         reason: Reason::SomeTargetsFailed,
         message,
     }
+}
+
+/// Which container was chosen, if neither the request nor the pods named it; else empty. It goes behind a number of pods.
+pub fn container_note(targets: &[TargetStatus]) -> String {
+    let by = |target: &TargetStatus| match target.container_choice? {
+        ContainerChoice::Name => Some("its name"),
+        ContainerChoice::Image => Some("its image"),
+        ContainerChoice::Request | ContainerChoice::Annotation | ContainerChoice::Only => None,
+    };
+    let mut chosen = targets.iter().filter_map(|target| {
+        let by = by(target)?;
+        Some((target.container_name.as_str(), by))
+    });
+    let Some((name, by)) = chosen.next() else {
+        return String::new();
+    };
+    let others = match chosen.any(|(other, _)| other != name) {
+        true => ", and others of other pods",
+        false => "",
+    };
+    format!(" (container {name}{others}, chosen by {by})")
 }
 
 /// A number of pods, in words.
@@ -265,6 +295,35 @@ mod tests {
             let before = target.message.strip_suffix(remedy);
             assert_eq!(before.map(str::len), Some(length), "{}", target.message);
         }
+    }
+
+    #[test]
+    fn the_container_is_named_if_only_its_name_or_image_told_it() {
+        let target = |name: &str, choice| TargetStatus {
+            container_name: name.to_owned(),
+            container_choice: choice,
+            state: TargetState::Uploaded,
+            samples: Some(7),
+            ..TargetStatus::default()
+        };
+        let message = |targets: &[TargetStatus]| completed(targets).message;
+        for choice in [
+            None,
+            Some(ContainerChoice::Request),
+            Some(ContainerChoice::Annotation),
+            Some(ContainerChoice::Only),
+        ] {
+            assert_eq!(message(&[target("fpm", choice)]), "profiled 1 pod");
+        }
+        let (name, image) = (Some(ContainerChoice::Name), Some(ContainerChoice::Image));
+        assert_eq!(
+            message(&[target("fpm", name), target("fpm", name)]),
+            "profiled 2 pods (container fpm, chosen by its name)"
+        );
+        assert_eq!(
+            message(&[target("app", image), target("fpm", name)]),
+            "profiled 2 pods (container app, and others of other pods, chosen by its image)"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Strips pods before the watch keeps them.
 
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod};
-use phpprof_decide::pod::{DEFAULT_CONTAINER, SAMPLER_PREFIX};
+use phpprof_decide::pod::{DEFAULT_CONTAINER, SAMPLER_PREFIX, is_sidecar};
 
 /// Drops what the operator does not use, above all the environment, so that grants stay in the API server.
 pub fn strip(pod: &mut Pod) {
@@ -19,6 +19,10 @@ pub fn strip(pod: &mut Pod) {
             ..Default::default()
         };
         kept.containers = spec.containers.drain(..).map(bare_container).collect();
+        kept.init_containers = spec.init_containers.take().map(|containers| {
+            let sidecars = containers.into_iter().filter(is_sidecar);
+            sidecars.map(bare_container).collect()
+        });
         kept.ephemeral_containers = spec.ephemeral_containers.take().map(|containers| {
             containers
                 .into_iter()
@@ -32,11 +36,20 @@ pub fn strip(pod: &mut Pod) {
             conditions: status.conditions.take(),
             pod_ips: status.pod_ips.take(),
             container_statuses: status.container_statuses.take(),
+            init_container_statuses: status.init_container_statuses.take(),
             ephemeral_container_statuses: status.ephemeral_container_statuses.take(),
             ..Default::default()
         };
         if let Some(conditions) = &mut kept.conditions {
             conditions.retain(|condition| condition.type_ == "Ready");
+        }
+        // Only those of native sidecars matter; a pod may have many others.
+        let is_kept = |name: &String| {
+            let init_containers = pod.spec.iter().flat_map(|spec| &spec.init_containers);
+            init_containers.flatten().any(|it| it.name == *name)
+        };
+        if let Some(statuses) = &mut kept.init_container_statuses {
+            statuses.retain(|status| is_kept(&status.name));
         }
         *status = kept;
     }
@@ -47,6 +60,8 @@ fn bare_container(
 ) -> k8s_openapi::api::core::v1::Container {
     k8s_openapi::api::core::v1::Container {
         name: container.name,
+        image: container.image,
+        restart_policy: container.restart_policy,
         security_context: container.security_context,
         ..Default::default()
     }

@@ -1,9 +1,10 @@
 //! Checks the pods from which the operator would choose, with the same functions as the operator.
 
-use phpprof_crds::{Reason, TargetReason};
+use phpprof_crds::{ContainerChoice, Reason, TargetReason};
+use phpprof_decide::container::Found;
 use phpprof_decide::mode::{Mode, mode};
-use phpprof_decide::pod::{ContainerView, PodView};
-use phpprof_decide::select::{affordable, candidates};
+use phpprof_decide::pod::PodView;
+use phpprof_decide::select::{PodAndContainer, affordable, candidates};
 
 use super::{Check, DryRun, Observed, Unseen, Verdict, check, limits};
 
@@ -48,10 +49,10 @@ pub(super) fn pods(observed: &Observed) -> Check {
 }
 
 /// The pod that the operator would choose first, and the container in it, even if the operator could not choose at all.
-pub fn first(observed: &Observed) -> Option<(&PodView, &ContainerView)> {
+pub fn first(observed: &Observed) -> Option<PodAndContainer<'_>> {
     let pods = observed.pods.as_deref().ok()?;
     let candidates = candidates(&observed.spec, pods).ok()?;
-    let order = |(pod, _): &(&PodView, &ContainerView)| (pod.samplers.len(), pod.name.clone());
+    let order = |(pod, _): &PodAndContainer<'_>| (pod.samplers.len(), pod.name.clone());
     candidates.into_iter().min_by_key(order)
 }
 
@@ -62,6 +63,9 @@ pub fn nothing(observed: &Observed) -> &'static str {
         Err(refusal) if refusal.reason == Reason::ContainerNotFound => {
             "no running container to look at"
         }
+        Err(refusal) if refusal.reason == Reason::ContainerAmbiguous => {
+            "it is not clear which container runs PHP"
+        }
         _ => "no ready pod to look at",
     }
 }
@@ -69,13 +73,19 @@ pub fn nothing(observed: &Observed) -> &'static str {
 pub(super) fn container(observed: &Observed) -> Check {
     let pods = observed.pods.as_deref().unwrap_or_default();
     let unknown = || check("container", Verdict::Unknown, nothing(observed), "");
-    let Some((pod, container)) = first(observed) else {
+    let Some((pod, found)) = first(observed) else {
         return match candidates(&observed.spec, pods) {
             Err(refusal) if refusal.reason == Reason::ContainerNotFound => check(
                 "container",
                 Verdict::Bad,
                 refusal.message,
                 "choose one of these with --container; if yours is one of them, kubectl describe pod says why it does not run",
+            ),
+            Err(refusal) if refusal.reason == Reason::ContainerAmbiguous => check(
+                "container",
+                Verdict::Bad,
+                refusal.message,
+                "name the one that runs PHP with --container, or in the pods' annotation kubectl.kubernetes.io/default-container",
             ),
             _ => unknown(),
         };
@@ -93,26 +103,41 @@ pub(super) fn container(observed: &Observed) -> Check {
             "profile the workload with another runtimeClassName",
         );
     }
-    let name = &container.name;
-    let others = pod.containers.iter().map(|it| &it.name);
-    let others: Vec<_> = others.filter(|other| *other != name).cloned().collect();
-    let of_all = match (&observed.spec.container_name, others.is_empty()) {
-        (Some(_), _) => String::new(),
-        (None, true) => ", the pod's default".to_owned(),
-        (None, false) => format!(", the pod's default of {name}, {}", others.join(", ")),
-    };
+    let name = &found.container.name;
     check(
         "container",
         Verdict::Good,
-        format!("{name}{of_all}; only a run shows whether it runs PHP"),
+        format!(
+            "{name}{}; only a run shows whether it runs PHP",
+            why(pod, found)
+        ),
         "",
     )
 }
 
+/// Why this container, if the command line does not name it, and the others of the pod.
+fn why(pod: &PodView, found: Found<'_>) -> String {
+    let why = match found.choice {
+        ContainerChoice::Request => return String::new(),
+        ContainerChoice::Annotation => "the pod's default",
+        ContainerChoice::Only => "the pod's only one",
+        ContainerChoice::Name => "chosen by its name",
+        ContainerChoice::Image => "chosen by its image",
+    };
+    let others = pod.containers.iter().map(|it| it.name.as_str());
+    let others: Vec<_> = others
+        .filter(|other| *other != found.container.name)
+        .collect();
+    match others.is_empty() {
+        true => format!(", {why}"),
+        false => format!(", {why}; the others are {}", others.join(", ")),
+    }
+}
+
 /// The mode in which the operator would add the sampler.
 pub fn sampler_mode(observed: &Observed) -> Option<Mode> {
-    let (_, container) = first(observed)?;
-    Some(mode(Some(container), &observed.spec))
+    let (_, found) = first(observed)?;
+    Some(mode(Some(found.container), &observed.spec))
 }
 
 pub(super) fn mode_of(observed: &Observed) -> Check {

@@ -21,6 +21,15 @@ const REST: &str = "**";
 const MAX_ROUNDS: usize = 4;
 const SEPARATORS: &[char] = &['-', '_', '.', '~', ':', ',', '+'];
 
+/// What the command line calls code that is in no file (`sapi/cli/php_cli.c`).
+const WITHOUT_FILE: &[&str] = &[
+    "Command line code",
+    "Command line begin code",
+    "Command line run code",
+    "Command line end code",
+    "Standard input code",
+];
+
 type Looks = fn(&str) -> bool;
 
 /// Replacements of a whole segment; the first match applies: the name, and a test of the segment.
@@ -135,6 +144,9 @@ pub fn template(path: &str) -> String {
 /// `<hh>`, a byte that is none.
 #[must_use]
 pub fn template_of_file(path: &str) -> String {
+    if WITHOUT_FILE.contains(&path) {
+        return path.to_owned();
+    }
     template_by(path, |segment| {
         let plain = plain(segment);
         let is_kept = plain != segment && settled(&plain) == plain;
@@ -395,6 +407,8 @@ mod tests {
         check("/srv/müller/été.php", "/srv/müller/été.php");
         check("/srv/日本/m<fc>ller.php", "/srv/日本/m<fc>ller.php");
         check("/srv/4815162342/müller", "/srv/{id}/müller");
+        check("Command line code", "Command line code");
+        check("Command line code 4815", "/{text}");
         check("/srv/müller 4815/a.php", "/srv/{text}/a.php");
         check("/srv/é4815162342é", "/srv/{text}");
         check(&format!("/srv/{}", "ü".repeat(500)), "/srv/{text}");

@@ -42,6 +42,7 @@ mod text;
 pub mod timeline;
 pub mod top;
 mod tree;
+pub mod unnamed;
 pub mod waiting;
 mod writer;
 

@@ -249,6 +249,7 @@ fn said(tables: &Tables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<Said
             Measure::Cpu => profile.value_index("cpu"),
             Measure::Workers => None,
             Measure::Limit => profile.value_index("heap_growth"),
+            Measure::Samples => profile.value_index("samples"),
         },
     });
     said.collect()

@@ -13,6 +13,7 @@ use crate::lookup::Lookup;
 use crate::proto::Profile;
 use crate::source::Source;
 use crate::stacks::{Numbers, Step, View};
+use crate::unnamed::Counts;
 use crate::waiting::{Waiting, is_php};
 
 const IDLE: &str = "[idle]";
@@ -53,6 +54,8 @@ pub(super) struct Node {
 pub(super) struct Receipt {
     pub php: Php,
     pub workers: usize,
+    #[serde(default)]
+    pub samples: i64,
     pub quality: Quality,
     /// Present if it was asked for.
     #[serde(default)]
@@ -103,6 +106,11 @@ pub(super) struct Php {
 pub(super) struct Quality {
     pub taken: i64,
     pub idle: i64,
+    #[serde(default)]
+    pub unstable: i64,
+    /// 0 in receipts of older samplers.
+    #[serde(default)]
+    pub unnamed: i64,
 }
 
 #[derive(Debug)]
@@ -239,6 +247,17 @@ impl<'a> Facts<'a> {
     pub fn turns(&self) -> i64 {
         let taken = self.receipts.iter().map(|receipt| receipt.quality.taken);
         taken.fold(0, i64::saturating_add)
+    }
+
+    /// What the receipts say of samples without a name.
+    pub fn unnamed(&self) -> Counts {
+        let receipts = self.receipts.iter().map(|receipt| Counts {
+            samples: receipt.samples,
+            unstable: receipt.quality.unstable,
+            unnamed: receipt.quality.unnamed,
+            restarts: receipt.php.opcache_restarts,
+        });
+        receipts.fold(Counts::default(), Counts::and)
     }
 
     /// Whether a rule applies to this profile at all.

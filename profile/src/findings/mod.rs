@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::source::Source;
 use crate::stacks::View;
+use crate::unnamed::Counts;
 
 use facts::{Facts, Highest, Values};
 pub use rules::{Measure, RULES, Rule};
@@ -22,6 +23,9 @@ use seen::{Seen, seen};
 /// The most stacks of a finding, and the most functions of a stack, that are shown.
 const STACKS: usize = 3;
 const DEPTH: usize = 16;
+
+/// The id of the finding that no rule has.
+pub const UNSTABLE: &str = "unstable";
 
 /// The fewest samples of a finding.
 const LEAST_SAMPLES: f64 = 20.0;
@@ -80,8 +84,22 @@ pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
         found.extend(finding.map(|finding| (rule, finding)));
     }
     let mut found: Vec<Finding> = found.into_iter().map(|(_, finding)| finding).collect();
+    found.extend(without_name(facts.unnamed()));
     found.sort_by(|one, other| other.share.total_cmp(&one.share));
     found
+}
+
+/// What the sampler itself could not do, if that is much: no rule, because no program has to change.
+fn without_name(counts: Counts) -> Option<Finding> {
+    let share = counts.too_many()?;
+    Some(Finding {
+        id: UNSTABLE,
+        share: percent(share),
+        of: Measure::Samples,
+        sentence: counts.sentence(),
+        function: None,
+        stacks: Vec::new(),
+    })
 }
 
 /// The finding, unless chance can have caused it.
@@ -213,10 +231,10 @@ impl Facts<'_> {
         let value = match measure {
             Measure::Wall => wall,
             Measure::Cpu => cpu,
-            Measure::Workers | Measure::Limit => self.turns(),
+            Measure::Workers | Measure::Limit | Measure::Samples => self.turns(),
         };
         let samples = match measure {
-            Measure::Workers | Measure::Limit => value as f64,
+            Measure::Workers | Measure::Limit | Measure::Samples => value as f64,
             // A waiting sample is no evidence about CPU time. A late sample counts once, although it stands for more time.
             _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
             _ => samples as f64,

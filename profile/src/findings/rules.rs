@@ -19,6 +19,8 @@ pub enum Measure {
     Workers,
     /// `memory_limit`, compared with the highest heap.
     Limit,
+    /// The number of samples that are not idle; no rule has it.
+    Samples,
 }
 
 impl Measure {
@@ -29,6 +31,7 @@ impl Measure {
             Measure::Cpu => "of the CPU time",
             Measure::Workers => "of the workers",
             Measure::Limit => "of memory_limit",
+            Measure::Samples => "of the samples",
         }
     }
 }

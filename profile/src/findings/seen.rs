@@ -127,7 +127,7 @@ fn of(measure: Measure, values: Values) -> i64 {
     match measure {
         Measure::Cpu => values.cpu,
         Measure::Wall => values.wall,
-        Measure::Workers | Measure::Limit => 0,
+        Measure::Workers | Measure::Limit | Measure::Samples => 0,
     }
 }
 

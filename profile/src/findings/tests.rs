@@ -271,3 +271,26 @@ fn rules_that_silence_others_come_before_them() {
         assert!(rule.unless.iter().all(before), "{}", rule.id);
     }
 }
+
+#[test]
+fn a_profile_of_which_much_has_no_name_says_why_and_where_to_read_on() {
+    let receipt = |unstable: i64, unnamed: i64| {
+        let quality = format!("\"unstable\":{unstable},\"unnamed\":{unnamed},");
+        RECEIPT.replace("\"unstable\":27,", &quality)
+    };
+    let leaves = [("[unstable]", [900, 900, 900]), ("{main}", [100, 100, 100])];
+    let found = said(&profile(&receipt(2673, 2600), &leaves));
+    let [one] = &found[..] else {
+        panic!("{found:?}");
+    };
+    let words = format!("{} % {} {}", one.share, one.of.words(), one.sentence);
+    assert_eq!(
+        words,
+        format!(
+            "90 % of the samples could not be named: names that could not be checked; {}",
+            crate::unnamed::DOCUMENT
+        )
+    );
+    check(&receipt(297, 0), &leaves, &[]);
+    check(&receipt(298, 0), &leaves, &[UNSTABLE]);
+}

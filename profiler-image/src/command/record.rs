@@ -377,6 +377,9 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
             output.without_worker
         ));
     }
+    if let Some(told) = output.unnamed.told() {
+        say(&told);
+    }
     tell_without_room(recording.without_room);
     requests::summarize(recording);
     heap::summarize(recording);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use phpprof_profile::dump::{Frame, Worker};
 use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
+use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, Opcache};
@@ -57,6 +58,8 @@ pub struct Output {
     pub samples: u64,
     /// The number of samples that are not told apart by worker, for lack of room.
     pub without_worker: u64,
+    /// What was counted of samples without a name.
+    pub unnamed: unnamed::Counts,
 }
 
 #[derive(Serialize)]
@@ -185,9 +188,19 @@ struct Counts {
     open: u64,
     cpu_unattributed_milliseconds: u64,
     without_worker: i64,
+    /// Samples that end below a name that could not be checked,
+    #[serde(skip_serializing_if = "is_zero")]
+    unnamed: u64,
+    /// and names that only a second read has confirmed. Few runs have either.
+    #[serde(skip_serializing_if = "is_zero")]
+    unchecked_names: u64,
     /// For a run that only keeps samples on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_running: Option<u64>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn writer(snapshot: &Snapshot) -> Writer {
@@ -247,6 +260,7 @@ pub fn of_workers(
         bytes: writer.finish(),
         samples: workers.len() as u64,
         without_worker: 0,
+        unnamed: unnamed::Counts::default(),
     }
 }
 
@@ -312,6 +326,21 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
         bytes: writer.finish(),
         samples: u64::try_from(samples).unwrap_or(0),
         without_worker: u64::try_from(without_worker).unwrap_or(0),
+        unnamed: unnamed(snapshot, samples, unstable),
+    }
+}
+
+fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts {
+    let opcache = snapshot.extensions.and_then(|it| it.opcache);
+    let restarts = match opcache {
+        Some(Opcache::On { restarts, .. }) => restarts,
+        Some(Opcache::Off) | None => 0,
+    };
+    unnamed::Counts {
+        samples,
+        unstable,
+        unnamed: i64::try_from(snapshot.samples.quality.unnamed).unwrap_or(i64::MAX),
+        restarts,
     }
 }
 
@@ -356,6 +385,8 @@ fn comment(
             open: quality.open,
             cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
             without_worker,
+            unnamed: quality.unnamed,
+            unchecked_names: quality.unchecked_names,
             not_running: snapshot.not_running,
         },
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,

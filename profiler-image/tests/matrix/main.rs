@@ -18,10 +18,11 @@ use names::Random;
 use program::{Program, compare, read_back};
 use scene::{Cell, Running, cells};
 
-/// A program is recorded again if a function was not seen, at most so often.
-const RECORDINGS: usize = 4;
-/// The largest share of `[unstable]`, in percent. Before, it was 100.
-const UNSTABLE: i64 = 10;
+/// A program is recorded again if a function was not seen, at most so often: on a busy machine, a recording has few samples.
+const RECORDINGS: usize = 10;
+/// The largest share of `[unstable]`, in percent; that of a program without names is 100. On a busy machine many reads are torn, which says
+/// nothing of names: what could not be checked is counted, and has to be 0.
+const UNSTABLE: i64 = 50;
 
 #[test]
 fn a_profile_has_the_functions_that_the_program_lists() -> Result<()> {
@@ -90,6 +91,9 @@ fn run(cell: &Cell, random: &mut Random) -> Result<()> {
     for round in 1.. {
         let profile = running.record()?;
         check_formats(&profile)?;
+        let receipt = profile.comments().next().unwrap_or_default();
+        let is_checked = ["unnamed", "uncheckedNames"].map(|count| !receipt.contains(count));
+        ensure!(is_checked == [true; 2], "not checked by PHP's hash: {receipt}");
         let unstable = add(&profile, &mut sampled);
         ensure!(unstable <= UNSTABLE, "{unstable} % [unstable]");
         let listed = program.listed()?;

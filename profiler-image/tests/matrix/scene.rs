@@ -23,7 +23,7 @@ use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
-use phpprof_profile::{Limits, Lookup, Profile, decode};
+use phpprof_profile::{Limits, Profile, decode};
 
 use crate::names::Random;
 use crate::program::{Program, read_back};
@@ -178,7 +178,7 @@ impl Running {
         // Three functions, two methods, a closure, an anonymous class, the included file, and the script.
         while program.listed().map_or(0, |listed| listed.len()) < 9 {
             ensure!(
-                began.elapsed() < Duration::from_secs(30),
+                began.elapsed() < Duration::from_secs(120),
                 "the program does not run: {:?}",
                 program.listed()
             );
@@ -217,7 +217,6 @@ impl Running {
         // The title may have less room than the name.
         let is_pool = pool.starts_with(&read_back(shown)) && !shown.is_empty();
         ensure!(is_pool, "the pool is {shown:?}, not {pool:x?}");
-        let _ = Lookup::new(profile);
         Ok(())
     }
 }
@@ -247,7 +246,7 @@ fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target>
     let began = Instant::now();
     while UnixStream::connect(socket).is_err() {
         ensure!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < Duration::from_secs(120),
             "php-fpm has not started"
         );
         std::thread::sleep(Duration::from_millis(20));
@@ -313,7 +312,7 @@ fn request(socket: &Path, script: &OsString) -> Result<()> {
         content.extend(name.bytes().chain(value.iter().copied()));
     }
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut sent = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0])?;
     for (kind, content) in [(4, &content[..]), (4, &[]), (5, &[])] {
         sent.extend(packet(kind, content)?);

@@ -100,6 +100,8 @@ fn the_comment_has_the_fields_of_the_contract() {
             open: 0,
             cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
             without_worker: 3,
+            unnamed: 0,
+            unchecked_names: 0,
             not_running: None,
         },
         duration_seconds: 30,

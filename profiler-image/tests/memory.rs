@@ -189,6 +189,7 @@ fn recorded() -> Recorder {
         let taken = Taken {
             tid,
             summed_as: tid,
+            at: at * PERIOD,
             from: at * PERIOD,
             to: (at + 1) * PERIOD,
             ran: true,

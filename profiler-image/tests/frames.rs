@@ -34,6 +34,36 @@ function after() { return sha1(str_repeat('x', 50000)); }
 while (true) { (include __DIR__ . '/part.php')(); }
 "#;
 
+/// Half of the time is below a chain of generators, each of which delegates to the next one; and half in `other`.
+const DELEGATES: &str = r#"
+function busy(int $us) { $end = hrtime(true) + $us * mt_rand(400, 1600); while (hrtime(true) < $end) { md5('x'); } }
+function gen($depth) { global $us;
+    if ($depth > 0) { yield from gen($depth - 1); } else { for ($i = 0; $i < 3; $i++) { busy($us); yield $i; } } }
+function consume($depth) { foreach (gen($depth) as $value); }
+function other() { global $us; busy($us); busy($us); busy($us); }
+while (true) { consume($depth); other(); }
+"#;
+
+/// Two generators delegate to one; generators consume generators; and a chain of them is suspended with its fiber.
+const GENERATORS: &str = r#"<?php
+function busy(int $us) { $end = hrtime(true) + $us * 1000; while (hrtime(true) < $end) { md5('x'); } }
+function inner() { for ($i = 0; $i < 8; $i++) { busy(500); yield $i; } }
+function middle($shared) { yield from $shared; }
+function one($shared) { yield from middle($shared); }
+function two($shared) { yield from middle($shared); }
+function shares() { $shared = inner(); $a = one($shared); $b = two($shared); for ($i = 0; $i < 4; $i++) { uses_one($a); uses_two($b); } }
+function uses_one($one) { $one->current(); $one->next(); }
+function uses_two($two) { $two->current(); $two->next(); }
+function source() { for ($i = 0; $i < 5; $i++) { busy(500); yield $i; } }
+function stage($source) { foreach ($source as $value) { yield $value; } }
+function filter($source) { foreach ($source as $value) { busy(200); yield $value; } }
+function pipeline() { $end = source(); for ($i = 0; $i < 7; $i++) { $end = stage($end); } foreach (filter($end) as $value); }
+function deep($depth) { if ($depth) { yield from deep($depth - 1); } else { foreach ([1, 2] as $value) { Fiber::suspend(); busy(1000); yield $value; } } }
+function in_fiber() { foreach (deep(5) as $value) { busy(200); } }
+function fibers() { $fiber = new Fiber('in_fiber'); $fiber->start(); while (!$fiber->isTerminated()) { $fiber->resume(); } }
+while (true) { shares(); pipeline(); fibers(); }
+"#;
+
 /// A target that is ended with the test.
 struct Target(Child);
 
@@ -62,7 +92,7 @@ fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
 
 /// Samples by their stack, root first, without the folder of files.
 fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
-    let recording = record(&Options {
+    let options = Options {
         scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
         samples_per_second: 499,
         duration: Duration::from_secs(2),
@@ -72,12 +102,23 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
         only_running: false,
         heap: false,
         of_program: false,
-        cpu_budget_percent: Some(25),
+        // A debug build is slow.
+        cpu_budget_percent: None,
         quiescent_cpus: None,
         stop: Stop::default(),
         checkpoints: None,
         requests: Asked::default(),
-    })?;
+    };
+    // On a busy machine it takes long to start.
+    let mut recording = record(&options);
+    for _ in 0..40 {
+        if recording.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(250));
+        recording = record(&options);
+    }
+    let recording = recording?;
     let profile = decode(
         &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
         &Limits::default(),
@@ -196,6 +237,102 @@ fn a_script_that_is_changed_while_it_runs_has_the_names_of_its_time() -> Result<
         check_without(
             &stacks,
             &["{closure:part.php:1};after", "{closure:part.php:3};before"],
+        )?;
+    }
+    Ok(())
+}
+
+/// Samples until that is enough, or for long.
+fn sampled_until(
+    target: &Target,
+    folder: &Path,
+    is_enough: impl Fn(&HashMap<String, i64>) -> bool,
+) -> Result<HashMap<String, i64>> {
+    let mut all = HashMap::new();
+    for _ in 0..10 {
+        for (stack, samples) in sampled(target, folder)? {
+            *all.entry(stack).or_default() += samples;
+        }
+        if is_enough(&all) {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// How many samples have stacks that begin with these frames.
+fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
+    let below = stacks.iter().filter(|(stack, _)| stack.starts_with(frames));
+    below.map(|(_, samples)| samples).sum()
+}
+
+/// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU: so the bounds are wide. In the place of a
+/// chain that cannot be followed, there would be almost nothing.
+#[test]
+fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
+    for (depth, microseconds, opcache) in [
+        (1, 1000, 1),
+        (8, 1000, 0),
+        (26, 1000, 0),
+        (26, 1000, 1),
+        (100, 2000, 1),
+        (1000, 60_000, 0),
+    ] {
+        let folder = TempDir::new()?;
+        let script = format!("<?php $depth = {depth}; $us = {microseconds};{DELEGATES}");
+        let setting = format!("opcache.enable_cli={opcache}");
+        let target = start(&folder, &script, &[&setting])?;
+        let chain = format!("{{main}};consume;{}busy", "gen;".repeat(depth + 1));
+        let counts = |stacks: &HashMap<String, i64>| {
+            let [chain, other] = [&chain, "{main};other;busy"].map(|frames| below(stacks, frames));
+            (chain, other, stacks.values().sum::<i64>())
+        };
+        let is_right = |stacks: &HashMap<String, i64>| {
+            let (chain, other, all) = counts(stacks);
+            let is_large = |count: i64| all >= 100 && count * 100 >= all * 25;
+            is_large(chain) && is_large(other) && (chain + other) * 100 >= all * 94
+        };
+        let stacks = sampled_until(&target, folder.path(), is_right)?;
+        let what = format!("depth {depth}: {:?} of {stacks:?}", counts(&stacks));
+        let what: String = what.chars().take(4000).collect();
+        ensure!(is_right(&stacks), "{what}");
+    }
+    Ok(())
+}
+
+#[test]
+fn generators_are_called_by_what_resumed_them() -> Result<()> {
+    for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
+        let folder = TempDir::new()?;
+        let target = start(&folder, GENERATORS, &[enabled])?;
+        let deep = "deep;".repeat(6);
+        let fiber = format!("{{main}};fibers;Fiber::resume;in_fiber;{deep}busy");
+        let stages = format!("{{main}};pipeline;filter;{}source;busy", "stage;".repeat(7));
+        let expected = [
+            "{main};shares;uses_one;Generator::next;one;middle;inner;busy",
+            "{main};shares;uses_two;Generator::next;two;middle;inner;busy",
+            "{main};pipeline;filter;busy",
+            &stages,
+            &fiber,
+            "{main};fibers;Fiber::resume;in_fiber;busy",
+        ];
+        let is_missing = |stacks: &HashMap<String, i64>, frames: &&str| below(stacks, frames) < 10;
+        let stacks = sampled_until(&target, folder.path(), |stacks| {
+            !expected.iter().any(|frames| is_missing(stacks, frames))
+        })?;
+        for frames in &expected {
+            ensure!(!is_missing(&stacks, frames), "{frames}: {stacks:?}");
+        }
+        check_without(
+            &stacks,
+            &[
+                "uses_one;Generator::next;two",
+                "uses_two;Generator::next;one",
+                "inner;middle",
+                "stage;filter",
+                "Fiber::resume;deep",
+                "{main};deep",
+            ],
         )?;
     }
     Ok(())

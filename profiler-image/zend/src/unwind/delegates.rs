@@ -1,20 +1,27 @@
 //! The generators that a placeholder of `yield from` represents.
 //!
-//! A generator that delegates is suspended: its frame and its place in the tree of generators change only once the one that runs has
-//! ended. So the tree is read later than the looks, in one go, and what runs and what has resumed it are read once more after it: if
-//! they are those of the look, so are the generators between them. Invariant: the generators lead from the one that was resumed to the one
+//! A few of them are read with the looks, as other frames outside the page are. More would take longer than a look may. But a generator that
+//! delegates is suspended: its frame and its place in the tree of generators change only once the one that runs has ended. So a larger
+//! tree is read later than the looks, in one go, and what runs and what has resumed it are read once more after it: if they are those of
+//! the look, so are the generators between them. Invariant: the generators lead from the one that was resumed to the one
 //! that runs; at most [`MAX_FRAMES`] are followed, and a bounded number in all stacks of one copy.
 
 use super::{Copy, Frame, MAX_FRAMES};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};
 
+/// Up to this many generators are read with the looks.
+const FEW: usize = 3;
 /// How many generators are looked up for one copy: its moments are unwound some fifty times.
 const MAX_LOOKED_UP: usize = 2 * MAX_FRAMES;
 /// How many trees are read for one copy.
 const MAX_CHAINS: usize = 8;
 /// The bytes from `zend_generator.execute_data` up to `node.parent`.
 const NODE: usize = 128;
+/// The bytes of the largest `zend_execute_data`.
+const HEADER: usize = 96;
+/// Parts with so few bytes between them are read as one: less than a page of memory, so what is between them can be read too.
+const NEAR: u64 = 512;
 
 /// The generators between one that runs and one that was resumed.
 #[derive(Debug)]
@@ -27,8 +34,7 @@ pub(super) struct Chain {
     caller: Frame,
     /// The frames of those that delegate, the innermost first, and the bytes of their headers.
     frames: Vec<Frame>,
-    headers: Vec<u8>,
-    header_size: usize,
+    headers: Vec<Vec<u8>>,
     /// The addresses of these frames in order, each with its index.
     by_address: Vec<(u64, usize)>,
 }
@@ -57,6 +63,16 @@ pub(super) fn delegates<M: Memory + ?Sized>(
         is_same_call && (chain.outermost, chain.caller) == (placeholder.this, caller)
     };
     let known = copy.chains.iter().position(is_it);
+    let are_many = copy.expected.len() > FEW + 1 && copy.expected[0] == placeholder.this;
+    let may_be_few = known.is_none() && !are_many;
+    let late = copy.late.len();
+    if may_be_few && let Some(few) = few(memory, layout, copy, placeholder.this, running.address) {
+        let room = MAX_FRAMES.checked_sub(frames.len() + few.len());
+        frames.extend(few);
+        return room.map(|_| Found::All);
+    }
+    // Of many, the next read takes none with its looks.
+    copy.late.truncate(late);
     let index = match known {
         Some(index) => index,
         None => {
@@ -81,6 +97,40 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     } else {
         Found::All
     })
+}
+
+/// The frames of a few generators that delegate, the innermost first; `None` if there are more of them.
+fn few<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    copy: &mut Copy,
+    outermost: u64,
+    running: u64,
+) -> Option<Vec<Frame>> {
+    let row = &layout.generator;
+    let fields = [(row.execute_data, 8), (row.node_parent, 8)];
+    let mut outer_first = Vec::with_capacity(FEW);
+    let mut next = outermost;
+    loop {
+        let bytes = copy.generator(memory, layout, next, &fields)?;
+        let (execute_data, parent) = (
+            word_at(&bytes, row.execute_data),
+            word_at(&bytes, row.node_parent),
+        );
+        if execute_data == running {
+            break;
+        }
+        if parent == 0 || outer_first.len() >= FEW {
+            return None;
+        }
+        outer_first.push(execute_data);
+        next = parent;
+    }
+    let inner_first = outer_first.into_iter().rev();
+    let frames = inner_first.map(|address| copy.frame(memory, layout, address));
+    frames
+        .map(|frame| frame.filter(|frame| frame.func != 0))
+        .collect()
 }
 
 /// What unwinding needs of a `zend_generator`.
@@ -119,25 +169,60 @@ impl Node {
 
     /// The same for many, in one call of the kernel; none if one of them is gone.
     fn read_all<M: Memory + ?Sized>(memory: &M, layout: &Layout, addresses: &[u64]) -> Vec<Self> {
-        let mut bytes = vec![[0; NODE]; addresses.len()];
-        let mut pieces = Vec::with_capacity(addresses.len());
-        for (bytes, &address) in bytes.iter_mut().zip(addresses) {
-            let place = Self::place(layout, address);
-            let Some((address, bytes)) =
-                place.and_then(|(at, length)| Some((at, bytes.get_mut(..length)?)))
-            else {
-                return Vec::new();
-            };
-            pieces.push(Piece { address, bytes });
-        }
-        if memory.gather(&mut pieces).is_err() {
-            return Vec::new();
-        }
-        let nodes = addresses.iter().zip(&bytes);
+        let places: Option<Vec<_>> = addresses
+            .iter()
+            .map(|&address| Self::place(layout, address))
+            .collect();
+        let parts = places.and_then(|places| gather_near(memory, &places, &mut []));
+        let nodes = parts.iter().flatten().zip(addresses);
         nodes
-            .map(|(&address, bytes)| Self::parse(layout, address, bytes))
+            .map(|(bytes, &address)| Self::parse(layout, address, bytes))
             .collect()
     }
+}
+
+/// Reads parts of memory, each an address and a length, and then some more, in one call of the kernel. The engine's allocator puts what is of
+/// one size side by side, and a piece for each part would take most of the time: so near parts are one piece.
+fn gather_near<M: Memory + ?Sized>(
+    memory: &M,
+    places: &[(u64, usize)],
+    after: &mut [Piece<'_>],
+) -> Option<Vec<Vec<u8>>> {
+    let end = |(address, length): (u64, usize)| address.checked_add(length as u64);
+    let mut sorted = places.to_vec();
+    sorted.sort_unstable();
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    for place in sorted {
+        let (begin, end) = (place.0, end(place)?);
+        match runs.last_mut() {
+            Some((start, bytes)) if begin.saturating_sub(*start) <= bytes.len() as u64 + NEAR => {
+                let length = usize::try_from(end - *start).ok()?;
+                bytes.resize(length.max(bytes.len()), 0);
+            }
+            _ => runs.push((begin, vec![0; place.1])),
+        }
+    }
+    let piece = |(address, bytes): (&u64, _)| Piece {
+        address: *address,
+        bytes,
+    };
+    let pieces = runs.iter_mut();
+    let mut pieces: Vec<_> = pieces
+        .map(|(at, bytes)| piece((at, &mut bytes[..])))
+        .collect();
+    pieces.extend(
+        after
+            .iter_mut()
+            .map(|it| piece((&it.address, &mut *it.bytes))),
+    );
+    memory.gather(&mut pieces).ok()?;
+    let part = |&(address, length): &(u64, usize)| {
+        let run = runs.partition_point(|&(start, _)| start <= address);
+        let (start, bytes) = runs.get(run.checked_sub(1)?)?;
+        let begin = usize::try_from(address - start).ok()?;
+        Some(bytes.get(begin..begin + length)?.to_vec())
+    };
+    places.iter().map(part).collect()
 }
 
 /// The generators that delegate, from this one up to the one with the running frame, which is left out; `Some(None)` if there are too many.
@@ -202,22 +287,22 @@ impl Chain {
         outer_first: &[Node],
     ) -> Option<Self> {
         let size = layout.execute_data.sizeof;
+        let places = outer_first.iter().rev();
+        let places: Vec<_> = places.map(|node| (node.execute_data, size)).collect();
         let ends = [running.address, placeholder.address, caller.address];
-        let addresses = outer_first.iter().rev().map(|node| node.execute_data);
-        let addresses: Vec<u64> = addresses.chain(ends).collect();
-        let mut headers = vec![0; size * addresses.len()];
-        let places = addresses.iter().zip(headers.chunks_exact_mut(size));
-        let mut pieces: Vec<_> = places
-            .map(|(&address, bytes)| Piece { address, bytes })
-            .collect();
-        memory.gather(&mut pieces).ok()?;
-        let both = addresses.iter().zip(headers.chunks_exact(size));
+        let mut again = [[0; HEADER]; 3];
+        let after = ends.iter().zip(&mut again).filter_map(|(&address, bytes)| {
+            let bytes = bytes.get_mut(..size)?;
+            Some(Piece { address, bytes })
+        });
+        let headers = gather_near(memory, &places, &mut after.collect::<Vec<_>>())?;
+        let frame = |address: u64, bytes: &[u8]| Frame::parse(layout, address, bytes);
+        let both = places.iter().zip(&headers);
         let mut frames: Vec<Frame> = both
-            .map(|(&address, bytes)| Frame::parse(layout, address, bytes))
+            .map(|(&(address, _), bytes)| frame(address, bytes))
             .collect();
-        let caller_again = frames.pop()?;
-        let placeholder_again = frames.pop()?;
-        let running_again = frames.pop()?;
+        let [running_again, placeholder_again, caller_again] =
+            [0, 1, 2].map(|end| frame(ends[end], &again[end]));
         let is_placeholder = (placeholder_again.this, placeholder_again.prev)
             == (placeholder.this, placeholder.prev);
         if !running_again.is_same_call(&running) || !is_placeholder || caller_again != caller {
@@ -240,7 +325,6 @@ impl Chain {
             caller,
             frames,
             headers,
-            header_size: size,
             by_address,
         })
     }
@@ -253,8 +337,7 @@ impl Chain {
 
     /// The bytes of the header of the frame at an address.
     pub(super) fn header(&self, address: u64) -> Option<&[u8]> {
-        let size = self.header_size;
-        self.headers.chunks_exact(size).nth(self.index_of(address)?)
+        self.headers.get(self.index_of(address)?).map(Vec::as_slice)
     }
 
     /// Whether a frame is of a generator that delegates to the one with the other frame.

@@ -101,23 +101,29 @@ fn a_late_frame_is_of_a_stack_if_that_has_a_root_or_if_it_is_a_generators() {
     }
 }
 
-/// The generators that delegate need no place in it: they stand while the one that runs does.
+/// The engine allocates it as one. Many that delegate need no place beside the page: they stand while the one that runs does.
 #[test]
 fn a_running_generator_beside_the_page_is_read_with_its_frame() {
-    let scene = delegates::Delegating::new(of_8_2(), 3);
-    let mut copy = Copy::default();
-    let found = functions(&scene.image, &mut copy, scene.start());
-    assert_eq!(found.1, End::Root);
-    let parts: Vec<_> = copy
-        .late()
-        .iter()
-        .map(|late| (late.address, late.length))
-        .collect();
-    copy.forget();
-    copy.beside.make_room(parts.into_iter());
-    for piece in copy.beside.pieces().into_iter().flatten() {
-        scene.image.read(piece.address, piece.bytes).unwrap();
-    }
-    assert_eq!(functions(&scene.image, &mut copy, scene.start()), found);
-    assert!(copy.late().is_empty());
+    let check = |count: u64, parts_at_least: usize, needs_more: bool| {
+        let scene = delegates::Delegating::new(of_8_2(), count);
+        let mut copy = Copy::default();
+        let found = functions(&scene.image, &mut copy, scene.start());
+        assert_eq!(found.1, End::Root);
+        let late = copy.late().to_vec();
+        assert!(late.len() >= parts_at_least, "{late:?}");
+        copy.forget();
+        let parts = late.iter().map(|late| (late.address, late.length));
+        copy.beside.make_room(parts);
+        for piece in copy.beside.pieces().into_iter().flatten() {
+            scene.image.read(piece.address, piece.bytes).unwrap();
+        }
+        let nothing = EngineImage::new(of_8_2());
+        let again = functions(&nothing, &mut copy, scene.start());
+        assert_eq!(again == found, !needs_more);
+        assert_eq!(functions(&scene.image, &mut copy, scene.start()), found);
+        let late = copy.late().len();
+        assert!(late == 0 || needs_more, "{late}");
+    };
+    check(3, 6, false);
+    check(27, 3, true);
 }

@@ -178,9 +178,9 @@ fn generators_of_another_moment_than_what_runs_are_refused() {
     let row = &of_8_2().generator;
     let header = &of_8_2().execute_data;
     let check = |change: &dyn Fn(&mut Delegating), expected: End| {
-        let mut scene = Delegating::new(of_8_2(), 4);
+        let mut scene = Delegating::new(of_8_2(), 6);
         let mut copy = Copy::default();
-        let running = scene.generators[3];
+        let running = scene.generators[5];
         let parts = [
             (running, 0x200),
             (scene.start(), 0x100),
@@ -208,7 +208,7 @@ fn generators_of_another_moment_than_what_runs_are_refused() {
         End::Torn,
     );
     check(&put(|_| BASE, header.opline, 0x7000), End::Torn);
-    let inner = |scene: &Delegating| scene.generators[3];
+    let inner = |scene: &Delegating| scene.generators[5];
     check(&put(inner, row.execute_data, BASE), End::Torn);
     let middle = |scene: &Delegating| scene.generators[1];
     check(&put(middle, row.execute_data, 0), End::Torn);
@@ -218,7 +218,7 @@ fn generators_of_another_moment_than_what_runs_are_refused() {
 
 #[test]
 fn the_tree_tells_which_generator_delegates_to_which() {
-    let scene = Delegating::new(of_8_2(), 3);
+    let scene = Delegating::new(of_8_2(), 5);
     let (mut copy, mut frames) = (Copy::default(), Vec::new());
     unwind(
         &scene.image,
@@ -228,12 +228,12 @@ fn the_tree_tells_which_generator_delegates_to_which() {
         &mut frames,
     );
     let is_delegating: Vec<_> = frames.iter().map(|frame| frame.is_delegating).collect();
-    assert_eq!(is_delegating, [false, true, true, false]);
+    assert_eq!(is_delegating, [false, true, true, true, true, false]);
     let delegates = |caller: usize, callee: usize| copy.delegates(&frames[caller], &frames[callee]);
     assert!(delegates(1, 0) && delegates(2, 1));
-    assert!(!delegates(2, 0) && !delegates(3, 2) && !delegates(1, 2));
+    assert!(!delegates(2, 0) && !delegates(5, 4) && !delegates(1, 2));
     let own = of_8_2().execute_data.return_value;
-    let generator = copy.at(frames[2].address).map(|bytes| word_at(bytes, own));
+    let generator = copy.at(frames[4].address).map(|bytes| word_at(bytes, own));
     assert_eq!(generator, Some(scene.generators[0]));
 }
 

@@ -355,8 +355,8 @@ impl Functions {
     /// changed, opcache has restarted, and all are read anew.
     pub fn check<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
         let shared = &place.shared;
-        let is_current = (shared.age, shared.restarts) == (self.age, place.restarts);
-        if !is_current || place.now < shared.next_check {
+        let is_old = (shared.age, shared.restarts) != (self.age, place.restarts);
+        if is_old || place.now < shared.next_check {
             return;
         }
         let due = self.due(place.shared, place.now);
@@ -424,8 +424,7 @@ impl Functions {
     /// Forgets the functions in a worker's own memory: its request has ended.
     pub fn forget(&mut self, map: &mut Map) {
         if map.age != self.age {
-            // Its ids have been reused.
-            *map = Map::default();
+            *map = Map::default(); // Its ids have been reused.
         }
         for (_, id) in map.by_identity.drain() {
             let slot = self.arena.get_mut(id.0 as usize);

@@ -1,7 +1,7 @@
 //! What the demo application can do: the tests tell a correct profile from a wrong one by it.
 
 use anyhow::{Result, ensure};
-use phpprof_profile::{Lookup, Profile};
+use phpprof_profile::{Lookup, Profile, plain_name};
 
 /// The call path that takes 60 % of the time.
 pub const LARGEST: &str = r"Demo\Checkout\Cart::checkout";
@@ -36,7 +36,7 @@ pub fn check_stacks(profile: &Profile, own_calls: &str) -> Result<()> {
         // What the engine does (`[compiling]`, `[autoload]`, …) is not a call.
         let stack: Vec<&str> = lookup
             .frames(sample)
-            .map(|frame| frame.name)
+            .map(|frame| plain_name(frame.name, frame.file))
             .filter(|name| !name.starts_with('[') || *name == UNSTABLE)
             .collect();
         let root = stack.last().copied().unwrap_or(UNSTABLE);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use phpprof_profile::proto::{Label, Sample};
-use phpprof_profile::{Lookup, Profile, top};
+use phpprof_profile::{Lookup, Profile, plain_name, top};
 
 fn label<'a>(profile: &Profile, sample: &'a Sample, key: &str) -> Result<&'a Label> {
     let mut labels = sample.label.iter();
@@ -26,7 +26,10 @@ pub fn samples_by(profile: &Profile, key: &str, function: &str) -> Result<BTreeM
     let mut samples = BTreeMap::new();
     for sample in &profile.sample {
         let number = label(profile, sample, key)?.num;
-        if lookup.frames(sample).any(|frame| frame.name == function) {
+        if lookup
+            .frames(sample)
+            .any(|frame| plain_name(frame.name, frame.file) == function)
+        {
             *samples.entry(number).or_default() += sample.value[index];
         }
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::process::ExitCode;
 
-use phpprof_profile::{Limits, Lookup, Profile, Row, decode, top, total};
+use phpprof_profile::{Limits, Lookup, Profile, Row, decode, plain_name, top, total};
 
 /// A code path of the demo: its name in TRUTH, its first function, its share by construction.
 const PATHS: [(&str, &str, f64); 4] = [
@@ -89,7 +89,8 @@ fn shares(profile: &Profile, truth: &HashMap<String, i64>) -> Vec<String> {
 }
 
 fn cumulative(rows: &[Row], function: &str) -> i64 {
-    let of_function = rows.iter().filter(|row| row.name == function);
+    let of_function = rows.iter();
+    let of_function = of_function.filter(|row| plain_name(&row.name, &row.file) == function);
     of_function.map(|row| row.cum).sum()
 }
 
@@ -151,7 +152,7 @@ fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
         let count = sample.value.get(index).copied().unwrap_or(0);
         let stack: Vec<_> = lookup
             .frames(sample)
-            .map(|frame| frame.name)
+            .map(|frame| plain_name(frame.name, frame.file))
             .filter(|name| !is_phase(name))
             .collect();
         let root = stack.last().copied().unwrap_or(UNSTABLE);

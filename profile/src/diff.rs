@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::noise::{self, Errors, Part};
 use crate::proto::Profile;
+use crate::roots::plain;
 use crate::stacks::{View, ViewError};
 use crate::text::Amount;
 use crate::top::{Row, top, total};
@@ -61,13 +62,17 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
     let mut changes: BTreeMap<(String, String), Change> = BTreeMap::new();
     let mut entry = |row: Row, set: fn(&mut Change, &Row)| {
         let change = changes
-            .entry((row.name.clone(), row.file.clone()))
+            .entry((plain(&row.name, &row.file).to_owned(), row.file.clone()))
             .or_insert_with(|| Change {
                 name: row.name.clone(),
                 file: row.file.clone(),
                 ..Change::default()
             });
         set(change, &row);
+        if row.name.len() > change.name.len() {
+            // Only one of the profiles has several scripts.
+            change.name = row.name;
+        }
     };
     for row in top(&before, name) {
         entry(row, |change, row| {

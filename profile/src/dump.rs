@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::proto::{Profile, Sample};
+use crate::roots::plain;
 use crate::text::{columns, printable};
 use crate::{Label, Lookup};
 
@@ -180,7 +181,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
         _ => State::Idle,
     };
     let frames = lookup.frames(sample).map(|frame| Frame {
-        function: frame.name.to_owned(),
+        function: plain(frame.name, frame.file).to_owned(),
         file: frame.file.to_owned(),
         line: frame.line,
     });

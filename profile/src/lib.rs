@@ -30,6 +30,7 @@ pub mod page;
 mod pieces;
 pub mod proto;
 mod records;
+mod roots;
 mod rows;
 mod share;
 mod source;
@@ -59,6 +60,7 @@ pub use merge::{MergeError, MergeLimits, Merged, Merger, OTHER, TrustedMetadata,
 pub use packed::Packed;
 pub use pieces::{PieceBounds, SampleType, pieces};
 pub use proto::Profile;
+pub use roots::plain as plain_name;
 pub use source::Source;
 pub use stacks::{Function, ONLY, Stacks, Step, View, ViewError};
 pub use text::Amount;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use crate::lookup::Lookup;
 use crate::proto::{Profile, Sample};
+use crate::roots::plain;
 use crate::top::values;
 
 const STANDARD_ERRORS: f64 = 3.0;
@@ -33,7 +34,10 @@ impl<'a> Errors<'a> {
             let error = squared_error(sample, value, count);
             errors.all += error;
             if let Some(leaf) = lookup.frames(sample).next() {
-                *errors.flat.entry((leaf.name, leaf.file)).or_default() += error;
+                *errors
+                    .flat
+                    .entry((plain(leaf.name, leaf.file), leaf.file))
+                    .or_default() += error;
             }
         }
         errors

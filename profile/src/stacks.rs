@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
 use crate::proto::{self, Label, Profile, Sample};
+use crate::roots::plain;
 
 /// A view of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -213,10 +214,21 @@ impl<'a> Numbers<'a> {
                 file: frame.file,
                 start_line: if compared { 0 } else { frame.start_line },
             };
-            *self.known.entry(function).or_insert_with(|| {
+            let key = Function {
+                name: plain(frame.name, frame.file),
+                ..function
+            };
+            let number = *self.known.entry(key).or_insert_with(|| {
                 self.functions.push(function);
                 self.functions.len() - 1
-            })
+            });
+            if key.name != function.name
+                && let Some(known) = self.functions.get_mut(number)
+            {
+                // Another profile that is compared has only this script.
+                known.name = function.name;
+            }
+            number
         })
     }
 }

@@ -10,6 +10,7 @@ use std::hash::Hash;
 
 use crate::bounds;
 use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
+use crate::roots::name_apart;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -103,6 +104,7 @@ impl Tables {
         let mut strings: Vec<_> = self.strings.into_iter().collect();
         strings.sort_unstable_by_key(|&(_, index)| index);
         profile.string_table = strings.into_iter().map(|(text, _)| text).collect();
+        name_apart(profile);
     }
 }
 

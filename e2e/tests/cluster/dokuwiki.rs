@@ -12,7 +12,7 @@ use e2e::{ENABLED, Fixture, application, kubectl, pods, say, shared};
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use phpprof_profile::proto::Sample;
-use phpprof_profile::{Lookup, Profile, timeline, total};
+use phpprof_profile::{Lookup, Profile, plain_name, timeline, total};
 use serde_json::{Value, json};
 
 /// In percentage points of the total.
@@ -195,7 +195,7 @@ fn check_labels(profile: &Profile) -> Result<()> {
 fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
     let main = lookup
         .frames(sample)
-        .find(|frame| frame.name == application::ROOT);
+        .find(|frame| plain_name(frame.name, frame.file) == application::ROOT);
     let Some(main) = main else {
         return Ok(None);
     };

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::lookup::Lookup;
 use crate::proto::{Profile, Sample};
+use crate::roots::plain;
 use crate::stacks::label_value;
 
 /// The most separate rows of each kind.
@@ -149,8 +150,10 @@ impl<'a> Tick<'a> {
         let mut leaf = None;
         for frame in lookup.frames(sample) {
             let flat = if leaf.is_none() { times } else { [0; 2] };
-            leaf.get_or_insert(frame.name);
-            let function = (frame.name, frame.file);
+            // Whether a profile has several scripts may change each second.
+            let name = plain(frame.name, frame.file);
+            leaf.get_or_insert(name);
+            let function = (name, frame.file);
             let cum = |is_first: bool| if is_first { times } else { [0; 2] };
             let used = |is_first| Used {
                 flat,
@@ -163,7 +166,7 @@ impl<'a> Tick<'a> {
                 .add(&of_function);
             // Phases of the engine have no file.
             if !frame.file.is_empty() {
-                let line = (frame.name, frame.file, frame.line);
+                let line = (name, frame.file, frame.line);
                 let of_line = used(lines.insert(line));
                 self.lines.entry(line).or_default().add(&of_line);
             }

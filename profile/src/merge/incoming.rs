@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::TrustedMetadata;
 use crate::bounds::MAX_LABELS;
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
+use crate::roots::plain;
 use crate::rows;
 use crate::tables::Tables;
 
@@ -136,8 +137,14 @@ impl<'a> Incoming<'a> {
             let Some(function) = self.functions.get(&of.function_id).copied() else {
                 continue;
             };
+            let text = self.profile.string(function.name);
+            let plain = plain(text, self.profile.string(function.filename));
+            let name = match plain == text {
+                true => self.string(function.name, tables),
+                false => tables.string(plain),
+            };
             let function = Function {
-                name: self.string(function.name, tables),
+                name,
                 system_name: self.string(function.system_name, tables),
                 filename: self.string(function.filename, tables),
                 ..*function

@@ -46,6 +46,10 @@ impl Call<'_> {
 
 /// The name of one of our frames.
 pub fn sampled(name: &str) -> Cow<'_, str> {
+    if name.starts_with("{main} (") {
+        // A profile of several scripts names each.
+        return "{main}".into();
+    }
     match name.find("@anonymous:") {
         Some(begin) if !name.starts_with('{') => name[begin..].into(),
         _ => name.into(),
@@ -83,6 +87,7 @@ mod tests {
             assert_eq!(call.name(), sampled(ours), "{function}");
         };
         check("{main}", "{main}");
+        check("{main}", "{main} (/srv/load.php)");
         check("N\\f", "N\\f");
         check("N\\A->m", "N\\A::m");
         check("N\\A::m", "N\\A::m");

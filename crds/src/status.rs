@@ -280,4 +280,20 @@ pub struct Quality {
     pub cpu_unattributed_milliseconds: i64,
     /// Samples without their worker's labels, because the table by worker was full; they have their stack.
     pub without_worker: i64,
+    /// Samples with a function whose name the table of names had no room for: it is [over the memory cap].
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_name: i64,
+    /// Samples whose call path had no room: they end in [over the memory cap] below the callers that had.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_path: i64,
+    /// Samples without a stack, because the table of stacks was full.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_stack: i64,
+    /// Samples of workers that were stopped, by a signal, a debugger or the freezer.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stopped: i64,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }

@@ -14,6 +14,9 @@ pub const MAX_STRING: usize = 16 << 10;
 /// Bytes of one top-level field: any sample or string within the other bounds is smaller.
 pub(crate) const MAX_RECORD: usize = 256 << 10;
 
+/// Frames of all samples of a profile together: some 24 MiB of ids, and 64 MiB where a reader holds them.
+pub const MAX_FRAMES_OF_ALL: usize = 8 << 20;
+
 /// The frame in the place of those that were left out.
 pub const TRUNCATED: &str = "[truncated]";
 /// The end of a text that was cut.
@@ -35,6 +38,33 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The most frames that each stack may keep, so that all together have at most [`MAX_FRAMES_OF_ALL`]: only the deepest lose some.
+pub fn depth_within(depths: impl Iterator<Item = usize>) -> usize {
+    depth_of(depths, MAX_FRAMES_OF_ALL)
+}
+
+fn depth_of(depths: impl Iterator<Item = usize>, most: usize) -> usize {
+    let mut counts = vec![0_usize; MAX_FRAMES + 1];
+    for depth in depths {
+        if let Some(count) = counts.get_mut(depth.min(MAX_FRAMES)) {
+            *count += 1;
+        }
+    }
+    // How many stacks reach a depth, from the deepest on, is how many frames that depth costs.
+    for depth in (0..MAX_FRAMES).rev() {
+        let above = counts.get(depth + 1).copied().unwrap_or(0);
+        if let Some(count) = counts.get_mut(depth) {
+            *count = count.saturating_add(above);
+        }
+    }
+    let mut all = 0_usize;
+    let fits = |count: &&usize| {
+        all = all.saturating_add(**count);
+        all <= most
+    };
+    counts.iter().skip(1).take_while(fits).count()
 }
 
 /// How many frames stay at the leaf and at the root of a stack that has more than this many: the ends say what ran and for whom.
@@ -59,6 +89,23 @@ mod tests {
             assert!(long.starts_with(kept) && cut.len() <= MAX_STRING);
             assert!(cut.len() > MAX_STRING - CUT.len() - 4, "{letter}");
         }
+    }
+
+    #[test]
+    fn depth_of_stacks_cuts_the_deepest_alone() {
+        let check = |depths: &[usize], most: usize, expected: usize| {
+            let depth = depth_of(depths.iter().copied(), most);
+            assert_eq!(depth, expected, "{depths:?}");
+            let kept: usize = depths.iter().map(|it| (*it).min(depth)).sum();
+            assert!(kept <= most);
+        };
+        check(&[], 0, MAX_FRAMES);
+        check(&[3, 4, 5], 12, MAX_FRAMES);
+        check(&[3, 4, 5], 11, 4);
+        check(&[3, 100, 100], 103, 50);
+        check(&[3, 100, 100], 104, 50);
+        check(&[1; 10], 9, 0);
+        check(&[50_000], MAX_FRAMES, MAX_FRAMES);
     }
 
     #[test]

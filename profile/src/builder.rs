@@ -116,6 +116,8 @@ pub struct Builder {
     profile: Profile,
     tables: Tables,
     mapping_id: u64,
+    /// The most frames of a stack.
+    pub(crate) depth: usize,
 }
 
 impl Builder {
@@ -135,6 +137,7 @@ impl Builder {
             profile,
             mapping_id: tables.mapping(mapping),
             tables,
+            depth: MAX_FRAMES,
         }
     }
 
@@ -179,10 +182,11 @@ impl Builder {
 
     /// The stack's locations. What is too much is left out in its middle.
     fn stack(&mut self, stack: &[FrameRef<'_>]) -> Vec<u64> {
+        let most = self.depth.min(MAX_FRAMES);
         let mut all = |frames: &[FrameRef<'_>]| -> Vec<u64> {
             frames.iter().map(|frame| self.location(frame)).collect()
         };
-        let Some((leaf, root)) = bounds::ends(stack.len(), MAX_FRAMES) else {
+        let Some((leaf, root)) = bounds::ends(stack.len(), most) else {
             return all(stack);
         };
         let (above, rest) = stack.split_at(leaf);

@@ -51,6 +51,17 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// For a profile that this process has written itself, and whose samples it holds in memory.
+    #[must_use]
+    pub fn of_own() -> Self {
+        Limits {
+            memory_bytes: 256 << 20,
+            ..Limits::default()
+        }
+    }
+}
+
 /// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {

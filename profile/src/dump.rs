@@ -21,6 +21,8 @@ const FRAMES: usize = 64;
 /// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum State {
+    /// A signal or a debugger has stopped it, or its control group is frozen.
+    Stopped,
     /// It sleeps in a request.
     Waiting,
     /// It runs on a CPU, or waits for one.
@@ -77,6 +79,7 @@ impl Worker {
     /// set them.
     pub fn labels(&self) -> Vec<Label<'_>> {
         let state = match self.state {
+            State::Stopped => "stopped",
             State::Waiting => "waiting",
             State::Running => "running",
             State::Idle => "idle",
@@ -161,7 +164,7 @@ pub fn workers(profile: &Profile) -> Vec<Worker> {
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
-/// Waiting workers first, then running ones, then idle ones. Within each group, the oldest request comes first.
+/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the oldest request comes first.
 pub fn ordered(mut workers: Vec<Worker>) -> Vec<Worker> {
     let age = |worker: &Worker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
     workers.sort_by_key(|worker| (worker.state, age(worker)));
@@ -176,6 +179,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
     let word = |key: &str| label(key).map(|it| profile.string(it.str).to_owned());
     let number = |key: &str| label(key).map(|it| it.num);
     let state = match word("state")?.as_str() {
+        "stopped" => State::Stopped,
         "waiting" => State::Waiting,
         "running" => State::Running,
         _ => State::Idle,
@@ -236,7 +240,11 @@ pub fn text(workers: &[Worker]) -> String {
     }
     let count = |state| workers.iter().filter(|it| it.state == state).count();
     let [waiting, running, idle] = [State::Waiting, State::Running, State::Idle].map(count);
-    text + &format!("{waiting} waiting, {running} running, {idle} idle\n")
+    let stopped = match count(State::Stopped) {
+        0 => String::new(),
+        stopped => format!("{stopped} stopped, "),
+    };
+    text + &format!("{stopped}{waiting} waiting, {running} running, {idle} idle\n")
 }
 
 fn head(worker: &Worker) -> String {
@@ -251,11 +259,12 @@ fn head(worker: &Worker) -> String {
         head += &format!(" pool {}", printable(pool));
     }
     head += match worker.state {
+        State::Stopped => ": is stopped",
         State::Waiting => ": waits",
         State::Running => ": runs",
         State::Idle => ": is idle",
     };
-    if let (State::Waiting, Some(leaf)) = (worker.state, worker.stack.first()) {
+    if let (State::Waiting | State::Stopped, Some(leaf)) = (worker.state, worker.stack.first()) {
         head += &format!(" in {}", printable(&leaf.function));
     }
     if let Some(call) = &worker.system_call {
@@ -382,6 +391,18 @@ mod tests {
             builder.add(&frames, &[1, 0, 0], &labels);
             assert_eq!(workers(&builder.finish()), [worker]);
         }
+    }
+
+    #[test]
+    fn stopped_workers_come_before_those_that_wait() {
+        let mut workers = workers(&profile());
+        workers[2].state = State::Stopped;
+        let text = text(&ordered(workers));
+        assert!(text.starts_with("web-1 pid 8: is stopped in f\n"), "{text}");
+        assert!(
+            text.ends_with("1 stopped, 2 waiting, 0 running, 1 idle\n"),
+            "{text}"
+        );
     }
 
     #[test]

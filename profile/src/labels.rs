@@ -1,7 +1,7 @@
 //! The keys of the labels that a sample of phpprof can have.
 //!
-//! Invariant: samplers and the operator write no other labels, so a profile with another one is not phpprof's. [`crate::waiting`] adds one
-//! when a profile is shown, and stores it nowhere.
+//! Invariant: samplers and the operator write no other labels, so a profile with another one is not phpprof's. [`crate::waiting`] adds to
+//! [`OF_WAITS`] when a profile is shown, and stores that nowhere.
 
 /// Where a sample is from. The operator sets them again itself.
 pub const OF_CONTAINERS: [&str; 3] = ["namespace", "pod", "container"];
@@ -9,6 +9,8 @@ pub const OF_CONTAINERS: [&str; 3] = ["namespace", "pod", "container"];
 pub const OF_ENGINES: [&str; 2] = ["php", "sapi"];
 /// What distinguishes the workers of a pod. A merged profile drops them first.
 pub const OF_WORKERS: [&str; 2] = ["pid", "thread"];
+/// What a worker waited for that could not go on.
+pub const OF_WAITS: [&str; 1] = [crate::waiting::LABEL];
 /// The labels of HTTP requests, which a sample has if they were asked for.
 pub const OF_REQUESTS: [&str; 5] = ["method", "route", "script", "request_age", "trace_id"];
 /// The labels that only a snapshot has.
@@ -29,5 +31,6 @@ pub fn of_samples() -> impl Iterator<Item = &'static str> {
 
 /// All labels.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    of_samples().chain(OF_REQUESTS).chain(OF_SNAPSHOTS)
+    let few = OF_WAITS.into_iter().chain(OF_REQUESTS);
+    of_samples().chain(few).chain(OF_SNAPSHOTS)
 }

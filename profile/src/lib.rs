@@ -30,6 +30,7 @@ pub mod page;
 mod pieces;
 pub mod proto;
 mod records;
+pub mod room;
 mod roots;
 mod rows;
 mod share;
@@ -47,7 +48,7 @@ pub mod unnamed;
 pub mod waiting;
 mod writer;
 
-pub use bounds::{MAX_FRAMES, MAX_LABELS, MAX_STRING, TRUNCATED};
+pub use bounds::{MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS, MAX_STRING, TRUNCATED, depth_within};
 pub use builder::{Builder, FrameRef, HEAP, Label, MappingInfo, Settings};
 pub use decode::{DecodeError, Limits, decode};
 pub use diff::{Change, Diff, diff};

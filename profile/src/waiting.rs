@@ -1,7 +1,8 @@
 //! What a sample waits for: splits its wall time into running and waiting, by the internal function that is its leaf.
 //!
 //! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate sample with the label [`LABEL`]. Waiting
-//! for a CPU has no label, and neither has waiting for something that [`KINDS`] does not contain.
+//! for a CPU has no label, and neither has waiting for something that [`KINDS`] does not contain. A sampler sets the label itself where a
+//! worker could not go on, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
 //!
 //! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no CPU time.
 
@@ -16,6 +17,11 @@ use crate::source::Source;
 
 /// The key of the label.
 pub const LABEL: &str = "waiting";
+
+/// The label's value for workers that were stopped by a signal or a debugger, or whose control group was frozen.
+pub const STOPPED: &str = "stopped";
+/// The label's value for workers in uninterruptible sleep, in a leaf that does not name what it waits for.
+pub const DISK: &str = "disk";
 
 /// A leaf that is off the CPU for less of its time than this counts as busy.
 const LEAST_FRACTION: f64 = 0.1;
@@ -34,6 +40,8 @@ pub struct Waiting {
     wall: usize,
     /// By the id of a location: what its leaf waits for, and for which part of its time.
     leaves: HashMap<u64, (&'static str, f64)>,
+    /// The label's key in the profile, if it has that.
+    key: Option<i64>,
 }
 
 /// The times of one function, or of all that never wait.
@@ -63,7 +71,7 @@ enum Leaf<'a> {
 }
 
 impl Waiting {
-    /// `None` if the profile does not have both times, or already has the label.
+    /// `None` if the profile does not have both times, or already has the label of a kind that no sampler sets.
     pub fn of<S: Source + ?Sized>(source: &S) -> Option<Self> {
         let profile = source.head();
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);
@@ -73,10 +81,11 @@ impl Waiting {
         let mut of_locations: HashMap<u64, Times> = HashMap::new();
         let mut is_labelled = false;
         source.each(&mut |sample| {
-            is_labelled |= sample
-                .label
-                .iter()
-                .any(|label| profile.string(label.key) == LABEL);
+            let known = set_by_sampler(profile, sample);
+            is_labelled |= known == Some(false);
+            if known.is_some() {
+                return;
+            }
             let Some(leaf) = sample.location_id.first() else {
                 return;
             };
@@ -105,15 +114,20 @@ impl Waiting {
             let fraction = 1.0 - stretch * its.cpu as f64 / its.wall.max(1) as f64;
             (fraction >= LEAST_FRACTION).then(|| (id, (kind, fraction.min(1.0))))
         });
+        let label = |text: &str| profile.string_table.iter().position(|it| it == text);
         Some(Waiting {
             cpu,
             wall,
             leaves: waits.collect(),
+            key: label(LABEL).and_then(|at| i64::try_from(at).ok()),
         })
     }
 
     /// What the sample waits for, and the values of the waiting part. The rest of its values belong to the running part.
     pub fn split(&self, sample: &Sample) -> Option<(&'static str, Vec<i64>)> {
+        if self.key.is_some() && sample.label.iter().any(|it| Some(it.key) == self.key) {
+            return None;
+        }
         let (kind, fraction) = *self.leaves.get(sample.location_id.first()?)?;
         let part = |value: i64| (value as f64 * fraction).round() as i64;
         let mut values: Vec<i64> = sample.value.iter().map(|value| part(*value)).collect();
@@ -131,6 +145,25 @@ impl Waiting {
         let (kind, values) = self.split(sample)?;
         Some((kind, values.get(self.wall).copied().unwrap_or(0)))
     }
+}
+
+/// Whether a sample's label, if it has one, is of a kind that a sampler sets.
+fn set_by_sampler(profile: &Profile, sample: &Sample) -> Option<bool> {
+    let mut labels = sample.label.iter();
+    let label = labels.find(|label| profile.string(label.key) == LABEL)?;
+    Some([STOPPED, DISK].contains(&profile.string(label.str)))
+}
+
+/// What to say of a run with samples of stopped workers; `None` if it has none.
+#[must_use]
+pub fn told_of_stopped(stopped: u64, samples: u64) -> Option<String> {
+    let percent = 100.0 * stopped as f64 / samples.max(1) as f64;
+    (stopped > 0).then(|| {
+        format!(
+            "{stopped} samples ({percent:.1} %) are of workers that were stopped, by a signal, a debugger or the freezer (label {LABEL}={STOPPED}); \
+             phpprof dump shows who is, and kill -CONT PID lets one go on"
+        )
+    })
 }
 
 /// The profile with the waiting part of each sample as a separate sample, which has the label.

@@ -21,6 +21,13 @@ impl Writer {
         }
     }
 
+    /// The same, whose stacks have at most this many frames ([`crate::depth_within`]).
+    #[must_use]
+    pub fn with_depth(mut self, depth: usize) -> Self {
+        self.builder.depth = depth;
+        self
+    }
+
     /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
         let sample = self.builder.sample(stack, values, labels);

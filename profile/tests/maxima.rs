@@ -3,9 +3,9 @@
 //! Invariant: each test reads by the limits that the sampler's host commands, the operator and the plugin share.
 
 use phpprof_profile::{
-    Builder, Format, FrameRef, Label, Limits, Lookup, MAX_FRAMES, MAX_LABELS, MAX_STRING,
-    MergeLimits, Merger, Packed, Profile, Settings, Source, TRUNCATED, TrustedMetadata, View,
-    Writer, decode, encode_gzip, top, total,
+    Builder, Format, FrameRef, Label, Limits, Lookup, MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS,
+    MAX_STRING, MergeLimits, Merger, Packed, Profile, Settings, Source, TRUNCATED, TrustedMetadata,
+    View, Writer, decode, depth_within, encode_gzip, top, total,
 };
 
 fn frame(name: &str) -> FrameRef<'_> {
@@ -113,4 +113,37 @@ fn merged_profiles_of_the_deepest_stacks_are_read() {
     assert_eq!(profile.sample.len(), 3);
     let has_pod = |text: &str| profile.string_table.iter().any(|it| it == text);
     assert!(["web-1", "web-2", "web-3"].into_iter().all(has_pod));
+}
+
+/// Stacks that have more frames together than a profile may have: only the deepest are cut, and every reader takes them.
+#[test]
+fn all_frames_together_are_bounded() {
+    let deepest = MAX_FRAMES - 1;
+    let count = MAX_FRAMES_OF_ALL / deepest + 200;
+    let depths = std::iter::repeat_n(deepest, count).chain([3]);
+    let depth = depth_within(depths);
+    assert!(depth < deepest && depth > deepest / 2, "{depth}");
+    let mut writer = Writer::new(Settings::default()).with_depth(depth);
+    let stack = deep(deepest - 3);
+    for pid in 0..count {
+        writer.add(&stack, &[1, 2, 3], &[Label::Num("pid", pid as i64, "")]);
+    }
+    writer.add(&deep(0), &[1, 2, 3], &[]);
+    let file = writer.finish();
+    let profile = decode(&file, &Limits::of_own()).unwrap();
+    let frames = profile.sample.iter().map(|it| it.location_id.len());
+    assert_eq!(frames.clone().max(), Some(depth));
+    assert_eq!(frames.min(), Some(3));
+    assert!(frames_of(&profile) <= MAX_FRAMES_OF_ALL);
+    // The operator holds no samples, so its memory is for the tables alone.
+    let limits = Limits {
+        memory_bytes: 24 << 20,
+        ..Limits::default()
+    };
+    assert_eq!(Packed::open(&file, &limits).unwrap().count(), count + 1);
+}
+
+fn frames_of(profile: &Profile) -> usize {
+    let samples = profile.sample.iter();
+    samples.map(|sample| sample.location_id.len()).sum()
 }

@@ -81,6 +81,10 @@ const drawFacts = () => {
   // A turn at which a worker was idle could not have been unstable.
   const busy = sum(({ quality }) => quality && quality.taken - quality.idle);
   if (busy > 0) facts.push(percent(sum(({ quality }) => quality && quality.unstable) / busy) + " unstable");
+  const shareOf = (count, words) => count > 0 && busy > 0 && facts.push(percent(count / busy) + " " + words);
+  const lost = ({ withoutName, withoutPath, withoutStack }) => (withoutName || 0) + (withoutPath || 0) + (withoutStack || 0);
+  shareOf(sum(({ quality }) => quality && lost(quality)), "over the memory cap");
+  shareOf(sum(({ quality }) => quality && quality.stopped), "of stopped workers");
   // Single turns come late on each node.
   const slow = receipts.filter((receipt) => receipt.effectiveSamplesPerSecond < 0.95 * receipt.samplesPerSecond)
     .sort((one, other) => one.effectiveSamplesPerSecond - other.effectiveSamplesPerSecond);

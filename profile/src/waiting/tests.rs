@@ -135,3 +135,52 @@ fn functions_are_known_as_versions_spell_them() {
         assert_eq!(kind(name), expected, "{name}");
     }
 }
+
+/// Half of the time in the same leaves, by a sampler's label.
+fn with_labels(kinds: &[&str]) -> Profile {
+    let mut builder = Builder::new(Settings::default());
+    let mut add = |leaf, values: [i64; 3], labels: &[crate::Label<'_>]| {
+        let values = values.map(|value| value * 1_000_000);
+        builder.add(&[frame(leaf), frame("{main}")], &values, labels);
+    };
+    add("PDO::query", [1, 5, 100], &[]);
+    add("{main}", [1, 100, 100], &[]);
+    for kind in kinds {
+        let labels = [crate::Label::Str(LABEL, kind)];
+        add("PDO::query", [1, 0, 1000], &labels);
+        add("{main}", [1, 0, 1000], &labels);
+    }
+    builder.finish()
+}
+
+#[test]
+fn what_a_sampler_labels_stays_and_says_nothing_of_its_leaf() {
+    let profile = with_labels(&[STOPPED, DISK]);
+    // Without the label, all of the time in `{main}` would be waits for a CPU, and none for the database.
+    assert_eq!(waits(&profile), [("database", 95)]);
+    let shown = labelled(&profile);
+    let by_kind = |kind: &str| {
+        let has = |sample: &&Sample| {
+            let mut labels = sample.label.iter();
+            labels.any(|it| shown.string(it.str) == kind)
+        };
+        let samples = shown.sample.iter().filter(has);
+        samples
+            .map(|sample| sample.value[2] / 1_000_000)
+            .sum::<i64>()
+    };
+    assert_eq!(
+        ["stopped", "disk", "database"].map(by_kind),
+        [2000, 2000, 95]
+    );
+    assert_eq!(total(&shown, "wall"), total(&profile, "wall"));
+    // What was shown and stored is not split again.
+    assert!(Waiting::of(&shown).is_none());
+}
+
+#[test]
+fn told_of_stopped_has_their_share() {
+    assert_eq!(told_of_stopped(0, 100), None);
+    let told = told_of_stopped(3, 100).unwrap();
+    assert!(told.starts_with("3 samples (3.0 %) are of workers that were stopped"));
+}

@@ -23,6 +23,7 @@ use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
+use phpprof_profile::waiting;
 use ring::digest;
 
 use super::delivery::Delivery;
@@ -240,7 +241,7 @@ fn deliver(
         file.keep(&list_of(requests)?)?;
     }
     if !arguments.quiet {
-        summarize(&recording, &output, options.of_program);
+        summarize(&recording, &output, &options);
         if let Some(written) = written {
             say(&format!("{} samples, {written}", output.samples));
         }
@@ -351,11 +352,11 @@ fn time(arguments: &Record) -> u64 {
     arguments.duration.unwrap_or(default)
 }
 
-fn summarize(recording: &Recording, output: &Output, of_program: bool) {
+fn summarize(recording: &Recording, output: &Output, options: &Options) {
     let quality = recording.sampler.quality;
     let how = match recording.ended {
         Ended::Done => "",
-        Ended::Stopped if of_program => ", the program has ended",
+        Ended::Stopped if options.of_program => ", the program has ended",
         Ended::Stopped => ", stopped early",
         Ended::WorkersGone => ", the target has ended",
     };
@@ -377,7 +378,13 @@ fn summarize(recording: &Recording, output: &Output, of_program: bool) {
             output.without_worker
         ));
     }
+    if let Some(told) = output.lost.told() {
+        say(&told);
+    }
     if let Some(told) = output.unnamed.told() {
+        say(&told);
+    }
+    if let Some(told) = waiting::told_of_stopped(quality.stopped, quality.taken - quality.idle) {
         say(&told);
     }
     tell_without_room(recording.without_room);

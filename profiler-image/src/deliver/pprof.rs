@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use phpprof_profile::dump::{Frame, Worker};
 use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
-use phpprof_profile::unnamed;
-use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer};
+use phpprof_profile::room::Lost;
+use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer, depth_within};
+use phpprof_profile::{unnamed, waiting};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, Opcache};
 use serde::Serialize;
@@ -17,9 +18,10 @@ use smallvec::SmallVec;
 
 use crate::contract;
 use crate::request::asked::Label as RequestLabel;
-use crate::run::aggregate::{ANY_WORKER, Settlement, Sum};
+use crate::run::aggregate::{ANY_WORKER, Full, Settlement, Sum};
 use crate::run::requests::Told;
 use crate::run::snapshot::Snapshot;
+use crate::target::process::held::Held;
 use heap::Heap;
 
 mod heap;
@@ -60,6 +62,8 @@ pub struct Output {
     pub without_worker: u64,
     /// What was counted of samples without a name.
     pub unnamed: unnamed::Counts,
+    /// What was lost for lack of room.
+    pub lost: Lost,
 }
 
 #[derive(Serialize)]
@@ -194,13 +198,23 @@ struct Counts {
     /// and names that only a second read has confirmed. Few runs have either.
     #[serde(skip_serializing_if = "is_zero")]
     unchecked_names: u64,
+    /// Samples for which another table had no room, which few runs have.
+    #[serde(skip_serializing_if = "is_zero")]
+    without_name: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    without_path: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    without_stack: i64,
+    /// Samples of workers that were stopped.
+    #[serde(skip_serializing_if = "is_zero")]
+    stopped: i64,
     /// For a run that only keeps samples on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_running: Option<u64>,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn writer(snapshot: &Snapshot) -> Writer {
@@ -254,13 +268,17 @@ pub fn of_workers(
         all.extend(worker.labels());
         writer.add(frames, &[1, 0, 0], &all);
     }
-    let samples = i64::try_from(workers.len()).unwrap_or(i64::MAX);
-    writer.comment(comment(snapshot, samples, (0, 0), of_sampler));
+    let all = Lost {
+        samples: i64::try_from(workers.len()).unwrap_or(i64::MAX),
+        ..Lost::default()
+    };
+    writer.comment(comment(snapshot, &all, (0, 0), of_sampler));
     Output {
         bytes: writer.finish(),
         samples: workers.len() as u64,
         without_worker: 0,
         unnamed: unnamed::Counts::default(),
+        lost: Lost::default(),
     }
 }
 
@@ -276,10 +294,11 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
 pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSampler) -> Output {
-    let mut writer = writer(snapshot);
+    let depth = depth_within(snapshot.samples.settled.depths());
+    let mut writer = writer(snapshot).with_depth(depth);
     // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
     let settled = &snapshot.samples.settled;
-    let (mut lines, mut samples, mut without_worker) = (Vec::new(), 0, 0);
+    let (mut lines, mut without_worker, mut lost) = (Vec::new(), 0, Lost::default());
     let unstable = settled.each(|stack| {
         let Settlement {
             tid,
@@ -288,6 +307,13 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
             ..
         } = &stack;
         settled.lines(&stack, &mut lines);
+        lost.samples += sum.samples;
+        match stack.full(&lines) {
+            Some(Full::Names) => lost.names += sum.samples,
+            Some(Full::Paths) => lost.paths += sum.samples,
+            Some(Full::Stacks) => lost.stacks += sum.samples,
+            None => {}
+        }
         let frames: Vec<FrameRef<'_>> = lines
             .iter()
             .rev()
@@ -310,23 +336,24 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
             all.extend(of_request.map(|(key, value)| Label::Str(key, value)));
         }
         all.extend(of_worker(snapshot, *tid).into_iter().flatten());
+        all.extend(waits(stack.held, frames.first()));
         writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);
-        samples += sum.samples;
         if *tid == ANY_WORKER {
             without_worker += sum.samples;
         }
     });
     writer.comment(comment(
         snapshot,
-        samples,
+        &lost,
         (unstable, without_worker),
         of_sampler,
     ));
     Output {
         bytes: writer.finish(),
-        samples: u64::try_from(samples).unwrap_or(0),
+        samples: u64::try_from(lost.samples).unwrap_or(0),
         without_worker: u64::try_from(without_worker).unwrap_or(0),
-        unnamed: unnamed(snapshot, samples, unstable),
+        unnamed: unnamed(snapshot, lost.samples, unstable),
+        lost,
     }
 }
 
@@ -359,9 +386,19 @@ fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Label<'_>; 4]>> 
     Some(labels)
 }
 
+/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that it waits for a disk.
+fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<Label<'static>> {
+    let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
+    match held {
+        Held::Stopped => Some(Label::Str(waiting::LABEL, waiting::STOPPED)),
+        Held::Disk if !says() => Some(Label::Str(waiting::LABEL, waiting::DISK)),
+        Held::Disk | Held::No => None,
+    }
+}
+
 fn comment(
     snapshot: &Snapshot,
-    samples: i64,
+    lost: &Lost,
     (unstable, without_worker): (i64, i64),
     of_sampler: OfSampler,
 ) -> String {
@@ -373,7 +410,7 @@ fn comment(
         workers: snapshot.busy.workers(),
         workers_not_sampled: snapshot.without_room,
         busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
-        samples,
+        samples: lost.samples,
         quality: Counts {
             due: quality.due,
             taken: quality.taken,
@@ -387,6 +424,10 @@ fn comment(
             without_worker,
             unnamed: quality.unnamed,
             unchecked_names: quality.unchecked_names,
+            without_name: lost.names,
+            without_path: lost.paths,
+            without_stack: lost.stacks,
+            stopped: i64::try_from(quality.stopped).unwrap_or(i64::MAX),
             not_running: snapshot.not_running,
         },
         duration_seconds: snapshot.took.as_secs_f64().round() as u64,

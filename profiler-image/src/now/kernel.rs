@@ -16,6 +16,7 @@ use phpprof_zend::memory::Memory as _;
 use crate::run::Seen;
 use crate::run::snapshot::{Keep, Snapshot};
 use crate::target::pattern::{pool_of, title};
+use crate::target::process::held::Held;
 use crate::target::process::stat::Watch;
 use crate::target::process::{ProcessMemory, proc_path, text};
 
@@ -70,6 +71,8 @@ pub struct Said {
     pub call: Option<Call>,
     /// It runs, or waits for a CPU.
     pub is_runnable: bool,
+    /// It was stopped, or is frozen.
+    pub is_stopped: bool,
     /// The age of its request.
     pub request: Option<Duration>,
     /// The pool of a php-fpm worker.
@@ -119,6 +122,7 @@ impl Said {
         Self {
             call: call.filter(|_| has_slept),
             is_runnable: state.is_some_and(|(state, _)| state == 'R'),
+            is_stopped: Held::of(pid, tid) == Held::Stopped,
             request: request.and_then(|word| age(f64::from_bits(word), unix_time())),
             pool: title(pid).and_then(|title| pool_of(&title).map(ToOwned::to_owned)),
         }

@@ -65,8 +65,10 @@ fn worker(snapshot: &Snapshot, tid: i32, sampled: &Sampled, said: &Said) -> Opti
     let seen = snapshot.seen.get(&tid)?;
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);
-    let state = match lines.last() {
-        Some(&(Names::IDLE, _)) => State::Idle,
+    let is_idle = matches!(lines.last(), Some(&(Names::IDLE, _)));
+    let state = match is_idle {
+        _ if said.is_stopped => State::Stopped,
+        true => State::Idle,
         _ if mostly_slept(&sampled.most.sum) && !said.is_runnable => State::Waiting,
         _ => State::Running,
     };
@@ -100,10 +102,10 @@ fn worker(snapshot: &Snapshot, tid: i32, sampled: &Sampled, said: &Said) -> Opti
         sapi: seen.engine.sapi.clone(),
         state,
         system_call: said.call.clone().filter(|_| slept),
-        request_seconds: said.request.filter(|_| state != State::Idle).map(seconds),
-        stack: match state {
-            State::Idle => Vec::new(),
-            _ => lines.iter().rev().map(frame).collect(),
+        request_seconds: said.request.filter(|_| !is_idle).map(seconds),
+        stack: match is_idle {
+            true => Vec::new(),
+            false => lines.iter().rev().map(frame).collect(),
         },
     })
 }

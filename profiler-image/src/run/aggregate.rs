@@ -10,6 +10,7 @@ use crate::stack::call_tree::{CallTree, PathId, Paths};
 use crate::stack::edges::Edges;
 use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Ending, Stack};
+use crate::target::process::held::Held;
 
 /// Beyond this many sums, new ones are without a candidate for their call path,
 const MAX_WITH_CANDIDATE: usize = 21_504;
@@ -41,7 +42,7 @@ pub struct Sum {
 
 impl Sum {
     /// One sample that represents this time.
-    pub(super) fn of_one(wall_nanoseconds: i64) -> Self {
+    pub(crate) fn of_one(wall_nanoseconds: i64) -> Self {
         Self {
             samples: 1,
             wall_nanoseconds,
@@ -65,6 +66,8 @@ pub struct Labelled {
     pub stack: Stack,
     /// The labels of its request.
     pub labels: SetId,
+    /// Whether the worker could go on.
+    pub held: Held,
 }
 
 impl From<Stack> for Labelled {
@@ -72,6 +75,7 @@ impl From<Stack> for Labelled {
         Self {
             stack,
             labels: SetId::default(),
+            held: Held::No,
         }
     }
 }
@@ -118,6 +122,8 @@ pub struct Settlement {
     leaf: Option<NameId>,
     /// The labels of the request.
     pub labels: SetId,
+    /// Whether the worker could go on.
+    pub held: Held,
     /// The number of the worker; [`ANY_WORKER`] for those without room.
     pub tid: i32,
     /// The sums of its samples.
@@ -131,7 +137,35 @@ pub struct Shown {
     leaf: Option<NameId>,
 }
 
+/// The table of the sampler that had no room for a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// That of names.
+    Names,
+    /// That of call paths.
+    Paths,
+    /// That of sums.
+    Stacks,
+}
+
 impl Settlement {
+    /// The table without room for it, if any; `lines` are its own.
+    #[must_use]
+    pub fn full(&self, lines: &[Line]) -> Option<Full> {
+        if self.leaf == Some(Names::OVERFLOW) {
+            let has_lost_all = self.path == PathId::NONE && self.tid == ANY_WORKER;
+            return Some(if has_lost_all {
+                Full::Stacks
+            } else {
+                Full::Paths
+            });
+        }
+        let mut names = lines.iter().map(|(name, _)| *name);
+        names
+            .any(|name| name == Names::OVERFLOW)
+            .then_some(Full::Names)
+    }
+
     /// Whether both are of the same stack, whatever their workers and requests are.
     #[must_use]
     pub fn is_of_stack(&self, other: &Self) -> bool {
@@ -143,7 +177,17 @@ impl Settled {
     /// Calls `give` for the stacks by worker, each once and in order: a list of them would be as large as their source.
     /// Returns how many samples were cut.
     pub fn each(&self, mut give: impl FnMut(Settlement)) -> i64 {
-        let key = |stack: &Settlement| (stack.path, stack.leaf, stack.labels, stack.tid);
+        let key = |stack: &Settlement| {
+            let Settlement {
+                path,
+                leaf,
+                labels,
+                held,
+                tid,
+                ..
+            } = *stack;
+            (path, leaf, labels, held, tid)
+        };
         let mut order: Vec<u32> = (0..).take(self.sums.len()).collect();
         order.sort_unstable_by_key(|&index| self.settlement(index).as_ref().map(key));
         let (mut unstable, mut last) = (0, None::<Settlement>);
@@ -185,12 +229,17 @@ impl Settled {
     /// The sums of a sample under its stack as it is shown.
     #[must_use]
     pub fn settlement_of(&self, sample: Labelled, tid: i32, sum: Sum) -> Settlement {
-        let Labelled { stack, labels } = sample;
+        let Labelled {
+            stack,
+            labels,
+            held,
+        } = sample;
         let shown = self.shown(stack);
         Settlement {
             path: shown.path,
             leaf: shown.leaf,
             labels,
+            held,
             tid,
             sum,
         }
@@ -215,6 +264,16 @@ impl Settled {
             path: self.paths.proven(stack.path),
             leaf,
         }
+    }
+
+    /// How many lines each stack has.
+    pub fn depths(&self) -> impl Iterator<Item = usize> {
+        let depths = self.paths.depths();
+        self.sums.iter().map(move |((sample, _), _)| {
+            let Shown { path, leaf } = self.shown(sample.stack);
+            let depth = depths.get(path.0 as usize).copied().unwrap_or(0);
+            usize::from(depth) + usize::from(leaf.is_some())
+        })
     }
 
     /// Writes a stack's lines, root first.

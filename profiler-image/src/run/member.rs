@@ -13,12 +13,16 @@ use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
 use crate::target::process::Process;
+use crate::target::process::held::Held;
 
 /// Nanoseconds between two checks of the program.
 const CHECK_EVERY: u64 = 80 * SECOND / 1000;
 
 /// After this many samples in which a worker ran, it is not expected to sleep in the next one.
 const RUNS: u32 = 8;
+
+/// The kernel counts the time of a thread that runs at each of its ticks, at least a hundred times a second.
+const STILL_FOR: u64 = SECOND / 20;
 
 /// A worker in a run.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub struct Member {
     pub asleep: Option<Asleep>,
     /// In how many samples up to the last it ran.
     ran: u32,
+    /// The numbers of its thread when they last changed, or were doubted, and when that was.
+    moved: Option<(Look, u64)>,
     pub busy_samples: u64,
     pub idle_samples: u64,
     /// The requests that it serves, if they are requested.
@@ -54,6 +60,26 @@ pub struct Asleep {
     pub mark: Mark,
     /// `None` between requests.
     pub stack: Option<Stack>,
+    /// Whether it could go on; `None` if nobody has asked yet.
+    pub held: Option<Held>,
+}
+
+/// What a worker did in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Did {
+    Ran,
+    Slept(Held),
+}
+
+impl Did {
+    /// Whether it could go on.
+    #[must_use]
+    pub fn held(self) -> Held {
+        match self {
+            Did::Ran => Held::No,
+            Did::Slept(held) => held,
+        }
+    }
 }
 
 impl Member {
@@ -68,6 +94,7 @@ impl Member {
             check_at: now,
             asleep: None,
             ran: 0,
+            moved: None,
             busy_samples: 0,
             idle_samples: 0,
             served: Served::default(),
@@ -103,6 +130,27 @@ impl Member {
         };
         self.sampled_to = self.sampled_to.max(Some(represented.to));
         represented
+    }
+
+    /// Whether it seems to run, but the kernel has not counted that for [`STILL_FOR`]: it waits for a CPU, or was stopped in its code.
+    /// Then it is asked at most as often.
+    pub fn has_stood_still(&mut self, look: Option<Look>, now: u64) -> bool {
+        let Some(look) = look else {
+            return false;
+        };
+        let since = self.moved.filter(|(last, _)| *last == look);
+        let stands = since.is_some_and(|(_, since)| now.saturating_sub(since) >= STILL_FOR);
+        if since.is_none() || stands {
+            self.moved = Some((look, now));
+        }
+        stands
+    }
+
+    /// Asks the kernel whether it can go on.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let process = &self.worker.process;
+        Held::of(process.pid, process.tid)
     }
 
     /// Remembers whether it ran in its newest sample.

@@ -135,6 +135,8 @@ struct Run<'a> {
     /// Samples that were left out because the worker slept.
     not_running: u64,
     lateness: Lateness,
+    /// Whether a leaf of this name says what it waits for.
+    says: turn::Says,
     /// The JIT has compiled code for a worker.
     jit: bool,
     extensions: Option<Extensions>,
@@ -176,6 +178,7 @@ impl<'a> Run<'a> {
             idle_calls: Calls::default(),
             not_running: 0,
             lateness: Lateness::default(),
+            says: turn::Says::default(),
             jit: false,
             extensions: None,
             workers: Workers::default(),

@@ -14,6 +14,7 @@ use super::time::SECOND;
 use crate::request::asked::{Asked, Label, Verdict, shown_script};
 use crate::request::values::{Set, SetId, Table, Values};
 use crate::stack::trace::Stack;
+use crate::target::process::held::Held;
 use look::Current;
 use rustc_hash::FxHashMap;
 
@@ -81,6 +82,15 @@ impl Fate {
             Self::Summed(number, _) | Self::Young(number, _) => Some(number).filter(|it| *it > 0),
             Self::Dropped | Self::Idle => None,
         }
+    }
+
+    /// The same, of a worker that is held like this.
+    #[must_use]
+    pub fn held(mut self, by: Held) -> Self {
+        if let Self::Summed(_, sample) | Self::Young(_, sample) = &mut self {
+            sample.held = by;
+        }
+        self
     }
 
     /// The fate of a sample once it is decided whether the samples of a young request are kept.
@@ -192,7 +202,10 @@ impl Requests {
             (Verdict::Kept, _, _) => {}
         }
         let labels = self.labels(&current, age);
-        let labelled = Labelled { stack, labels };
+        let labelled = Labelled {
+            labels,
+            ..stack.into()
+        };
         match (min_age, age) {
             (Some(min), Some(age)) if u128::from(age) < min.as_nanos() => {
                 if include_young {

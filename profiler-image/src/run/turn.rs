@@ -3,17 +3,24 @@
 //! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of a process that is known to
 //! be gone is not summed: its PID may belong to another one.
 
+use phpprof_profile::waiting::kind;
+use rustc_hash::FxHashMap;
+
 use super::aggregate::Sum;
-use super::member::{Asleep, Member};
+use super::member::{Asleep, Did, Member};
 use super::recorder::{Recorder, Taken};
 use super::requests::Fate;
 use super::schedule::{Slot, Turn};
 use super::{Run, now};
 use crate::read::clocks::{Look, Mark, NoLook};
 use crate::sample::Outcome;
-use crate::stack::names::Names;
+use crate::stack::names::{NameId, Names};
 use crate::stack::trace::{Ending, Stack};
 use crate::target::process::calls::Calls;
+use crate::target::process::held::Held;
+
+/// Whether a leaf of this name says what it waits for.
+pub(super) type Says = FxHashMap<NameId, bool>;
 
 impl Run<'_> {
     /// Reads the workers that are due.
@@ -37,7 +44,15 @@ impl Run<'_> {
         let member = &mut self.members[index];
         let mark = member.mark();
         match member.still_asleep(mark) {
-            Some(asleep) => self.add(index, current, None, (asleep.stack, true), false),
+            Some(asleep) => {
+                let held = asleep.held.unwrap_or_else(|| member.held());
+                member.asleep = Some(Asleep {
+                    held: Some(held),
+                    ..asleep
+                });
+                let did = Did::Slept(held);
+                self.add(index, current, None, (asleep.stack, true), did);
+            }
             None => self.read_one(index, current, mark, wanted),
         }
     }
@@ -60,11 +75,13 @@ impl Run<'_> {
             Outcome::Idle => (None, true),
             Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
+        let look = member.worker.clocks.look();
+        // Code can be stopped anywhere, so it is asked for as well once its clock stands.
+        let may_sleep = member.has_stood_still(look.ok(), current) || may_sleep;
         let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
         member.note(!is_asleep);
         // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
-        let look = member.worker.clocks.look();
         // The read used the thread id, which may have been another's by then, or that of another program.
         if look == Err(NoLook::Gone) || !member.runs_the_same_program(current) {
             self.failed();
@@ -95,8 +112,27 @@ impl Run<'_> {
         };
         // The next turn determines the request.
         let slept = slept.filter(|_| is_certain);
-        member.asleep = slept.map(|mark| Asleep { mark, stack });
-        self.add(index, current, look.ok(), (stack, is_certain), !is_asleep);
+        let held = self.held(index, is_asleep, stack);
+        let sleep = |mark| Asleep { mark, stack, held };
+        self.members[index].asleep = slept.map(sleep);
+        let did = match is_asleep {
+            true => Did::Slept(held.unwrap_or_default()),
+            false => Did::Ran,
+        };
+        self.add(index, current, look.ok(), (stack, is_certain), did);
+    }
+
+    /// Whether a worker that sleeps can go on; `None` as long as that need not be known. A leaf that says what it waits for, as most do
+    /// that sleep, is believed until the sleep lasts for another sample: few disks take that long, and a worker that was stopped stays so.
+    fn held(&mut self, index: usize, is_asleep: bool, stack: Option<Stack>) -> Option<Held> {
+        let stack = stack.filter(|_| is_asleep)?;
+        let leaf = stack.phase.or_else(|| self.sampler.tree.name(stack.path))?;
+        let names = &self.sampler.functions.names;
+        let says = self
+            .says
+            .entry(leaf.shown())
+            .or_insert_with(|| kind(names.get(leaf).name).is_some());
+        (!*says).then(|| self.members[index].held())
     }
 
     /// Counts a turn that read nothing that is true.
@@ -112,10 +148,11 @@ impl Run<'_> {
         current: u64,
         look: Option<Look>,
         (stack, is_certain): (Option<Stack>, bool),
-        ran: bool,
+        did: Did,
     ) {
         self.sampler.quality.taken += 1;
-        let fate = self.fate(index, current, (stack, is_certain), ran);
+        let ran = did == Did::Ran;
+        let fate = self.fate(index, current, (stack, is_certain), did);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
         // A sample's wall value is the time that it represents. The time since the last sample would be longer the later in its slot
         // this one is, and so count the functions there twice.
@@ -157,7 +194,7 @@ impl Run<'_> {
         index: usize,
         current: u64,
         (stack, is_certain): (Option<Stack>, bool),
-        ran: bool,
+        did: Did,
     ) -> Fate {
         let member = &mut self.members[index];
         let Some(stack) = stack else {
@@ -165,17 +202,21 @@ impl Run<'_> {
             member.idle_samples += 1;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
             return match is_kept {
-                true => Fate::Summed(0, Stack::of_phase(Names::IDLE).into()),
+                true => Fate::Summed(0, Stack::of_phase(Names::IDLE).into()).held(did.held()),
                 false => Fate::Idle,
             };
         };
         member.busy_samples += 1;
-        if self.options.only_running && !ran {
+        if did.held() == Held::Stopped {
+            self.sampler.quality.stopped += 1;
+        }
+        if self.options.only_running && did != Did::Ran {
             self.not_running += 1;
             return Fate::Dropped;
         }
         let served = &mut member.served;
-        self.requests.fate(served, stack, current, is_certain)
+        let fate = self.requests.fate(served, stack, current, is_certain);
+        fate.held(did.held())
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Quality {
     pub denied: u64,
     /// Turns between requests.
     pub idle: u64,
+    /// Turns in which a worker was stopped or frozen in a request.
+    pub stopped: u64,
     /// Samples with an edge that had no proof when they were taken.
     pub open: u64,
     /// Reads of busy workers during which the top moved. A sample takes up to four.

@@ -36,7 +36,7 @@ const MAX_OPS: usize = 64;
 
 /// A function with all its callers, at one of its ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PathId(u32);
+pub struct PathId(pub(crate) u32);
 
 impl PathId {
     /// The parent of each root.
@@ -165,6 +165,13 @@ impl CallTree {
             known.call.is_candidate = false;
             path = node.parent;
         }
+    }
+
+    /// The function of a node.
+    #[must_use]
+    pub fn name(&self, path: PathId) -> Option<NameId> {
+        let node = self.nodes.get(path.0 as usize)?;
+        (path != PathId::NONE).then_some(node.name)
     }
 
     /// Whether the call of a node is made beyond doubt.
@@ -460,6 +467,17 @@ impl Paths {
     #[must_use]
     pub fn proven(&self, path: PathId) -> PathId {
         PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
+    }
+
+    /// How many lines each path has, by its number.
+    #[must_use]
+    pub fn depths(&self) -> Vec<u16> {
+        let mut depths: Vec<u16> = Vec::with_capacity(self.0.len());
+        for line in &self.0 {
+            let above = depths.get(line.parent as usize).copied().unwrap_or(0);
+            depths.push(above.saturating_add(u16::from(!line.is_hidden)));
+        }
+        depths
     }
 
     /// Writes the lines of a path, root first: function and line.

@@ -262,7 +262,7 @@ impl Default for Names {
         for name in [
             "[unstable]",
             phpprof_profile::TRUNCATED,
-            "[over the memory cap]",
+            phpprof_profile::room::OVER,
             "[idle]",
             "[startup]",
             "[shutdown]",

@@ -93,7 +93,10 @@ fn run(cell: &Cell, random: &mut Random) -> Result<()> {
         check_formats(&profile)?;
         let receipt = profile.comments().next().unwrap_or_default();
         let is_checked = ["unnamed", "uncheckedNames"].map(|count| !receipt.contains(count));
-        ensure!(is_checked == [true; 2], "not checked by PHP's hash: {receipt}");
+        ensure!(
+            is_checked == [true; 2],
+            "not checked by PHP's hash: {receipt}"
+        );
         let unstable = add(&profile, &mut sampled);
         ensure!(unstable <= UNSTABLE, "{unstable} % [unstable]");
         let listed = program.listed()?;

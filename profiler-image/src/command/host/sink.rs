@@ -105,7 +105,7 @@ fn converted(
     format: Format,
     requests: Option<&Timeline>,
 ) -> Result<Vec<u8>, Failure> {
-    let profile = decode(pprof, &Limits::default());
+    let profile = decode(pprof, &Limits::of_own());
     let profile = profile.map_err(|error| internal(format!("the profile: {error}")))?;
     let title = title(&profile);
     let written = format.write(&profile, &View::default(), &title, requests);

@@ -155,7 +155,7 @@ fn options(
 
 fn tick(delta: &Snapshot) -> Update {
     let made = output(delta, &[], OfSampler::default());
-    match decode(&made.bytes, &Limits::default()) {
+    match decode(&made.bytes, &Limits::of_own()) {
         Ok(profile) => Update::Tick(vec![profile], delta.took),
         Err(error) => Update::Message(format!("a second is missing: {error}")),
     }

@@ -8,13 +8,14 @@ use phpprof_zend::testing::IS_NULL;
 
 use super::*;
 use crate::run::Seen;
-use crate::run::aggregate::Aggregate;
+use crate::run::aggregate::{Aggregate, Labelled};
 use crate::run::seen::Busy;
 use crate::run::snapshot::Samples;
 use crate::sample::Sampler;
 use crate::sample::tests::Scene;
-use crate::stack::names::Names;
-use crate::stack::trace::Stack;
+use crate::stack::call_tree::{Call, PathId};
+use crate::stack::names::{Name, Names};
+use crate::stack::trace::{Ending, Stack};
 
 /// A snapshot with one sample of each of this many workers, all in one stack.
 fn snapshot_of(workers: i32) -> Snapshot {
@@ -69,6 +70,117 @@ fn samples_that_found_no_room_by_worker_are_counted() {
     check_without_worker(60_000, true);
 }
 
+/// The label `waiting` of each sample of `strpos` or `flock`, by the state of the worker.
+#[track_caller]
+fn check_waiting(leaf: &str, held: Held, expected: Option<&str>) {
+    let leaf = FrameRef {
+        name: leaf,
+        ..FrameRef::default()
+    };
+    let label = waits(held, Some(&leaf)).map(|label| match label {
+        Label::Str(waiting::LABEL, kind) => kind,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(label, expected);
+}
+
+#[test]
+fn stopped_workers_wait_whatever_their_leaf_is_and_a_disk_is_told_where_the_leaf_tells_nothing() {
+    check_waiting("strpos", Held::Stopped, Some("stopped"));
+    check_waiting("mysqli_query", Held::Stopped, Some("stopped"));
+    check_waiting("strpos", Held::Disk, Some("disk"));
+    check_waiting("mysqli_query", Held::Disk, None);
+    check_waiting("strpos", Held::No, None);
+    assert!(waits(Held::Disk, None).is_some());
+}
+
+#[test]
+fn samples_of_a_stopped_worker_are_rows_of_their_own() {
+    let mut aggregate = Aggregate::default();
+    for (held, times) in [(Held::No, 3), (Held::Stopped, 2)] {
+        for _ in 0..times {
+            let sample = Labelled {
+                held,
+                ..Stack::of_phase(Names::COMPILING).into()
+            };
+            aggregate.merge(sample, 1, Sum::of_one(5));
+        }
+    }
+    let mut snapshot = snapshot_of(1);
+    snapshot.samples = Samples::of(&Sampler::new(), &aggregate);
+    snapshot.samples.quality.stopped = 2;
+    let output = output(&snapshot, &[], OfSampler::default());
+    let profile = decode(&output.bytes, &Limits::default()).unwrap();
+    let stopped = |sample: &&phpprof_profile::proto::Sample| {
+        let mut labels = sample.label.iter();
+        labels.any(|it| profile.string(it.key) == "waiting" && profile.string(it.str) == "stopped")
+    };
+    let rows: Vec<_> = profile.sample.iter().map(|it| it.value[0]).collect();
+    assert_eq!(rows.iter().sum::<i64>(), 5);
+    let samples: Vec<_> = profile.sample.iter().filter(stopped).collect();
+    assert_eq!(
+        samples.iter().map(|it| it.value[0]).collect::<Vec<_>>(),
+        [2]
+    );
+    let comment: serde_json::Value =
+        serde_json::from_str(profile.comments().next().unwrap()).unwrap();
+    assert_eq!(comment["quality"]["stopped"], 2);
+    assert!(comment["quality"].get("withoutName").is_none());
+}
+
+/// The samples of a run whose table of sums, call paths or names is full.
+#[test]
+fn samples_without_room_are_counted_by_their_table() {
+    let mut sampler = Sampler::new();
+    let names = &mut sampler.functions.names;
+    let tree = &mut sampler.tree;
+    let name = |text| Name {
+        name: text,
+        file: "/a.php",
+        start_line: 1,
+    };
+    let known = names.intern(name("f"));
+    let mut call = |name| {
+        let path = tree.add(PathId::NONE, name, 0, 1, Call::default());
+        path.unwrap()
+    };
+    let paths = [call(known), call(Names::OVERFLOW)];
+    let stack = |path, ending| Stack {
+        path,
+        ending,
+        ..Stack::of_phase(Names::COMPILING)
+    };
+    let whole = |path| Stack {
+        phase: None,
+        ..stack(path, Ending::Whole)
+    };
+    let mut aggregate = Aggregate::default();
+    let samples = [
+        (whole(paths[0]), 7, 100),
+        (whole(paths[1]), 7, 5),
+        (stack(paths[0], Ending::Full), 7, 3),
+        (Stack::NO_ROOM, ANY_WORKER, 2),
+    ];
+    for (stack, tid, times) in samples {
+        (0..times).for_each(|_| aggregate.add(stack, tid, 1));
+    }
+    let mut snapshot = snapshot_of(1);
+    snapshot.samples = Samples::of(&sampler, &aggregate);
+    let output = output(&snapshot, &[], OfSampler::default());
+    let expected = Lost {
+        samples: 110,
+        names: 5,
+        paths: 3,
+        stacks: 2,
+    };
+    assert_eq!(output.lost, expected);
+    let profile = decode(&output.bytes, &Limits::default()).unwrap();
+    let comment: serde_json::Value =
+        serde_json::from_str(profile.comments().next().unwrap()).unwrap();
+    let counts = ["withoutName", "withoutPath", "withoutStack"].map(|key| &comment["quality"][key]);
+    assert_eq!(counts, [5, 3, 2]);
+}
+
 #[test]
 fn the_comment_has_the_fields_of_the_contract() {
     let golden: serde_json::Value =
@@ -102,6 +214,10 @@ fn the_comment_has_the_fields_of_the_contract() {
             without_worker: 3,
             unnamed: 0,
             unchecked_names: 0,
+            without_name: 5,
+            without_path: 7,
+            without_stack: 2,
+            stopped: 11,
             not_running: None,
         },
         duration_seconds: 30,

@@ -16,6 +16,8 @@ use crate::sample::tests::Scene;
 use crate::target::Scope;
 use crate::target::process::ProcessMemory;
 
+mod held;
+
 /// A process that waits for input.
 fn sleeper() -> (Child, i32) {
     let mut child = Command::new("cat")
@@ -34,6 +36,11 @@ fn sleeper() -> (Child, i32) {
 fn end(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// What a worker did that was not held.
+pub(crate) fn did(ran: bool) -> Did {
+    if ran { Did::Ran } else { Did::Slept(Held::No) }
 }
 
 /// 99 Hz, and nothing else is requested.
@@ -230,7 +237,7 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
         };
         let stack = (period % 8 < 7).then(|| Stack::of_phase(Names::COMPILING));
         let ran = period < 800;
-        run.add(0, period * PERIOD, Some(look), (stack, true), ran);
+        run.add(0, period * PERIOD, Some(look), (stack, true), did(ran));
     }
     let member = &mut run.members[0];
     member.settle(&mut run.aggregate, None);

@@ -11,6 +11,7 @@ use phpprof_zend::jit::JitBuffer;
 
 pub mod calls;
 pub mod cpu_clock;
+pub mod held;
 pub mod last_pid;
 pub mod maps;
 mod memory;

@@ -11,7 +11,7 @@ use crate::read::heap::HeapWatch;
 use crate::read::heap::tests::{memory, read};
 use crate::run::heap::HeapAccount;
 use crate::run::member::Member;
-use crate::run::turn::tests::options;
+use crate::run::turn::tests::{did, options};
 use crate::run::{Options, Run};
 use crate::stack::call_tree::{Call, PathId};
 use crate::stack::names::NameId;
@@ -63,7 +63,8 @@ impl<'a> Busy<'a> {
             slices: 1,
         };
         let ran = stack.is_some();
-        self.run.add(0, self.now, Some(look), (stack, true), ran);
+        self.run
+            .add(0, self.now, Some(look), (stack, true), did(ran));
         self.now += PERIOD;
     }
 

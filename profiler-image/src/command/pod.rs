@@ -49,6 +49,10 @@ pub fn nothing_chosen() -> Failure {
     Failure::new(Reason::Usage, "no target", message)
 }
 
+pub fn of_masters(_: &Scope, _: impl Iterator<Item = i32>) -> Option<String> {
+    None
+}
+
 impl Host {
     pub fn begin(_: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
         let path = output.map(|path| match path.as_os_str() == "-" {

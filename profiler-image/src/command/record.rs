@@ -387,6 +387,10 @@ fn summarize(recording: &Recording, output: &Output, options: &Options) {
     if let Some(told) = waiting::told_of_stopped(quality.stopped, quality.taken - quality.idle) {
         say(&told);
     }
+    let workers = recording.seen.values().map(|seen| seen.pid);
+    if let Some(told) = host::of_masters(&options.scope, workers) {
+        say(&told);
+    }
     tell_without_room(recording.without_room);
     requests::summarize(recording);
     heap::summarize(recording);

@@ -60,7 +60,7 @@ impl Refused {
             Refusal::Starting | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
             Refusal::Unreadable(Fault::NoFiles) => 2,
             Refusal::Unreadable(Fault::Denied) => 3,
-            Refusal::NoEngineSymbols(_) => 4,
+            Refusal::NoEngineSymbols(_) | Refusal::Only32Bit(_) | Refusal::Emulated(_) => 4,
             Refusal::LayoutMismatch(_) => 5,
             Refusal::UnsupportedVersion(_) => 6,
         }

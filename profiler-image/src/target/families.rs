@@ -121,7 +121,14 @@ impl Family {
         let text = read_text(&format!("/proc/{pid}/maps"));
         let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;
         let maps = maps::parse(&text, executable);
-        let engine = find(memory, &maps.modules)?;
+        let engine = match find(memory, &maps.modules) {
+            Err(Refusal::NoPhpFound) => match find(memory, &maps.unnamed) {
+                Err(Refusal::Unreadable(_)) => Err(Refusal::NoPhpFound),
+                found => found,
+            },
+            found => found,
+        };
+        let engine = emulated(engine, executable)?;
         let fingerprint = memory
             .word(engine.fingerprint_at)
             .map_err(Refusal::Unreadable)?;
@@ -141,6 +148,23 @@ impl Family {
     fn has(&self, memory: &ProcessMemory, executable: &str) -> bool {
         self.executable == executable
             && memory.word(self.engine.fingerprint_at) == Ok(self.fingerprint)
+    }
+}
+
+/// Emulators of another machine, by the name of their executable: qemu-user, Rosetta, FEX, box64.
+const EMULATORS: [&str; 4] = ["qemu-", "rosetta", "FEX", "box64"];
+
+/// Names the emulator where the PHP that it runs cannot be read. qemu-user keeps the memory of its program where that would be, so most can.
+fn emulated(found: Result<Engine, Refusal>, executable: &str) -> Result<Engine, Refusal> {
+    let name = executable.rsplit('/').next().unwrap_or_default();
+    let is_emulator = EMULATORS.iter().any(|emulator| name.starts_with(emulator));
+    match found {
+        Ok(engine) => Ok(engine),
+        Err(other @ (Refusal::NoPhpFound | Refusal::Starting | Refusal::Unreadable(_))) => {
+            Err(other)
+        }
+        Err(_) if is_emulator => Err(Refusal::Emulated(executable.to_owned())),
+        Err(other) => Err(other),
     }
 }
 
@@ -176,6 +200,25 @@ mod tests {
         let auxv: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(address(&auxv), Some(0x7fff_0000_1230));
         assert_eq!(address(&auxv[..24]), None);
+    }
+
+    #[test]
+    fn php_in_an_emulator_is_refused_with_its_name_and_other_programs_are_not_php() {
+        let check = |refusal: Refusal, executable: &str, expected: &str| {
+            let found = emulated(Err(refusal), executable).unwrap_err();
+            assert!(found.to_string().contains(expected), "{found}");
+        };
+        let mismatch = || Refusal::LayoutMismatch("no version string");
+        let [qemu, php] = ["/usr/bin/qemu-aarch64-static", "/usr/bin/php8.2"];
+        check(
+            mismatch(),
+            qemu,
+            "an emulator runs its PHP (/usr/bin/qemu-aarch64-static)",
+        );
+        check(mismatch(), "/run/rosetta/rosetta", "an emulator runs");
+        check(Refusal::Starting, qemu, "not started yet");
+        check(mismatch(), php, "no version string");
+        check(Refusal::NoPhpFound, qemu, "no PHP engine");
     }
 
     #[test]

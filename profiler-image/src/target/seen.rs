@@ -221,6 +221,8 @@ mod tests {
             Refusal::NoPhpFound,
             Refusal::UnsupportedVersion("9.0".to_owned()),
             Refusal::NoEngineSymbols("/usr/bin/php".to_owned()),
+            Refusal::Only32Bit("/usr/bin/php".to_owned()),
+            Refusal::Emulated("/usr/bin/qemu-arm".to_owned()),
             Refusal::Unreadable(Fault::Denied),
         ] {
             check(&lasting, true, 0, false);

@@ -43,6 +43,42 @@ pub struct Symbol {
     pub size: u64,
 }
 
+/// Whether the read-only data of a 32-bit little-endian image contain a text. Nothing else is read of such an image.
+pub fn has_text_in_32_bit<M: Memory + ?Sized>(memory: &M, base: u64, text: &[u8]) -> bool {
+    let found = || {
+        let mut header = [0_u8; 52];
+        memory.read(base, &mut header).ok()?;
+        let half = |bytes: &[u8], at: usize| half_at(bytes, at) & 0xffff;
+        let (entry_size, count) = (half(&header, 42), half(&header, 44));
+        let is_elf = header[..6] == *b"\x7fELF\x01\x01";
+        if !is_elf || entry_size != 32 || count == 0 || count > u32::from(MAX_PROGRAM_HEADERS) {
+            return None;
+        }
+        let mut bytes = vec![0; count as usize * 32];
+        let table = base.checked_add(u64::from(half_at(&header, 28)))?;
+        memory.read(table, &mut bytes).ok()?;
+        let headers: Vec<ProgramHeader> = bytes
+            .chunks_exact(32)
+            .map(|entry| ProgramHeader {
+                kind: half_at(entry, 0),
+                flags: half_at(entry, 24),
+                address: u64::from(half_at(entry, 8)),
+                memory_size: u64::from(half_at(entry, 20)),
+            })
+            .collect();
+        let first = headers.iter().find(|header| header.kind == PT_LOAD)?;
+        let image = Image {
+            // Of no use here.
+            machine: Machine::X86_64,
+            bias: base.wrapping_sub(first.address & !0xfff),
+            headers,
+            dynamic: None,
+        };
+        image.text_after(memory, text)
+    };
+    found().is_some()
+}
+
 /// One mapped ELF image.
 #[derive(Debug, Clone)]
 pub struct Image {
@@ -338,7 +374,7 @@ fn gnu_hash(name: &str) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::memory::Recorded;
 
@@ -363,6 +399,43 @@ mod tests {
         }
         assert_eq!(position(b"X-Powered-By: PHP", needle), None);
         assert_eq!(position(b"", needle), None);
+    }
+
+    /// A 32-bit executable at 0x8048000, as `readelf -lh` shows one of Debian's i386: code at its beginning, then read-only data.
+    pub(crate) fn image_of_32_bit(data: &[u8]) -> Recorded {
+        let mut first = vec![0; 0x200];
+        first[..6].copy_from_slice(b"\x7fELF\x01\x01");
+        let mut put = |at: usize, value: u32| {
+            first[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        };
+        put(28, 52);
+        put(40, 32 << 16 | 52);
+        put(44, 2);
+        for (at, address, size, flags) in [(52, 0x0804_8000, 0x200, 5), (84, 0x0804_9000, 0x400, 4)]
+        {
+            put(at, PT_LOAD);
+            put(at + 8, address);
+            put(at + 20, size);
+            put(at + 24, flags);
+        }
+        let mut memory = Recorded::default();
+        memory.put(0x0804_8000, first);
+        let mut rest = data.to_vec();
+        rest.resize(0x400, 0);
+        memory.put(0x0804_9000, rest);
+        memory
+    }
+
+    #[test]
+    fn text_of_a_32_bit_image_is_found() {
+        let text = b"X-Powered-By: PHP/";
+        let php = image_of_32_bit(b"\0\0X-Powered-By: PHP/8.2.29\0");
+        assert!(has_text_in_32_bit(&php, 0x0804_8000, text));
+        assert!(Image::read(&php, 0x0804_8000).is_none());
+        let other = image_of_32_bit(b"\0\0X-Powered-By: \0");
+        assert!(!has_text_in_32_bit(&other, 0x0804_8000, text));
+        assert!(!has_text_in_32_bit(&php, 0x0804_9000, text));
+        assert!(!has_text_in_32_bit(&php, 0x9000, text));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::check;
-use crate::elf::Image;
+use crate::elf::{self, Image};
 use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
 use crate::memory::{END_OF_USER_SPACE, Fault, Memory};
 use crate::phase::{PhaseGlobals, returned_byte};
@@ -97,6 +97,10 @@ pub enum Refusal {
     UnsupportedVersion(String),
     /// A PHP without symbols: its path.
     NoEngineSymbols(String),
+    /// A 32-bit PHP: its path. No row has one.
+    Only32Bit(String),
+    /// PHP that an emulator runs, whose memory is not that of a known engine: the emulator's path.
+    Emulated(String),
     /// The check that failed, for instance because of a patch of the distribution.
     LayoutMismatch(&'static str),
     /// The engine is starting, and has to be checked again later.
@@ -120,6 +124,18 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "{path} is PHP, but has no dynamic symbols: it was linked statically or without -export-dynamic"
+                )
+            }
+            Self::Only32Bit(path) => {
+                write!(
+                    f,
+                    "{path} is a 32-bit PHP; 32-bit engines are not supported"
+                )
+            }
+            Self::Emulated(emulator) => {
+                write!(
+                    f,
+                    "an emulator runs its PHP ({emulator}), and its memory cannot be read as an engine's"
                 )
             }
             Self::LayoutMismatch(what) => write!(
@@ -155,7 +171,11 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
         .iter()
         .find(|(_, image)| image.symbol(memory, "execute_ex").is_some())
     else {
-        return Err(without_symbols(memory, &images));
+        let refusal = without_symbols(memory, &images);
+        return Err(match only_32_bit(memory, modules) {
+            Some(path) if refusal == Refusal::NoPhpFound => Refusal::Only32Bit(path),
+            _ => refusal,
+        });
     };
     let found = Found {
         memory,
@@ -308,6 +328,20 @@ fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) 
     }
 }
 
+/// The module of a 32-bit process that is PHP: its main executable, or a library that is called so, as Apache's is.
+fn only_32_bit<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Option<String> {
+    let is_called_php = |module: &Module| {
+        let name = module.path.rsplit('/').next().unwrap_or_default();
+        name.contains("php")
+    };
+    let mut candidates = modules.iter().enumerate();
+    let found = candidates.find(|(index, module)| {
+        (*index == 0 || is_called_php(module))
+            && elf::has_text_in_32_bit(memory, module.base, VERSION_HEADER)
+    });
+    found.map(|(_, module)| module.path.clone())
+}
+
 fn row_for(machine: Machine, version: &str) -> Result<&'static Layout, Refusal> {
     let mut numbers = version.split('.').map(str::parse::<u8>);
     match (numbers.next(), numbers.next()) {
@@ -322,6 +356,43 @@ fn row_for(machine: Machine, version: &str) -> Result<&'static Layout, Refusal> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::tests::image_of_32_bit;
+
+    #[test]
+    fn a_32_bit_engine_is_refused_as_such() {
+        let php = image_of_32_bit(b"X-Powered-By: PHP/7.4.33\0");
+        let module = |path: &str| Module {
+            base: 0x0804_8000,
+            path: path.to_owned(),
+        };
+        let refusal = |modules: &[Module]| find(&php, modules).unwrap_err();
+        let expected = Refusal::Only32Bit("/usr/bin/php".to_owned());
+        assert_eq!(refusal(&[module("/usr/bin/php")]), expected);
+        assert!(
+            expected
+                .to_string()
+                .contains("32-bit engines are not supported")
+        );
+        // Apache's main executable is none, but its module is.
+        let apache = Module {
+            base: 0x0804_9000,
+            path: "/usr/sbin/apache2".to_owned(),
+        };
+        let libphp = module("/usr/lib/apache2/modules/libphp7.4.so");
+        assert!(matches!(
+            refusal(&[apache.clone(), libphp]),
+            Refusal::Only32Bit(_)
+        ));
+        assert_eq!(
+            refusal(&[apache, module("/usr/lib/libfoo.so")]),
+            Refusal::NoPhpFound
+        );
+        let other = image_of_32_bit(b"X-Powered-By: \0");
+        assert_eq!(
+            find(&other, &[module("/usr/bin/php")]).unwrap_err(),
+            Refusal::NoPhpFound
+        );
+    }
 
     #[test]
     fn an_unknown_version_is_refused_by_its_name() {

@@ -7,6 +7,7 @@
 
 pub mod dump;
 mod listing;
+mod masters;
 mod program;
 mod progress;
 mod sink;
@@ -27,6 +28,7 @@ use phpprof_profile::Format;
 use phpprof_profile::timeline::Timeline;
 
 use super::{HOW, OUTPUT, WHAT};
+pub use masters::told as of_masters;
 use program::Program;
 use progress::Screen;
 use sink::Sink;

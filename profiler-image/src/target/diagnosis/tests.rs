@@ -296,6 +296,32 @@ fn a_lack_of_files_is_told_of_but_waiting_may_help() {
 }
 
 #[test]
+fn what_is_not_supported_is_named() {
+    let check = |refusal: Refusal, detail: &str, expected: &str| {
+        let refused = Refused {
+            pid: 7,
+            comm: "php-fpm7.4".to_owned(),
+            refusal,
+        };
+        assert!(refused.is_final());
+        let failure = explain(&Scope::All, Some(&refused), |_| panic!("no fact is needed"));
+        assert_eq!(failure.reason, Reason::UnsupportedVersion);
+        assert_eq!(failure.detail, detail);
+        assert_eq!(failure.message, expected);
+    };
+    check(
+        Refusal::Only32Bit("/usr/sbin/php-fpm7.4".to_owned()),
+        "32-bit engines are not supported",
+        "process 7 (php-fpm7.4): /usr/sbin/php-fpm7.4 is a 32-bit PHP; 32-bit engines are not supported; run a 64-bit PHP",
+    );
+    check(
+        Refusal::Emulated("/usr/bin/qemu-aarch64".to_owned()),
+        "emulated by /usr/bin/qemu-aarch64",
+        "process 7 (php-fpm7.4): an emulator runs its PHP (/usr/bin/qemu-aarch64), and its memory cannot be read as an engine's; run an image for this machine's architecture",
+    );
+}
+
+#[test]
 fn among_all_processes_only_those_called_php_are_news() {
     let refused = |comm: &str, refusal| Refused {
         pid: 1,

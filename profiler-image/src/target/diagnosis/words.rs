@@ -38,6 +38,16 @@ pub fn explain(
             version,
             "a newer phpprof may know it; `phpprof --version` shows your version",
         ),
+        Refusal::Only32Bit(_) => failure(
+            Reason::UnsupportedVersion,
+            "32-bit engines are not supported",
+            "run a 64-bit PHP",
+        ),
+        Refusal::Emulated(emulator) => failure(
+            Reason::UnsupportedVersion,
+            &format!("emulated by {emulator}"),
+            "run an image for this machine's architecture",
+        ),
         Refusal::NoEngineSymbols(path) => failure(
             Reason::NoEngineSymbols,
             path,

@@ -16,6 +16,8 @@ const MAX_SHARED: usize = 64;
 pub struct Maps {
     /// Mapped files with their first page, in the order of `maps`, the main executable first.
     pub modules: Vec<Module>,
+    /// The first pages of private memory without a file: a loader of its own may have put an engine there.
+    pub unnamed: Vec<Module>,
     /// Memory that is shared with other processes, the largest mappings: opcache's is among it.
     pub shared: Vec<Range<u64>>,
     /// Executable shared memory: opcache has set a JIT buffer up.
@@ -47,9 +49,12 @@ pub fn parse(text: &str, executable: &str) -> Maps {
                 end: range.end,
             });
         }
-        // Only the first page of a file can have its ELF header; devices and the kernel's own mappings are not files.
-        let is_file =
-            path.starts_with('/') && !path.starts_with("/dev/") && !path.starts_with("/memfd:");
+        if path.is_empty() && permissions.starts_with('r') && permissions.ends_with('p') {
+            maps.push_unnamed(range.clone());
+        }
+        // Only the first page of a file can have its ELF header; devices and the kernel's own mappings are not files. A program may be
+        // executed from a memfd.
+        let is_file = path.starts_with('/') && !path.starts_with("/dev/");
         let seen = maps.modules.iter().any(|module| module.path == path);
         if is_file
             && !seen
@@ -76,6 +81,17 @@ pub fn parse(text: &str, executable: &str) -> Maps {
         maps.modules[..=main].rotate_right(1);
     }
     maps
+}
+
+impl Maps {
+    fn push_unnamed(&mut self, range: Range<u64>) {
+        if self.unnamed.len() < MAX_MODULES {
+            self.unnamed.push(Module {
+                base: range.start,
+                path: format!("memory at {:x}", range.start),
+            });
+        }
+    }
 }
 
 fn parse_range(text: &str) -> Option<Range<u64>> {
@@ -120,6 +136,29 @@ not a line
             end: 0x7f10_0c00_0000,
         };
         assert_eq!(maps.jit, Some(jit));
+    }
+
+    #[test]
+    fn modules_may_be_memfds_and_memory_without_a_file() {
+        let maps = "\
+55d000000000-55d000001000 r--p 00000000 00:01 7 /memfd:phpmem (deleted)
+55d000001000-55d000002000 r-xp 00001000 00:01 7 /memfd:phpmem (deleted)
+55d000002000-55d000003000 rw-p 00000000 00:00 0
+55d000003000-55d000004000 ---p 00000000 00:00 0
+7f0000000000-7f0000001000 r--p 00000000 fe:00 12 /usr/lib/libc.so.6
+7f1000000000-7f1008000000 rw-s 00000000 00:01 9  /dev/zero (deleted)
+7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0 [stack]
+";
+        let maps = parse(maps, "/memfd:phpmem (deleted)");
+        let paths = |modules: &[Module]| {
+            let paths = modules.iter().map(|module| module.path.clone());
+            paths.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            paths(&maps.modules),
+            ["/memfd:phpmem (deleted)", "/usr/lib/libc.so.6"]
+        );
+        assert_eq!(paths(&maps.unnamed), ["memory at 55d000002000"]);
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Kind {
             !matches!(
                 target.server,
                 Server::Script { .. }
+                    | Server::Uwsgi
                     | Server::Embed { .. }
                     | Server::FrankenPhp { worker: false, .. }
             )
@@ -171,6 +172,7 @@ pub const KINDS: &[Kind] = &[
     full("cli 8.6", &[target(SID_8_6, SCRIPT, 1)]),
     full("fpm 8.6", &[target(SID_8_6, fpm("static"), 3)]),
     full("mod_php prefork 8.6", &[target(SID_8_6, PREFORK, 3)]),
+    full("uWSGI 8.2", &[target(Php::Host, Server::Uwsgi, 3)]),
     full(
         "fpm 7.4, 8.2 and 8.4 at once",
         &[

@@ -44,6 +44,8 @@ pub enum Server {
         worker: bool,
     },
     RoadRunner,
+    /// uWSGI with Debian's plugin for PHP: the engine is a library of a plugin.
+    Uwsgi,
     /// The application of this name, which embeds PHP; its script serves itself.
     Embed {
         name: &'static str,
@@ -77,6 +79,7 @@ impl Place<'_> {
                 runtimes().join(name).join("usr/local/bin/frankenphp")
             }
             Server::Embed { name } => runtimes().join(name).join("usr/local/bin/embed"),
+            Server::Uwsgi => "/usr/bin/uwsgi-core".into(),
             Server::RoadRunner => runtimes().join("roadrunner/usr/local/bin/rr"),
         }
     }
@@ -129,6 +132,14 @@ impl Place<'_> {
                 }
                 &mut command
             }
+            // 14 is the number of its PHP plugin.
+            Server::Uwsgi => command
+                .args(["--plugins", "php", "--http-socket", &address])
+                .args(["--http-socket-modifier1", "14", "--php-index", "index.php"])
+                .args(["--master", "--die-on-term", "--processes"])
+                .arg(self.workers.to_string())
+                .arg("--php-docroot")
+                .arg(self.seen("")),
             Server::RoadRunner => {
                 fs::write(self.folder.join("rr.yaml"), self.roadrunner_configuration())?;
                 command.arg(self.seen("rr.yaml"))

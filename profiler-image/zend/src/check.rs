@@ -130,9 +130,13 @@ fn named<M: Memory + ?Sized>(
     bucket: &Bucket,
     name: usize,
 ) -> Option<()> {
-    let key = ZendString::read(memory, layout, bucket.key)?;
+    let checked = |address: u64| {
+        // Both may be one string: then only its hash says that it is one.
+        ZendString::read(memory, layout, address).filter(|text| text.is_checked)
+    };
+    let key = checked(bucket.key)?;
     let name = memory.word(bucket.value.checked_add(name as u64)?).ok()?;
-    let name = ZendString::read(memory, layout, name)?;
+    let name = checked(name)?;
     (!key.bytes.is_empty() && key.bytes.eq_ignore_ascii_case(&name.bytes)).then_some(())
 }
 
@@ -168,5 +172,32 @@ fn vm_stack<M: Memory + ?Sized>(
         Ok(())
     } else {
         Err(mismatch("EG(vm_stack) is not a stack"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::ROWS;
+    use crate::string_hash::hash_of;
+    use crate::testing::EngineImage;
+
+    #[test]
+    fn a_function_is_filed_under_its_name_only_if_that_has_its_hash() {
+        let layout = &ROWS[0];
+        let mut image = EngineImage::new(layout);
+        let (key, function) = (image.string("zend_version"), image.block());
+        let offset = layout.function.function_name;
+        image.put_word(function, offset, key);
+        let bucket = Bucket {
+            key,
+            value: function,
+        };
+        let mut check = |hash: u64, expected: Option<()>| {
+            image.put_word(key, layout.zend_string.h, hash);
+            assert_eq!(named(&image, layout, &bucket, offset), expected);
+        };
+        check(hash_of(b"zend_version"), Some(()));
+        check(hash_of(b"zend_versiom"), None);
     }
 }

@@ -318,14 +318,15 @@ mod tests {
             let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
             let table = image.block();
             image.put_array(table, &[(Index::Text(key), (11, 4))]);
-            let row = &image.layout.zend_array;
+            let layout = image.layout;
+            let row = &layout.zend_array;
             let bucket = image.word(table + row.ar_data as u64).unwrap();
             let string = image.word(bucket + row.bucket_key as u64).unwrap();
             image.put_word(bucket, row.bucket_h, rule.hash(key));
-            image.put_word(string, image.layout.zend_string.h, rule.hash(key));
+            image.put_word(string, layout.zend_string.h, rule.hash(key));
             // One slot: every hash leads to it.
-            assert_eq!(find(&image, image.layout, table, key), Some(11), "{rule:?}");
-            assert_eq!(find(&image, image.layout, table, b"Gr"), None);
+            assert_eq!(find(&image, layout, table, key), Some(11), "{rule:?}");
+            assert_eq!(find(&image, layout, table, b"Gr"), None);
         }
     }
 

@@ -125,7 +125,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn has_no_function(&self, init: &Op, index: u64) -> bool {
         let table = self.executor_globals + self.layout.executor_globals.function_table as u64;
         match (self.memory.word(table), self.literal(init, init.op2, index)) {
-            (Ok(table), Some(name)) => find(self.memory, self.layout, table, &name.bytes).is_none(),
+            // What was not found under a torn name may be there.
+            (Ok(table), Some(name)) if name.is_checked => {
+                find(self.memory, self.layout, table, &name.bytes).is_none()
+            }
             _ => false,
         }
     }

@@ -226,6 +226,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+fn is_zero(value: &i64) -> bool {
+    *value == 0
+}
+
 /// A way to deliver a profile.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UploadRoute {
@@ -292,8 +296,10 @@ pub struct Quality {
     /// Samples of workers that were stopped, by a signal, a debugger or the freezer.
     #[serde(skip_serializing_if = "is_zero")]
     pub stopped: i64,
-}
-
-fn is_zero(number: &i64) -> bool {
-    *number == 0
+    /// The part of unstable below a function whose name could not be checked. Absent if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unnamed: i64,
+    /// Names that do not agree with PHP's hash of them, or are longer than 8,192 bytes; a second read has confirmed them. Absent if there are none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unchecked_names: i64,
 }

@@ -6,6 +6,7 @@ use phpprof_crds::{
     ContainerChoice, Outcome, ProfileRequest, ProfileRequestStatus, Reason, TargetReason,
     TargetState, TargetStatus, condition,
 };
+use phpprof_profile::unnamed::Counts;
 
 use crate::sampler::receipt::printable;
 
@@ -218,9 +219,10 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         return Verdict {
             reason: Reason::Complete,
             message: format!(
-                "profiled {}{}{separator}{cut}",
+                "profiled {}{}{separator}{cut}{}",
                 pods(uploaded),
-                container_note(targets)
+                container_note(targets),
+                unnamed(targets)
             ),
         };
     }
@@ -232,7 +234,7 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     );
     Verdict {
         reason: Reason::SomeTargetsFailed,
-        message,
+        message: message + &unnamed(targets),
     }
 }
 
@@ -255,6 +257,22 @@ pub fn container_note(targets: &[TargetStatus]) -> String {
         false => "",
     };
     format!(" (container {name}{others}, chosen by {by})")
+}
+
+/// What to add to the message of profiles of which too much has no name; empty for others.
+fn unnamed(targets: &[TargetStatus]) -> String {
+    let counts = targets.iter().filter_map(|target| {
+        let quality = target.quality.as_ref()?;
+        Some(Counts {
+            samples: target.samples?,
+            unstable: quality.unstable,
+            unnamed: quality.unnamed,
+            restarts: 0,
+        })
+    });
+    let all = counts.fold(Counts::default(), Counts::and);
+    all.told()
+        .map_or_else(String::new, |told| format!("; {told}"))
 }
 
 /// A number of pods, in words.
@@ -324,6 +342,30 @@ mod tests {
             message(&[target("app", image), target("fpm", name)]),
             "profiled 2 pods (container app, and others of other pods, chosen by its image)"
         );
+    }
+
+    #[test]
+    fn completed_says_that_much_has_no_name() {
+        let target = |samples: i64, unstable: i64, unnamed: i64| TargetStatus {
+            state: TargetState::Uploaded,
+            samples: Some(samples),
+            quality: Some(phpprof_crds::Quality {
+                unstable,
+                unnamed,
+                ..phpprof_crds::Quality::default()
+            }),
+            ..TargetStatus::default()
+        };
+        let message = |targets: &[TargetStatus]| completed(targets).message;
+        let document = phpprof_profile::unnamed::DOCUMENT;
+        assert_eq!(
+            message(&[target(900, 300, 290), target(100, 0, 0)]),
+            format!(
+                "profiled 2 pods; 30 % of the samples could not be named: names that could not be checked; {document}"
+            )
+        );
+        assert_eq!(message(&[target(1000, 100, 100)]), "profiled 1 pod");
+        assert_eq!(message(&[target(1000, -1, 0)]), "profiled 1 pod");
     }
 
     #[test]

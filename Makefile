@@ -97,6 +97,11 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 	@$(STAGE) "install browser" tools/browser
 	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
 
+.PHONY: connections
+connections: setup ## the plugin connects wherever kubectl does: the same request by both, for each kind of kubeconfig
+	@$(TOOLS) kubernetes
+	@$(STAGE) "connections" cargo test --quiet --locked -p kubectl-phpprof --test connections
+
 .PHONY: aarch64
 aarch64: FULL := 1
 aarch64: setup ## build the sampler for aarch64, and run its tests on memory images under qemu
@@ -187,6 +192,7 @@ beside-e2e:
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
 	@tools/beside $(MAKE) clippy
+	@tools/beside $(MAKE) connections
 	@$(MAKE) browser
 
 # Its targets of make are tests themselves, or run here.

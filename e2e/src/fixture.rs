@@ -97,7 +97,7 @@ fn take_turn(
     test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
     // Only one provider is compiled in, so the only possible error is that it is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(async {
         let _turn = turn::take(required).await;

@@ -1,13 +1,26 @@
-//! Makes a client of the API server from flags and kubeconfig.
+//! Makes a client of the API server from flags and kubeconfig: files are read, a plan is made of them (`plan`), and carried out.
 //!
 //! It makes no call to the API server.
 //!
 //! Invariant: a user's credentials go to the API server of the chosen context and nowhere else.
 
+mod certificate;
+mod client;
+mod exec;
+mod files;
+mod keep;
+mod login;
+mod oidc;
+mod plan;
+mod proxy;
+mod source;
+mod tls;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, Cluster as ClusterEntry, KubeConfigOptions};
 use kube::{Client, Config};
 use phpprof_crds::{ProfileRequest, chain};
 
@@ -15,6 +28,15 @@ use crate::cli::Global;
 use crate::failure::{Exit, Failure};
 use crate::results::Forwards;
 use crate::suggest::{Given, Suggest};
+use client::Way;
+use exec::Exec;
+use files::Entries;
+use login::{Giver, Renewed};
+use oidc::Oidc;
+use plan::{Login, Plan};
+use tls::Current;
+
+pub use certificate::Refused;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time limit of an answer. A profile has at most 32 MiB, and arrives in parts.
@@ -34,26 +56,17 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn of(global: &Global) -> Result<Self, Failure> {
-        let wrong = |error: &dyn std::error::Error| {
-            Failure::new(
-                Exit::Unreachable,
-                format!("no usable kubeconfig: {}", chain(error)),
-                "name one with --kubeconfig or KUBECONFIG, and a context of it with --context",
-            )
-        };
-        // The process may already have a provider, which also works.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let config = config(global)
-            .await
-            .map_err(|error| wrong(error.as_ref()))?;
-        let namespace = global
+        let entries = entries(global).map_err(|error| unusable(error.as_ref()))?;
+        let of_context = entries
             .namespace
             .clone()
-            .unwrap_or_else(|| config.default_namespace.clone());
-        let given = Given::of(global, |name| std::env::var(name).ok());
+            .unwrap_or_else(|| "default".to_owned());
+        let namespace = global.namespace.clone().unwrap_or(of_context.clone());
+        let given = Given::of(global, variable);
+        let client = connected(global, entries, of_context.clone()).await;
         Ok(Cluster {
-            suggest: Suggest::of(&namespace, &config.default_namespace, given),
-            client: Client::try_from(config).map_err(|error| wrong(&error))?,
+            suggest: Suggest::of(&namespace, &of_context, given),
+            client: client.map_err(|error| unusable(error.as_ref()))?,
             namespace,
             operator_namespace: global.operator_namespace.clone(),
             operator_name: global.operator_name.clone(),
@@ -91,7 +104,24 @@ fn resource() -> ApiResource {
     ApiResource::erase::<ProfileRequest>(&())
 }
 
-async fn config(global: &Global) -> Result<Config, Box<dyn std::error::Error>> {
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let hint = match error.downcast_ref::<tls::TlsError>() {
+        Some(error) => error.remedy(),
+        None => "name one with --kubeconfig or KUBECONFIG, and a context of it with --context",
+    };
+    Failure::new(
+        Exit::Unreachable,
+        format!("no usable kubeconfig: {}", chain(error)),
+        hint,
+    )
+}
+
+/// The context's entries, or in a pod, for instance of a CronJob, those of its service account.
+fn entries(global: &Global) -> Result<Entries, Box<dyn std::error::Error>> {
     let options = KubeConfigOptions {
         context: global.context.clone(),
         cluster: global.cluster.clone(),
@@ -101,30 +131,86 @@ async fn config(global: &Global) -> Result<Config, Box<dyn std::error::Error>> {
         || global.context.is_some()
         || global.cluster.is_some()
         || global.user.is_some();
-    let kubeconfig = match &global.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    let mut config = match kubeconfig {
-        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await?,
-        // In a pod, for instance of a CronJob, the service account is the context.
-        Err(error) if !named => Config::incluster().map_err(|_| error)?,
-        Err(error) => return Err(error.into()),
-    };
-    // A user waits, so an error is reported at once instead of being retried for minutes.
-    config.default_retry = false;
+    let paths = files::paths(
+        global.kubeconfig.as_deref(),
+        variable("KUBECONFIG").as_deref(),
+        std::env::home_dir().as_deref(),
+    );
+    let files = files::read(&paths, global.kubeconfig.is_some());
+    match files.and_then(|files| files::chosen(files, &options)) {
+        Ok(entries) => Ok(entries),
+        Err(error) if !named => in_cluster().ok_or(error.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn in_cluster() -> Option<Entries> {
+    let config = Config::incluster().ok()?;
+    let authority: Option<PathBuf> = config.root_cert_file;
+    Some(Entries {
+        cluster: ClusterEntry {
+            server: Some(config.cluster_url.to_string()),
+            certificate_authority: authority.map(|path| path.display().to_string()),
+            ..ClusterEntry::default()
+        },
+        user: config.auth_info,
+        namespace: Some(config.default_namespace),
+        kept: None,
+    })
+}
+
+async fn connected(
+    global: &Global,
+    entries: Entries,
+    namespace: String,
+) -> Result<Client, Box<dyn std::error::Error>> {
+    let plan = plan::plan(&entries.cluster, &entries.user, &variable)?;
+    let identity = Current::default();
+    if let Some(own) = &plan.identity {
+        let certificate = source::pem(&own.certificate)?;
+        identity.set(Some(tls::identity(&certificate, &source::pem(&own.key)?)?));
+    }
+    let authorities = source::authorities(&plan.trust)?;
     // In kubectl, 0 means no limit.
     let answer = match global.request_timeout {
         None => Some(ANSWER),
         Some(0) => None,
         Some(seconds) => Some(Duration::from_secs(seconds)),
     };
-    config.connect_timeout = Some(answer.unwrap_or(CONNECT).min(CONNECT));
-    config.read_timeout = answer;
-    config.write_timeout = answer;
-    config.auth_info.impersonate = global.impersonate.clone().or(config.auth_info.impersonate);
+    let way = Way {
+        proxy: plan.proxy.clone(),
+        tls: tls::config(&authorities, identity.clone())?,
+        server_name: plan.server_name.clone(),
+        connect_timeout: Some(answer.unwrap_or(CONNECT).min(CONNECT)),
+        answer_timeout: answer,
+    };
+    let mut config = Config::new(plan.server.clone());
+    config.default_namespace = namespace;
+    config.auth_info = user(global, &entries.user, &plan);
+    let giver = match plan.login {
+        Login::Plain => None,
+        Login::Exec(config) => Some(Giver::Exec(Exec {
+            config: *config,
+            identity,
+        })),
+        Login::Oidc(config) => Some(Giver::Oidc(Box::new(Oidc {
+            config,
+            kept: entries.kept,
+            variable,
+        }))),
+    };
+    let login = match giver {
+        Some(giver) => Some(Renewed::start(giver).await?),
+        None => None,
+    };
+    Ok(client::client(&way, &config, login)?)
+}
+
+fn user(global: &Global, entry: &AuthInfo, plan: &Plan) -> AuthInfo {
+    let mut user = plan::plain(entry, plan);
+    user.impersonate = global.impersonate.clone().or(user.impersonate);
     if !global.impersonate_groups.is_empty() {
-        config.auth_info.impersonate_groups = Some(global.impersonate_groups.clone());
+        user.impersonate_groups = Some(global.impersonate_groups.clone());
     }
-    Ok(config)
+    user
 }

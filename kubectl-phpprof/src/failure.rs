@@ -8,6 +8,7 @@ use std::fmt;
 
 use phpprof_crds::chain;
 
+use crate::connect::Refused;
 use crate::suggest::Suggest;
 
 /// The exit codes; a script may rely on them.
@@ -109,16 +110,19 @@ impl Failure {
     /// A failure from the API server's answer to `action`, for instance "create profilerequests in namespace shop".
     pub fn of_api(suggest: &Suggest, action: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
+            let remedy = refused(error).map(|it| it.odd.remedy().to_owned());
             return Failure::new(
                 Exit::Unreachable,
                 format!(
                     "cannot {action}: the API server does not answer: {}",
                     chain(error)
                 ),
-                format!(
-                    "check the kubeconfig and its context: {}",
-                    suggest.of_cluster("cluster-info")
-                ),
+                remedy.unwrap_or_else(|| {
+                    format!(
+                        "check the kubeconfig and its context: {}",
+                        suggest.of_cluster("cluster-info")
+                    )
+                }),
             );
         };
         Failure::of_status(suggest, action, status)
@@ -183,6 +187,25 @@ impl Failure {
             ),
         }
     }
+}
+
+/// The property of the server's certificate that TLS was refused for, if there is one.
+fn refused(error: &kube::Error) -> Option<&Refused> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        // An io::Error's source is the source of what it holds.
+        let held = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(|it| it.get_ref())
+            .map(|it| it as &(dyn std::error::Error + 'static));
+        let tls = held.unwrap_or(error).downcast_ref::<rustls::Error>();
+        if let Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) = tls
+        {
+            return other.0.downcast_ref::<Refused>();
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// Whether an API server answers this way for an API group that it does not have.

@@ -82,7 +82,7 @@ struct Door {
 
 fn random_path() -> Result<String, Failure> {
     let mut bytes = [0; 16];
-    let random = rustls::crypto::ring::default_provider().secure_random;
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| {
         Failure::new(
             Exit::Failed,

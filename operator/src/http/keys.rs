@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use rcgen::{KeyPair, PublicKeyData as _};
-use ring::hmac;
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::decide::limits::later;
 
@@ -121,7 +121,7 @@ impl Keys {
             .into_iter()
             .map(|der| {
                 let public = key_pair(der)?.subject_public_key_info();
-                let hash = ring::digest::digest(&ring::digest::SHA256, &public);
+                let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &public);
                 Ok(URL_SAFE_NO_PAD.encode(hash))
             })
             .collect()

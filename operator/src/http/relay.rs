@@ -239,7 +239,7 @@ async fn taken<'a>(
         return refuse(StatusCode::REQUEST_TIMEOUT, "the body took too long");
     };
     let taken = taken?;
-    if ring::digest::digest(&ring::digest::SHA256, &taken.bytes).as_ref() != digest {
+    if aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &taken.bytes).as_ref() != digest {
         return refuse(
             StatusCode::BAD_REQUEST,
             "the body does not match its content-digest",

@@ -94,7 +94,7 @@ const SEEN: &str = "seen";
 
 /// A short digest of these runs.
 pub fn digest<'a>(keys: impl Iterator<Item = &'a str>) -> String {
-    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     for key in keys {
         context.update(key.as_bytes());
         context.update(b"\n");

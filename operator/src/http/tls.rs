@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use futures::FutureExt as _;
 use rcgen::CertificateParams;
-use rustls::crypto::ring::sign::any_supported_type;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -111,7 +111,7 @@ async fn serve_on(
 /// A relay for tests, on a port of this machine.
 #[cfg(test)]
 pub(crate) async fn start(keyring: &Keyring, router: Router) -> (SocketAddr, Arc<Certificate>) {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let certificate = Arc::new(Certificate::new(keyring).expect("keys make a certificate"));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

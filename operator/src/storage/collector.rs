@@ -204,5 +204,5 @@ pub(super) async fn beside<T: Send + 'static>(
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, bytes))
+    URL_SAFE_NO_PAD.encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
 }

@@ -393,7 +393,7 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
         // Tests run in parallel. All but the first find a provider installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let signer = Arc::new(
             AmazonS3Builder::new()
                 .with_bucket_name("profiles")

@@ -77,7 +77,7 @@ const SMOKE: Form = Form {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     // Only one provider is compiled in, so the only possible error is that it is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (program, folder) = (arguments.next(), arguments.next());
     let (program, folder) = program

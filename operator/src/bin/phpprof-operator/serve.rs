@@ -28,7 +28,7 @@ const DRAINS: Duration = Duration::from_secs(25);
 /// Runs until the process is asked to end, or until a task that it needs ends.
 pub async fn serve(args: Args) -> Result<(), Failed> {
     // The binary contains no other provider, and only a second call fails.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let metrics = Metrics::new(args.memory_limit_bytes);
     let client = wiring::client(&metrics).await?;
     let secret = wiring::key_secret(&args, &client)?;

@@ -161,7 +161,7 @@ async fn url() -> String {
 
 fn exporter(arguments: ExportArgs, patience: Duration) -> Exporter {
     // Tests run in parallel. All but the first find a provider installed.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     Exporter {
         patience,
         ..arguments.open(None).unwrap()
@@ -314,7 +314,7 @@ fn refused(arguments: ExportArgs, words: &str) {
 
 #[test]
 fn what_cannot_be_sent_is_refused_at_the_start() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     for url in [
         "ftp://p",
         "http://user@p",

@@ -138,7 +138,7 @@ impl Scene {
 
     /// The answer to a PUT with this grant.
     async fn put(&self, grant: &Grant, body: &'static [u8]) -> (u16, String) {
-        let hash = ring::digest::digest(&ring::digest::SHA256, body);
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
         let digest = format!("sha-256=:{}:", STANDARD.encode(hash));
         self.put_with(grant, body, &digest).await
     }
@@ -352,7 +352,10 @@ async fn served_pin(address: SocketAddr) -> String {
     let der = rustls::pki_types::CertificateDer::from(info.peer_certificate().unwrap().to_vec());
     let certificate = rustls::server::ParsedCertificate::try_from(&der).unwrap();
     let public = certificate.subject_public_key_info();
-    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &public))
+    URL_SAFE_NO_PAD.encode(aws_lc_rs::digest::digest(
+        &aws_lc_rs::digest::SHA256,
+        &public,
+    ))
 }
 
 #[tokio::test]

@@ -293,7 +293,7 @@ async fn check_script(path: &str) {
     assert_eq!(status, 200);
     let script = page.split("<script>").nth(1).unwrap();
     let script = script.split("</script>").next().unwrap();
-    let hash = ring::digest::digest(&ring::digest::SHA256, script.as_bytes());
+    let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, script.as_bytes());
     let hash = base64::engine::general_purpose::STANDARD.encode(hash);
     let policy = headers["content-security-policy"].to_str().unwrap();
     assert!(policy.contains(&format!("'sha256-{hash}'")), "{hash}");

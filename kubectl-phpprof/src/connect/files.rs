@@ -1,0 +1,226 @@
+//! Reads the kubeconfig files, and takes the context, cluster and user out of them.
+//!
+//! Invariant: they are merged as client-go does (tools/clientcmd, `ClientConfigLoadingRules.Load`): a file that KUBECONFIG names and that
+//! is not there is passed over, the first file that has a name wins, and an empty value is none.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{
+    AuthInfo, Cluster, ExecAuthCluster, KubeConfigOptions, Kubeconfig, KubeconfigError,
+};
+
+use super::keep::Kept;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    #[error("{path} cannot be read as a kubeconfig")]
+    Read {
+        path: String,
+        #[source]
+        error: Box<KubeconfigError>,
+    },
+    #[error("the kubeconfig files do not fit together")]
+    Merge(#[source] Box<KubeconfigError>),
+    #[error("there is no kubeconfig at {0}")]
+    Missing(String),
+    #[error("no context is chosen: the kubeconfig has no current-context")]
+    NoContext,
+    #[error("the kubeconfig has no {kind} {name}")]
+    NotThere { kind: &'static str, name: String },
+    #[error("the certificate authority for the exec plugin cannot be read")]
+    ClusterInfo(#[source] Box<KubeconfigError>),
+}
+
+/// What is chosen of the files.
+#[derive(Debug, Default)]
+pub struct Entries {
+    pub cluster: Cluster,
+    pub user: AuthInfo,
+    pub namespace: Option<String>,
+    /// Where the user is written, if it is in a file.
+    pub kept: Option<Kept>,
+}
+
+/// The files, each with its path, in their order. None is there: an error with the paths.
+pub fn read(
+    paths: &[PathBuf],
+    must_be_there: bool,
+) -> Result<Vec<(PathBuf, Kubeconfig)>, FilesError> {
+    let mut found = Vec::new();
+    for path in paths {
+        match Kubeconfig::read_from(path) {
+            Ok(kubeconfig) => found.push((path.clone(), kubeconfig)),
+            Err(KubeconfigError::ReadConfig(error, _))
+                if error.kind() == std::io::ErrorKind::NotFound && !must_be_there => {}
+            Err(error) => {
+                return Err(FilesError::Read {
+                    path: path.display().to_string(),
+                    error: Box::new(error),
+                });
+            }
+        }
+    }
+    if found.is_empty() {
+        let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+        return Err(FilesError::Missing(paths.join(", ")));
+    }
+    Ok(found)
+}
+
+/// Where kubeconfig files are: the flag, else the variable's, else the one at home.
+pub fn paths(flag: Option<&Path>, variable: Option<&str>, home: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(path) = flag {
+        return vec![path.to_owned()];
+    }
+    let listed: Vec<PathBuf> = std::env::split_paths(variable.unwrap_or_default())
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if !listed.is_empty() {
+        return listed;
+    }
+    home.map(|home| home.join(".kube").join("config"))
+        .into_iter()
+        .collect()
+}
+
+pub fn chosen(
+    files: Vec<(PathBuf, Kubeconfig)>,
+    options: &KubeConfigOptions,
+) -> Result<Entries, FilesError> {
+    let places: Vec<(PathBuf, Vec<String>)> = files
+        .iter()
+        .map(|(path, it)| {
+            (
+                path.clone(),
+                it.auth_infos.iter().map(|it| it.name.clone()).collect(),
+            )
+        })
+        .collect();
+    let mut whole = Kubeconfig::default();
+    for (_, mut file) in files {
+        // An empty one would win over a later file's.
+        file.current_context = file.current_context.filter(|it| !it.is_empty());
+        whole = whole
+            .merge(file)
+            .map_err(|error| FilesError::Merge(Box::new(error)))?;
+    }
+    let name = options.context.as_ref().or(whole.current_context.as_ref());
+    let name = name.ok_or(FilesError::NoContext)?;
+    let context = whole.contexts.iter().find(|it| &it.name == name);
+    let context = context
+        .and_then(|it| it.context.clone())
+        .ok_or_else(|| not_there("context", name))?;
+    let cluster_name = options.cluster.as_ref().unwrap_or(&context.cluster);
+    let cluster = whole.clusters.iter().find(|it| &it.name == cluster_name);
+    let cluster = cluster
+        .and_then(|it| it.cluster.clone())
+        .ok_or_else(|| not_there("cluster", cluster_name))?;
+    let user_name = options.user.as_ref().or(context.user.as_ref());
+    let user = user_name.and_then(|name| whole.auth_infos.iter().find(|it| &it.name == name));
+    // As in client-go, a context may name a user that is not there: it is then nobody.
+    if let (Some(name), None) = (&options.user, user) {
+        return Err(not_there("user", name));
+    }
+    let kept = user.and_then(|user| {
+        let place = places.iter().find(|it| it.1.contains(&user.name))?;
+        Some(Kept {
+            path: place.0.clone(),
+            user: user.name.clone(),
+        })
+    });
+    let mut user = user.and_then(|it| it.auth_info.clone()).unwrap_or_default();
+    if let Some(exec) = &mut user.exec
+        && exec.provide_cluster_info
+    {
+        let info = ExecAuthCluster::try_from(&cluster);
+        exec.cluster = Some(info.map_err(|error| FilesError::ClusterInfo(Box::new(error)))?);
+    }
+    Ok(Entries {
+        cluster,
+        user,
+        namespace: context.namespace.filter(|it| !it.is_empty()),
+        kept,
+    })
+}
+
+fn not_there(kind: &'static str, name: &str) -> FilesError {
+    FilesError::NotThere {
+        kind,
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, current: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: '{current}'\nclusters: [{{name: {name}, cluster: {{server: 'https://{name}'}}}}]\n\
+             users: [{{name: {name}, user: {{tokenFile: token}}}}]\ncontexts: [{{name: {name}, context: {{cluster: {name}, user: {name}, namespace: ''}}}}]\n"
+        )
+    }
+
+    fn choose(paths: &[PathBuf], context: Option<&str>) -> Result<Entries, FilesError> {
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            ..KubeConfigOptions::default()
+        };
+        chosen(read(paths, false)?, &options)
+    }
+
+    #[test]
+    fn files_are_merged_and_missing_ones_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a"), entry("a", "")).unwrap();
+        std::fs::write(path("b"), entry("b", "b")).unwrap();
+        std::fs::write(path("empty"), "").unwrap();
+        let all = [path("none"), path("empty"), path("a"), path("b")];
+        let current = choose(&all, None).unwrap();
+        assert_eq!(current.cluster.server.as_deref(), Some("https://b"));
+        assert_eq!(current.namespace, None);
+        assert_eq!(
+            current.kept,
+            Some(Kept {
+                path: path("b"),
+                user: "b".into()
+            })
+        );
+        // A relative path is one beside its file.
+        assert_eq!(
+            current.user.token_file,
+            Some(path("token").display().to_string())
+        );
+        let named = choose(&all, Some("a")).unwrap();
+        assert_eq!(named.cluster.server.as_deref(), Some("https://a"));
+        let wrong = choose(&all, Some("c")).unwrap_err().to_string();
+        assert_eq!(wrong, "the kubeconfig has no context c");
+        assert!(matches!(
+            choose(&all[2..3], None),
+            Err(FilesError::NoContext)
+        ));
+        assert!(matches!(
+            choose(&all[..1], None),
+            Err(FilesError::Missing(_))
+        ));
+        assert!(matches!(
+            read(&all[..1], true),
+            Err(FilesError::Read { .. })
+        ));
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_variable_and_that_before_home() {
+        let home = Some(Path::new("/home/ann"));
+        let of = |flag: Option<&str>, variable| paths(flag.map(Path::new), variable, home);
+        assert_eq!(of(Some("x"), Some("a:b")), [PathBuf::from("x")]);
+        assert_eq!(
+            of(None, Some("a::b")),
+            [PathBuf::from("a"), PathBuf::from("b")]
+        );
+        for none in [None, Some(""), Some(":")] {
+            assert_eq!(of(None, none), [PathBuf::from("/home/ann/.kube/config")]);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Decides how the API server of a context is reached, and as whom: a kubeconfig's entries and the environment in, a plan out.
+//!
+//! It reads no file and no environment, and runs no program.
+//!
+//! Invariant: the plan is what client-go makes of the same entries (tools/clientcmd, `ClientConfig`, and transport,
+//! `HTTPWrappersForConfig`): empty values are unset, a token goes before a plugin, and nothing is sent as a user without TLS.
+
+use std::collections::HashMap;
+
+use http::Uri;
+use kube::config::{AuthInfo, Cluster, ExecConfig};
+
+use super::proxy::{self, Proxy, ProxyError};
+
+#[derive(Debug)]
+pub struct Plan {
+    pub server: Uri,
+    pub proxy: Option<Proxy>,
+    /// The name that the certificate must have, if it is not the server's address.
+    pub server_name: Option<String>,
+    pub trust: Trust,
+    pub identity: Option<Identity>,
+    pub login: Login,
+}
+
+/// Whose certificate the server may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Of the authorities of this machine.
+    System,
+    Authorities(Source),
+    /// `insecure-skip-tls-verify`.
+    Anything,
+}
+
+/// A client certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate: Source,
+    pub key: Source,
+}
+
+/// Where a PEM is. It names itself as the kubeconfig does, for messages.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Source {
+    File(String),
+    /// The name of the field, and base64.
+    Data(&'static str, String),
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Source {
+    pub fn name(&self) -> &str {
+        match self {
+            Source::File(path) => path,
+            Source::Data(field, _) => field,
+        }
+    }
+}
+
+/// How a user shows who they are, beside a certificate.
+#[derive(Debug)]
+pub enum Login {
+    /// By nothing, or by what kube sends by itself: a token, a file with one, a name and password.
+    Plain,
+    Exec(Box<ExecConfig>),
+    /// The `config` of the `auth-provider` oidc.
+    Oidc(HashMap<String, String>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("the cluster has no server")]
+    NoServer,
+    #[error("the cluster's server {0} is no URL")]
+    Server(String),
+    #[error("the proxy cannot be used")]
+    Proxy(#[from] ProxyError),
+    #[error(
+        "the cluster has a certificate authority and insecure-skip-tls-verify, which kubectl refuses too"
+    )]
+    InsecureWithAuthority,
+    #[error("the user has a client certificate without a key")]
+    NoKey,
+    #[error("the user has a token, and a name with a password; only one can be sent")]
+    TwoLogins,
+    #[error("kubectl has no auth-provider {0} any more")]
+    Provider(String),
+}
+
+/// The plan for a cluster and a user of a kubeconfig.
+pub fn plan(
+    cluster: &Cluster,
+    user: &AuthInfo,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Plan, PlanError> {
+    let authority = source(
+        "certificate-authority-data",
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+    );
+    let trust = match (authority, cluster.insecure_skip_tls_verify) {
+        (Some(_), Some(true)) => return Err(PlanError::InsecureWithAuthority),
+        (None, Some(true)) => Trust::Anything,
+        (Some(authority), _) => Trust::Authorities(authority),
+        (None, _) => Trust::System,
+    };
+    let identity = identity(user)?;
+    let server = server(cluster, trust != Trust::System || identity.is_some())?;
+    let proxy = match filled(cluster.proxy_url.as_deref()) {
+        Some(value) => Some(proxy::of_kubeconfig(value)?),
+        None => proxy::of_environment(&server, variable)?,
+    };
+    // `ClientConfig` reads what a user has only if the transport is TLS.
+    let is_secret = server.scheme_str() == Some("https");
+    Ok(Plan {
+        proxy,
+        server_name: filled(cluster.tls_server_name.as_deref()).map(str::to_owned),
+        trust,
+        login: if is_secret {
+            login(user, identity.is_some())?
+        } else {
+            Login::Plain
+        },
+        identity: identity.filter(|_| is_secret),
+        server,
+    })
+}
+
+/// What kube sends by itself. The rest of the user is in the plan.
+pub fn plain(user: &AuthInfo, plan: &Plan) -> AuthInfo {
+    let impersonation = AuthInfo {
+        impersonate: user.impersonate.clone(),
+        impersonate_uid: user.impersonate_uid.clone(),
+        impersonate_groups: user.impersonate_groups.clone(),
+        impersonate_user_extra: user.impersonate_user_extra.clone(),
+        ..AuthInfo::default()
+    };
+    if plan.server.scheme_str() != Some("https") || !matches!(plan.login, Login::Plain) {
+        return impersonation;
+    }
+    let file = user.token_file.clone().filter(|it| !it.is_empty());
+    AuthInfo {
+        username: user.username.clone().filter(|it| !it.is_empty()),
+        password: user.password.clone(),
+        // A file is read again when its token has changed: client-go prefers it.
+        token: user
+            .token
+            .clone()
+            .filter(|it| file.is_none() && is_filled(it)),
+        token_file: file,
+        ..impersonation
+    }
+}
+
+fn login(user: &AuthInfo, has_certificate: bool) -> Result<Login, PlanError> {
+    let has_token =
+        user.token.as_ref().is_some_and(is_filled) || filled(user.token_file.as_deref()).is_some();
+    let has_name = filled(user.username.as_deref()).is_some();
+    if has_token && has_name {
+        return Err(PlanError::TwoLogins);
+    }
+    if has_token || has_name {
+        return Ok(Login::Plain);
+    }
+    if let Some(provider) = &user.auth_provider {
+        return match provider.name.as_str() {
+            "oidc" => Ok(Login::Oidc(provider.config.clone())),
+            other => Err(PlanError::Provider(other.to_owned())),
+        };
+    }
+    // `UpdateTransportConfig` of client-go's plugin/pkg/client/auth/exec.
+    Ok(match &user.exec {
+        Some(exec) if !has_certificate => Login::Exec(Box::new(exec.clone())),
+        _ => Login::Plain,
+    })
+}
+
+fn is_filled(secret: &secrecy::SecretString) -> bool {
+    use secrecy::ExposeSecret as _;
+    !secret.expose_secret().is_empty()
+}
+
+fn identity(user: &AuthInfo) -> Result<Option<Identity>, PlanError> {
+    use secrecy::ExposeSecret as _;
+    let Some(certificate) = source(
+        "client-certificate-data",
+        user.client_certificate_data.as_deref(),
+        user.client_certificate.as_deref(),
+    ) else {
+        return Ok(None);
+    };
+    let data = user.client_key_data.as_ref();
+    let key = source(
+        "client-key-data",
+        data.map(|it| it.expose_secret()),
+        user.client_key.as_deref(),
+    );
+    let key = key.ok_or(PlanError::NoKey)?;
+    Ok(Some(Identity { certificate, key }))
+}
+
+/// Data goes before a file, as in client-go.
+fn source(field: &'static str, data: Option<&str>, file: Option<&str>) -> Option<Source> {
+    let data = filled(data).map(|it| Source::Data(field, it.to_owned()));
+    data.or_else(|| filled(file).map(|it| Source::File(it.to_owned())))
+}
+
+/// client-go's `DefaultServerURL`: without a scheme it is https if something of TLS is configured.
+fn server(cluster: &Cluster, has_tls: bool) -> Result<Uri, PlanError> {
+    let server = filled(cluster.server.as_deref()).ok_or(PlanError::NoServer)?;
+    let wrong = || PlanError::Server(server.to_owned());
+    let whole = match (server.contains("://"), has_tls) {
+        (true, _) => server.to_owned(),
+        (false, true) => format!("https://{server}"),
+        (false, false) => format!("http://{server}"),
+    };
+    let uri: Uri = whole.parse().map_err(|_| wrong())?;
+    match uri.scheme_str() {
+        Some("http" | "https") if uri.host().is_some_and(|it| !it.is_empty()) => Ok(uri),
+        _ => Err(wrong()),
+    }
+}
+
+fn filled(value: Option<&str>) -> Option<&str> {
+    value.filter(|it| !it.is_empty())
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

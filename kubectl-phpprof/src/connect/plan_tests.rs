@@ -1,0 +1,152 @@
+//! What becomes of a kubeconfig's entries.
+
+use super::super::proxy::Kind;
+use super::*;
+
+/// The plan for entries in YAML, and the variables HTTPS_PROXY and NO_PROXY.
+fn planned(cluster: &str, user: &str, variables: &[(&str, &str)]) -> Result<Plan, PlanError> {
+    let cluster: Cluster = serde_yaml::from_str(cluster).unwrap();
+    let user: AuthInfo = serde_yaml::from_str(user).unwrap();
+    plan(&cluster, &user, &|name| {
+        let found = variables.iter().find(|it| it.0 == name);
+        found.map(|it| it.1.to_owned())
+    })
+}
+
+fn sent(user: &str) -> AuthInfo {
+    let entry: AuthInfo = serde_yaml::from_str(user).unwrap();
+    plain(
+        &entry,
+        &planned("{server: https://api}", user, &[]).unwrap(),
+    )
+}
+
+#[test]
+fn a_proxy_url_goes_before_the_environment_and_no_proxy() {
+    let cluster = "{server: https://api.example.com, proxy-url: socks5://near:1}";
+    let all = [("HTTPS_PROXY", "http://far:2"), ("NO_PROXY", "*")];
+    let proxy = planned(cluster, "{}", &all).unwrap().proxy.unwrap();
+    assert_eq!(
+        (proxy.kind, proxy.address.to_string()),
+        (Kind::Socks, "http://near:1/".into())
+    );
+    let local = "{server: 'https://127.0.0.1:1', proxy-url: http://near:1}";
+    assert!(planned(local, "{}", &all).unwrap().proxy.is_some());
+    let empty = "{server: https://api.example.com, proxy-url: ''}";
+    assert!(planned(empty, "{}", &all).unwrap().proxy.is_none());
+    let far = planned(empty, "{}", &all[..1]).unwrap().proxy.unwrap();
+    assert_eq!(far.address, "http://far:2/");
+}
+
+#[test]
+fn trust_is_the_systems_a_files_or_none() {
+    let trust = |cluster: &str| planned(cluster, "{}", &[]).map(|it| it.trust);
+    assert_eq!(trust("{server: https://api}").unwrap(), Trust::System);
+    assert_eq!(
+        trust("{server: https://api, insecure-skip-tls-verify: true}").unwrap(),
+        Trust::Anything
+    );
+    assert_eq!(
+        trust("{server: https://api, certificate-authority: /ca, certificate-authority-data: ''}")
+            .unwrap(),
+        Trust::Authorities(Source::File("/ca".into()))
+    );
+    assert_eq!(
+        trust(
+            "{server: https://api, certificate-authority: /ca, certificate-authority-data: YQ==}"
+        )
+        .unwrap(),
+        Trust::Authorities(Source::Data("certificate-authority-data", "YQ==".into()))
+    );
+    assert!(matches!(
+        trust("{server: https://api, certificate-authority: /ca, insecure-skip-tls-verify: true}"),
+        Err(PlanError::InsecureWithAuthority)
+    ));
+}
+
+#[test]
+fn a_server_without_a_scheme_has_tls_if_anything_says_so() {
+    let server = |cluster: &str| planned(cluster, "{}", &[]).map(|it| it.server.to_string());
+    assert_eq!(server("{server: 'api:6443'}").unwrap(), "http://api:6443/");
+    assert_eq!(
+        server("{server: 'api:6443', certificate-authority: /ca}").unwrap(),
+        "https://api:6443/"
+    );
+    assert_eq!(
+        server("{server: https://api/k8s/c1}").unwrap(),
+        "https://api/k8s/c1"
+    );
+    for wrong in [
+        "{}",
+        "{server: ''}",
+        "{server: 'ftp://api'}",
+        "{server: 'https://'}",
+    ] {
+        assert!(server(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_token_goes_before_a_plugin_and_a_file_before_a_token() {
+    let login = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.login);
+    let exec = "exec: {command: x}";
+    assert!(matches!(login(&format!("{{{exec}}}")), Ok(Login::Exec(_))));
+    assert!(matches!(
+        login(&format!("{{token: t, {exec}}}")),
+        Ok(Login::Plain)
+    ));
+    assert!(matches!(
+        login(&format!("{{token: '', {exec}}}")),
+        Ok(Login::Exec(_))
+    ));
+    let certificate = "client-certificate: /c, client-key: /k";
+    assert!(matches!(
+        login(&format!("{{{certificate}, {exec}}}")),
+        Ok(Login::Plain)
+    ));
+    let provider = "auth-provider: {name: oidc, config: {id-token: i}}";
+    assert!(matches!(
+        login(&format!("{{{provider}}}")),
+        Ok(Login::Oidc(_))
+    ));
+    assert!(matches!(
+        login("{auth-provider: {name: gcp}}"),
+        Err(PlanError::Provider(_))
+    ));
+    assert!(matches!(
+        login("{token: t, username: u, password: p}"),
+        Err(PlanError::TwoLogins)
+    ));
+    let both = sent("{token: t, tokenFile: /t}");
+    assert!(both.token.is_none() && both.token_file.as_deref() == Some("/t"));
+    assert!(sent("{token: t, tokenFile: ''}").token.is_some());
+    assert!(sent(&format!("{{as: bob, {exec}}}")).impersonate.is_some());
+}
+
+#[test]
+fn nothing_of_a_user_is_sent_without_tls() {
+    let user = "{token: t, client-certificate: /c, client-key: /k, as: bob}";
+    let plan = planned("{server: 'http://api:8080'}", user, &[]);
+    // With a certificate a server without a scheme would be https; this one says http.
+    let plan = plan.unwrap();
+    assert_eq!(plan.identity, None);
+    let sent = plain(&serde_yaml::from_str(user).unwrap(), &plan);
+    assert!(sent.token.is_none() && sent.impersonate.as_deref() == Some("bob"));
+}
+
+#[test]
+fn a_certificate_needs_a_key() {
+    let identity = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.identity);
+    assert!(matches!(
+        identity("{client-certificate: /c}"),
+        Err(PlanError::NoKey)
+    ));
+    assert_eq!(
+        identity("{client-certificate: /c, client-key-data: YQ==}").unwrap(),
+        Some(Identity {
+            certificate: Source::File("/c".into()),
+            key: Source::Data("client-key-data", "YQ==".into()),
+        })
+    );
+    assert_eq!(identity("{client-key: /k}").unwrap(), None);
+}

@@ -1,0 +1,52 @@
+//! Reads the PEMs that a plan names.
+//!
+//! Invariant: an error names the file or the field of the kubeconfig.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::plan::{Source, Trust};
+use super::tls::{Authorities, Pem};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("{path} cannot be read")]
+    File {
+        path: String,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error("{0} is no base64")]
+    Base64(&'static str),
+}
+
+pub fn pem(source: &Source) -> Result<Pem, SourceError> {
+    let bytes = match source {
+        Source::File(path) => std::fs::read(path).map_err(|error| SourceError::File {
+            path: path.clone(),
+            error,
+        })?,
+        Source::Data(field, text) => {
+            // Go's decoder passes line breaks over.
+            let whole: String = text
+                .chars()
+                .filter(|it| !matches!(it, '\r' | '\n'))
+                .collect();
+            STANDARD
+                .decode(whole)
+                .map_err(|_| SourceError::Base64(*field))?
+        }
+    };
+    Ok(Pem {
+        name: source.name().to_owned(),
+        bytes,
+    })
+}
+
+pub fn authorities(trust: &Trust) -> Result<Authorities, SourceError> {
+    Ok(match trust {
+        Trust::System => Authorities::System,
+        Trust::Anything => Authorities::Anyone,
+        Trust::Authorities(source) => Authorities::Named(pem(source)?),
+    })
+}

@@ -1,0 +1,378 @@
+//! TLS to an API server: who is trusted, and the user's own certificate.
+//!
+//! It opens no connection.
+//!
+//! Invariant: what Go's crypto/tls takes from an administrator is taken here: a certificate that stands itself among the authorities is
+//! trusted as it is (crypto/x509 `Verify`: "if opts.Roots.contains(c)"), and a user's own certificate is sent unread, so that the
+//! server judges it. Names, dates and signatures are checked as ever.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::certificate;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{0} has no certificate that can be read")]
+    NoAuthority(String),
+    #[error("this machine has no certificate authorities")]
+    NoSystemAuthority,
+    #[error("the authorities cannot be used")]
+    Verifier(#[from] rustls::client::VerifierBuilderError),
+    #[error("TLS cannot be set up")]
+    Setup(#[from] rustls::Error),
+    #[error("{0} has no certificate")]
+    NoCertificate(String),
+    #[error("{0} has no private key: PKCS#8, PKCS#1 or SEC1 in PEM, not encrypted")]
+    NoKey(String),
+    #[error(
+        "the key of {name} has {bits} bits; TLS libraries for Rust take RSA keys of 2048 to 8192 bits"
+    )]
+    KeySize { name: String, bits: usize },
+    #[error("the key in {name} cannot be used")]
+    Key {
+        name: String,
+        #[source]
+        error: rustls::Error,
+    },
+    #[error("the key in {key} is not the one of the certificate in {certificate}")]
+    Mismatch { certificate: String, key: String },
+}
+
+impl TlsError {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            TlsError::KeySize { .. } => {
+                "have a certificate made for a new key: openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout user.key -subj /O=GROUP/CN=USER -out user.csr"
+            }
+            TlsError::Mismatch { .. } => {
+                "compare their public keys: openssl x509 -noout -pubkey -in CERTIFICATE; openssl pkey -pubout -in KEY"
+            }
+            TlsError::NoKey(_) | TlsError::Key { .. } => {
+                "look at the key with: openssl pkey -noout -text -in KEY; a key on the curves P-256, P-384 and P-521, Ed25519, or RSA of 2048 to 8192 bits can be used"
+            }
+            _ => "look at the certificate with: openssl x509 -noout -text -in FILE",
+        }
+    }
+}
+
+/// A PEM that was read, and what the kubeconfig calls it.
+pub struct Pem {
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+/// The user's certificate of the moment: a plugin may have renewed it.
+#[derive(Clone, Debug, Default)]
+pub struct Current(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
+
+impl Current {
+    pub fn set(&self, identity: Option<Arc<CertifiedKey>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = identity;
+    }
+}
+
+impl ResolvesClientCert for Current {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn has_certs(&self) -> bool {
+        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        current.is_some()
+    }
+}
+
+/// Whose certificate the server may have.
+pub enum Authorities {
+    System,
+    Named(Pem),
+    Anyone,
+}
+
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConfig, TlsError> {
+    let provider = provider();
+    let verifier: Arc<dyn ServerCertVerifier> = match authorities {
+        Authorities::Anyone => Arc::new(Anyone),
+        Authorities::Named(pem) => {
+            let certificates = certificates(&pem.bytes);
+            Arc::new(Listed::new(certificates, || {
+                TlsError::NoAuthority(pem.name.clone())
+            })?)
+        }
+        Authorities::System => {
+            let found = rustls_native_certs::load_native_certs().certs;
+            match Listed::new(found, || TlsError::NoSystemAuthority) {
+                Ok(listed) => Arc::new(listed),
+                // A server without TLS needs none.
+                Err(TlsError::NoSystemAuthority) => Arc::new(Nobody),
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_cert_resolver(Arc::new(identity)))
+}
+
+/// A user's certificate with its key. Their consistency is checked where the certificate can be read: rustls reads no version 1.
+pub fn identity(certificate: &Pem, key: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
+    let chain = certificates(&certificate.bytes);
+    let Some(own) = chain.first() else {
+        return Err(TlsError::NoCertificate(certificate.name.clone()));
+    };
+    let secret = private_key(&key.bytes).ok_or_else(|| TlsError::NoKey(key.name.clone()))?;
+    let bits = certificate::rsa_bits(own);
+    let signer = aws_lc_rs::sign::any_supported_type(&secret).map_err(|error| match bits {
+        Some(bits) if !(2048..=8192).contains(&bits) => TlsError::KeySize {
+            name: certificate::named(own, &certificate.name),
+            bits,
+        },
+        _ => TlsError::Key {
+            name: key.name.clone(),
+            error,
+        },
+    })?;
+    if let (Some(public), Some(wanted)) = (signer.public_key(), certificate::public_key(own))
+        && public.as_ref() != wanted
+    {
+        return Err(TlsError::Mismatch {
+            certificate: certificate.name.clone(),
+            key: key.name.clone(),
+        });
+    }
+    Ok(Arc::new(CertifiedKey::new(chain, signer)))
+}
+
+/// As Go's `AppendCertsFromPEM`: what is no certificate is passed over.
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    use rustls::pki_types::pem::PemObject as _;
+    CertificateDer::pem_slice_iter(pem).flatten().collect()
+}
+
+fn private_key(pem: &[u8]) -> Option<PrivateKeyDer<'static>> {
+    use rustls::pki_types::pem::PemObject as _;
+    PrivateKeyDer::from_pem_slice(pem).ok()
+}
+
+/// Verifies by a list of authorities.
+#[derive(Debug)]
+struct Listed {
+    inner: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Listed {
+    fn new(
+        certificates: Vec<CertificateDer<'static>>,
+        none: impl FnOnce() -> TlsError,
+    ) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        let (taken, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+        if taken == 0 {
+            return Err(none());
+        }
+        Ok(Listed {
+            inner: WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+                .build()?,
+            certificates,
+        })
+    }
+
+    /// Whether the certificate is itself among the authorities, for this name and time.
+    fn is_listed(
+        &self,
+        own: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<bool, rustls::Error> {
+        if !self
+            .certificates
+            .iter()
+            .any(|it| it.as_ref() == own.as_ref())
+        {
+            return Ok(false);
+        }
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        certificate::check_time_and_use(own, now)?;
+        Ok(true)
+    }
+}
+
+impl ServerCertVerifier for Listed {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.is_listed(own, name, now)? {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.inner
+            .verify_server_cert(own, intermediates, name, ocsp, now)
+            .map_err(|error| explained(error, own, intermediates))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner
+            .verify_tls12_signature(message, own, signed)
+            .map_err(|error| explained(error, own, &[]))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner
+            .verify_tls13_signature(message, own, signed)
+            .map_err(|error| explained(error, own, &[]))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// The refusal, with what it is about the certificate if that is a thing that Go would take.
+fn explained(
+    error: rustls::Error,
+    own: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
+) -> rustls::Error {
+    use CertificateError as Why;
+    // What Go refuses as well.
+    let common = matches!(
+        &error,
+        rustls::Error::InvalidCertificate(
+            Why::Expired
+                | Why::ExpiredContext { .. }
+                | Why::NotValidYet
+                | Why::NotValidYetContext { .. }
+                | Why::NotValidForName
+                | Why::NotValidForNameContext { .. }
+                | Why::UnknownIssuer
+        )
+    );
+    let chain = std::iter::once(own).chain(intermediates);
+    match certificate::odd(chain).filter(|_| !common) {
+        Some(odd) => rustls::Error::InvalidCertificate(CertificateError::Other(
+            rustls::OtherError(Arc::new(certificate::Refused {
+                odd,
+                cause: error.to_string(),
+            })),
+        )),
+        None => error,
+    }
+}
+
+/// On a machine without authorities.
+#[derive(Debug)]
+struct Nobody;
+
+impl ServerCertVerifier for Nobody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Err(rustls::Error::General(format!(
+            "{}; give the cluster a certificate-authority, or name a file with SSL_CERT_FILE",
+            TlsError::NoSystemAuthority
+        )))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(CertificateError::UnknownIssuer.into())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Anyone.supported_verify_schemes()
+    }
+}
+
+/// `insecure-skip-tls-verify`.
+#[derive(Debug)]
+struct Anyone;
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -10,3 +10,4 @@ mod program;
 mod scene;
 mod stops;
 mod top;
+mod wide;

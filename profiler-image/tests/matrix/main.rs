@@ -61,10 +61,17 @@ fn a_folder_and_a_long_name_of_the_field_are_named() -> Result<()> {
             let below = folder.path().join(below);
             std::fs::create_dir(&below)?;
             let script = below.join("w.php");
-            let text =
-                format!("<?php function {function}(){{ {busy} }} while (true) {function}();");
+            let begun = folder.path().join("begun");
+            let text = format!(
+                "<?php touch({begun:?}); function {function}(){{ {busy} }} while (true) {function}();"
+            );
             std::fs::write(&script, text)?;
             let target = scene::script("/usr/bin/php8.2", &script, opcache)?;
+            let started = Instant::now();
+            while !begun.exists() {
+                ensure!(started.elapsed() < Duration::from_secs(60), "no PHP begins");
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let profile = scene::recorded(&target, 1)?;
             let lookup = Lookup::new(&profile);
             let all: i64 = profile.sample.iter().map(|it| it.value[0]).sum();

@@ -22,6 +22,7 @@ use phpprof::run::snapshot::Keep;
 use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
+use phpprof::target::discovery::Missed;
 use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
 use phpprof_profile::waiting;
 use ring::digest;
@@ -392,6 +393,7 @@ fn summarize(recording: &Recording, output: &Output, options: &Options) {
         say(&told);
     }
     tell_without_room(recording.without_room);
+    tell_missed(recording.missed);
     requests::summarize(recording);
     heap::summarize(recording);
     let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
@@ -401,6 +403,18 @@ fn summarize(recording: &Recording, output: &Output, options: &Options) {
             "{kept:.1} samples per second instead of {asked:.0}: the sampler reached its CPU budget (--cpu-budget-percent), or the machine had no CPU left; set a lower rate with -F, or allow more CPU"
         ));
     }
+}
+
+/// Says what came and went unseen.
+fn tell_missed(missed: Option<Missed>) {
+    let Some(missed) = missed.filter(|missed| *missed != Missed::default()) else {
+        return;
+    };
+    say(&format!(
+        "{:.2} s of CPU time of ended child processes is in no sample; up to {} processes came and went unseen",
+        missed.reaped.as_secs_f64(),
+        missed.processes
+    ));
 }
 
 fn seconds(text: &str) -> Result<u64, String> {

@@ -74,6 +74,8 @@ struct Comment<'a> {
     php: Php<'a>,
     workers: usize,
     workers_not_sampled: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<MissedCounts>,
     busy_percents: Vec<u8>,
     samples: i64,
     quality: Counts,
@@ -90,6 +92,14 @@ struct Comment<'a> {
     requests: Option<Requests>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heap: Option<Heap>,
+}
+
+/// What came and went unseen.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MissedCounts {
+    processes: u64,
+    cpu_milliseconds: u64,
 }
 
 /// What happened to requests, if labels or a filter were requested.
@@ -409,6 +419,10 @@ fn comment(
         php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy.workers(),
         workers_not_sampled: snapshot.without_room,
+        missed: snapshot.missed.map(|missed| MissedCounts {
+            processes: missed.processes,
+            cpu_milliseconds: milliseconds(missed.reaped),
+        }),
         busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
         samples: lost.samples,
         quality: Counts {

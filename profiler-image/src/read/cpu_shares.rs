@@ -18,6 +18,8 @@ const MAX_SHARERS: usize = 256;
 #[derive(Debug)]
 pub struct CpuShares<T> {
     last: Option<Look>,
+    /// The whole advance so far, in nanoseconds.
+    seen: u64,
     /// Nanoseconds that no sample was given yet.
     waiting: u64,
     /// Samples in which the worker ran, as far as is known, and their times; the newest last.
@@ -28,6 +30,7 @@ impl<T> Default for CpuShares<T> {
     fn default() -> Self {
         Self {
             last: None,
+            seen: 0,
             waiting: 0,
             sharers: Vec::new(),
         }
@@ -35,12 +38,26 @@ impl<T> Default for CpuShares<T> {
 }
 
 impl<T> CpuShares<T> {
+    /// The clock of a worker that has just begun: it began at zero (`__sched_fork`, kernel/sched/core.c).
+    #[must_use]
+    pub fn from_birth() -> Self {
+        Self {
+            last: Some(Look {
+                run_nanoseconds: 0,
+                delay_nanoseconds: 0,
+                slices: 0,
+            }),
+            ..Self::default()
+        }
+    }
+
     /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the worker ran. Once
     /// there are enough samples, each gets its share.
     pub fn add(&mut self, now: u64, look: Look, ran: Option<T>, give: impl FnMut(T, u64)) {
         let last = self.last.replace(look).unwrap_or(look);
         let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);
         self.waiting += advance;
+        self.seen += advance;
         // A wait that began by then, or earlier, has ended since the last look.
         let delay = look
             .delay_nanoseconds
@@ -68,6 +85,12 @@ impl<T> CpuShares<T> {
             give(sample, each + u64::from(index < rest));
         }
         self.waiting = 0;
+    }
+
+    /// The whole advance of the clock, in nanoseconds.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen
     }
 
     /// Calls `change` for each sample that waits for its share.
@@ -128,6 +151,14 @@ mod tests {
     #[test]
     fn what_ran_before_the_first_look_belongs_to_nobody() {
         check(&[(1000, 9, Some('a'))], &[('a', 0)], 0);
+    }
+
+    #[test]
+    fn what_a_newborn_worker_ran_before_its_first_look_is_its_own() {
+        let (mut shares, mut given) = (CpuShares::from_birth(), Vec::new());
+        shares.add(0, look(8, 0), Some('a'), |_, _| panic!("too few samples"));
+        shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
+        assert_eq!((given.as_slice(), shares.seen()), (&[('a', 8)][..], 8));
     }
 
     #[test]

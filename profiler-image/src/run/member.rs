@@ -104,6 +104,23 @@ impl Member {
         }
     }
 
+    /// Notes that it was forked a moment ago: what its clock has until its first sample is its own.
+    pub fn has_just_begun(&mut self) {
+        self.cpu = CpuShares::from_birth();
+    }
+
+    /// Whether it has had no sample yet.
+    #[must_use]
+    pub fn is_unsampled(&self) -> bool {
+        self.sampled_to.is_none()
+    }
+
+    /// Its CPU time since it is watched, in nanoseconds.
+    #[must_use]
+    pub fn cpu_seen(&self) -> u64 {
+        self.cpu.seen()
+    }
+
     /// The worker's mark before it is read, unless it has run for so long that its clock, which the kernel reads slowly while
     /// it runs, is not worth it. If it sleeps nonetheless, it is only read once more.
     #[must_use]

@@ -18,8 +18,9 @@ use crate::read::heap::HeapWatch;
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::request::asked::Label;
-use crate::sample::{Quality, Sampler};
+use crate::sample::Sampler;
 use crate::target::diagnosis::Refused;
+use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::Calls;
 use crate::target::process::last_pid::LastPid;
@@ -27,10 +28,13 @@ use crate::target::scanner::{Report, Scanner};
 
 pub mod aggregate;
 mod budget;
+mod first;
 pub mod heap;
 pub mod lateness;
 mod member;
 pub mod moments;
+mod newborn;
+mod outcome;
 mod quiescent;
 pub mod recorder;
 mod recording;
@@ -53,7 +57,7 @@ pub use recording::{Options, RecordError, Recording};
 use requests::Requests;
 use schedule::{Schedule, Slot, Turn};
 use seen::{Busy, Workers};
-use snapshot::{Counted, Samples, Snapshot};
+use snapshot::Counted;
 pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
 use time::{SECOND, now, sleep_until};
@@ -65,6 +69,8 @@ const LOOK_EVERY: u64 = 70 * SECOND / 1000;
 const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
 /// After this time a target without PHP is given up; a starting container may not run it yet.
 const GIVE_UP_AFTER: u64 = 3 * SECOND / 2;
+/// How long the begin and the end of a run wait for the scan that is under way.
+const SCAN_TAKES: Duration = Duration::from_millis(200);
 /// And after this time if even the first scan of processes has no end.
 const FIRST_SCAN_TAKES: u64 = 10 * SECOND;
 
@@ -100,6 +106,17 @@ struct Run<'a> {
     options: &'a Options,
     scanner: Scanner,
     last_pid: LastPid,
+    /// The same, asked in each turn.
+    newest: LastPid,
+    /// Processes that could not be read in this turn.
+    failed: Vec<i32>,
+    /// A process may become PHP soon, so the next turn looks even if nothing is born.
+    is_fresh: bool,
+    next_quick: u64,
+    /// What came and went unseen before the run, and the CPU time in samples of workers that have ended.
+    missed_before: Missed,
+    missed: Option<Missed>,
+    sampled_of_ended: u64,
     /// A worker could not be read, so it may have ended or done an `execve`.
     may_be_gone: bool,
     /// The best reason so far why a process of the target was not sampled.
@@ -153,6 +170,13 @@ impl<'a> Run<'a> {
             scanner: Scanner::start(options.scope.clone(), options.of_program)
                 .map_err(RecordError::Scanner)?,
             last_pid: LastPid::open(),
+            newest: LastPid::open(),
+            failed: Vec::new(),
+            is_fresh: false,
+            next_quick: 0,
+            missed_before: Missed::default(),
+            missed: None,
+            sampled_of_ended: 0,
             may_be_gone: false,
             refused: None,
             is_target_gone: false,
@@ -189,6 +213,7 @@ impl<'a> Run<'a> {
     fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<Arc<Engine>, RecordError> {
         let began = now();
         let mut patience = FIRST_SCAN_TAKES;
+        let mut wait = None;
         loop {
             if stop::is_signalled(signals) || self.options.stop.is_requested() {
                 return Err(RecordError::Stopped);
@@ -203,7 +228,10 @@ impl<'a> Run<'a> {
             }
             // Waiting does not help if this PHP cannot be sampled.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
-            let is_late = !self.options.of_program && now() - began > patience;
+            let waited = now() - began;
+            let is_late = !self.options.of_program
+                && waited > patience
+                && waited > *wait.get_or_insert_with(|| first::wait(self.options));
             if hopeless || is_late {
                 return Err(RecordError::NoPhp(
                     self.refused.take().map(Arc::unwrap_or_clone),
@@ -228,6 +256,8 @@ impl<'a> Run<'a> {
             .cpu_budget_percent
             .filter(|_| !self.options.unpaced);
         self.budget = Budget::new(percent, self.period, own_cpu(), began, until);
+        self.missed_before = self.scanner.missed(SCAN_TAKES).unwrap_or_default();
+        self.sampled_of_ended = 0;
         let mut schedule = Schedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
@@ -241,6 +271,7 @@ impl<'a> Run<'a> {
             if self.options.unpaced || current >= schedule.due() {
                 let turn = self.turn(&mut schedule, current);
                 self.take(turn);
+                self.take_newborn(turn, current);
                 self.take_quiescent_answer();
             }
             // New workers are noticed within 100 ms of their begin, which the scan itself takes: nothing may delay that.
@@ -326,6 +357,7 @@ impl<'a> Run<'a> {
                 let mut member = self.members.remove(index);
                 self.sampler.functions.forget(&mut member.worker.local);
                 self.workers.end(member.summed_as);
+                self.sampled_of_ended += member.cpu_seen();
                 self.count(member);
             }
         }
@@ -344,6 +376,9 @@ impl<'a> Run<'a> {
                 ANY_WORKER
             };
             let mut member = Member::new(process, summed_as, current);
+            if report.are_newborn {
+                member.has_just_begun();
+            }
             if self.requests.asked().is_on() {
                 let wanted = self.requests.asked().wanted();
                 let watch = RequestWatch::new(&member.worker.process, wanted);
@@ -411,94 +446,6 @@ impl<'a> Run<'a> {
             }
             snapshot
         });
-    }
-
-    fn snapshot(
-        &mut self,
-        engine: &Arc<Engine>,
-        began_unix_nanoseconds: i64,
-        took: Duration,
-    ) -> Snapshot {
-        self.read_extensions(engine);
-        for member in &mut self.members {
-            member.settle(&mut self.aggregate, self.recorder.as_mut());
-        }
-        let has_jit_code = |member: &Member| member.worker.reader.has_jit_code == Some(true);
-        let mut heap = self.heap;
-        for member in &self.members {
-            heap.add(&member.worker.reader);
-        }
-        let mut busy = self.busy;
-        let percents = self.members.iter().filter_map(Member::busy_percent);
-        percents.for_each(|percent| busy.add(percent));
-        let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
-        Snapshot {
-            samples: Samples::of(&self.sampler, &self.aggregate),
-            requests: self.requests.told(),
-            heap: self.options.heap.then_some(heap),
-            engine: Arc::clone(engine),
-            jit: self.jit || self.members.iter().any(has_jit_code),
-            extensions: self.extensions,
-            seen: self.workers.seen.clone(),
-            busy,
-            began_unix_nanoseconds,
-            took,
-            asked_period: Duration::from_nanos(asked_period(self.options)),
-            effective_period: self.effective_period(),
-            seed: self.seed,
-            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
-            not_running: self.options.only_running.then_some(self.not_running),
-            without_room: self.without_room,
-            list_stored: None,
-        }
-    }
-
-    /// The average time between two samples of a worker so far.
-    fn effective_period(&self) -> Duration {
-        let Quality { due, late, .. } = self.sampler.quality;
-        Duration::from_nanos(self.budget.effective_period(now(), (due, late)))
-    }
-
-    fn samples(&self) -> u64 {
-        let Quality { taken, idle, .. } = self.sampler.quality;
-        taken - idle - self.not_running
-    }
-
-    fn finish(mut self, ended: Ended, begun: Begun, took: Duration, calls: Calls) -> Recording {
-        let effective_period = self.effective_period();
-        self.read_extensions(&begun.engine);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.end();
-        }
-        for member in std::mem::take(&mut self.members) {
-            self.count(member);
-        }
-        let not_running = self.options.only_running.then_some(self.not_running);
-        self.aggregate.absorb(self.given);
-        Recording {
-            sampler: self.sampler,
-            aggregate: self.aggregate,
-            requests: self.requests.told(),
-            heap: self.options.heap.then_some(self.heap),
-            recorder: self.recorder,
-            engine: begun.engine,
-            jit: self.jit,
-            extensions: self.extensions,
-            seen: self.workers.seen,
-            busy: self.busy,
-            ended,
-            began_unix_nanoseconds: begun.unix_nanoseconds,
-            took,
-            asked_period: Duration::from_nanos(asked_period(self.options)),
-            effective_period,
-            seed: self.seed,
-            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
-            not_running,
-            without_room: self.without_room,
-            calls,
-            idle_calls: self.idle_calls,
-            lateness: self.lateness,
-        }
     }
 }
 

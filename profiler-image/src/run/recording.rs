@@ -20,6 +20,7 @@ use crate::request::asked::Asked;
 use crate::sample::Sampler;
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
+use crate::target::discovery::Missed;
 use crate::target::process::calls::Calls;
 
 /// What to record.
@@ -97,6 +98,8 @@ pub struct Recording {
     pub not_running: Option<u64>,
     /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
     pub without_room: usize,
+    /// What came and went unseen; `None` if that could not be found out.
+    pub missed: Option<Missed>,
     /// System calls that read targets, from the first turn to the last.
     pub calls: Calls,
     /// Those of turns that found a worker between two requests.

@@ -17,6 +17,7 @@ use super::requests::Told;
 use super::seen::Busy;
 use crate::sample::{Quality, Sampler};
 use crate::stack::names::NameList;
+use crate::target::discovery::Missed;
 use crate::target::process::calls::Calls;
 
 /// Why a run ended.
@@ -74,6 +75,8 @@ pub struct Snapshot {
     pub not_running: Option<u64>,
     /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
     pub without_room: usize,
+    /// What came and went unseen; `None` if that could not be found out.
+    pub missed: Option<Missed>,
     /// Whether the list of requests is stored, if one was wanted.
     pub list_stored: Option<bool>,
 }
@@ -122,6 +125,7 @@ impl Recording {
             cpu_unattributed: self.cpu_unattributed,
             not_running: self.not_running,
             without_room: self.without_room,
+            missed: self.missed,
             list_stored: None,
         }
     }

@@ -22,6 +22,9 @@ use crate::target::process::held::Held;
 /// Whether a leaf of this name says what it waits for.
 pub(super) type Says = FxHashMap<NameId, bool>;
 
+/// The failed workers that the next short look checks; a scan checks the others.
+const MAX_FAILED: usize = 64;
+
 impl Run<'_> {
     /// Reads the workers that are due.
     pub(super) fn take(&mut self, turn: Turn) {
@@ -39,7 +42,7 @@ impl Run<'_> {
         self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);
     }
 
-    fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
+    pub(super) fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
         let current = now();
         let member = &mut self.members[index];
         let mark = member.mark();
@@ -69,7 +72,7 @@ impl Run<'_> {
         member.asleep = None;
         let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
             Outcome::Failed(_) => {
-                self.failed();
+                self.failed(index);
                 return;
             }
             Outcome::Idle => (None, true),
@@ -84,7 +87,7 @@ impl Run<'_> {
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
         // The read used the thread id, which may have been another's by then, or that of another program.
         if look == Err(NoLook::Gone) || !member.runs_the_same_program(current) {
-            self.failed();
+            self.failed(index);
             return;
         }
         let stack = sampled.map(|sampled| sampled.stack);
@@ -136,7 +139,13 @@ impl Run<'_> {
     }
 
     /// Counts a turn that read nothing that is true.
-    fn failed(&mut self) {
+    fn failed(&mut self, index: usize) {
+        let failed = self.members.get(index);
+        let failed = failed.map(|member| member.worker.process.pid);
+        if self.failed.len() < MAX_FAILED {
+            let failed = failed.filter(|pid| !self.failed.contains(pid));
+            self.failed.extend(failed);
+        }
         self.sampler.quality.denied += 1;
         self.may_be_gone = true;
     }

@@ -5,8 +5,8 @@
 //! One without may `execve` at any time: its executable is checked again, each 100 ms at first and each second in the end, or each
 //! ten if no `execve` brings it into scope. A different one makes the process new. Until a process is a second old it is examined
 //! completely, because an engine may still be loaded or started; later only an engine that contradicts its version is, a few times.
-//! A forked worker shares its family's addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine
-//! each of its threads is a worker (`threads.rs`).
+//! Between two listings, `quick.rs` sees what is born and what ends. A forked worker shares its family's addresses (`families.rs`), so
+//! attaching to it takes a few reads. In a thread-safe engine each of its threads is a worker (`threads.rs`).
 //!
 //! What this module does not do: open files of the target, rely on PID 1, see an engine that a process loads
 //! later than a second after its start, or a PID that is reused within one scan by the same executable, if neither
@@ -27,17 +27,25 @@ use smallvec::SmallVec;
 
 use super::Scope;
 use super::absence::{Absence, Left};
+use super::births::Births;
 use super::diagnosis::Refused;
 use super::families::Families;
 use super::files::Room;
 use super::process::last_pid::LastPid;
-use super::process::relay::Relay;
-use super::process::{Process, ProcessMemory, calls, proc_path, stat::Stat, text};
+use super::process::{ProcessMemory, calls, proc_path, stat::Stat, text};
+use super::reaped::{Account, Reaped};
 use super::seen::{
     LOOK_EVERY, Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at,
     may_pass,
 };
-use super::threads::{Changes, Threads};
+use super::threads::Changes;
+pub use missed::Missed;
+use quick::Fresh;
+pub use quick::Quick;
+
+mod missed;
+mod orphans;
+mod quick;
 
 /// The processes are listed at least once in this many milliseconds, even if none seems to have started.
 const LIST_EVERY: u64 = 1000;
@@ -55,6 +63,8 @@ struct New {
     in_scope: bool,
     /// As [`Other::doubts`].
     doubts: u8,
+    /// If it was seen before.
+    account: Option<Account>,
 }
 
 /// The facts that remain true of a process that is examined again.
@@ -64,6 +74,7 @@ struct Again {
     born: u64,
     in_scope: bool,
     doubts: u8,
+    account: Account,
 }
 
 /// When the processes have to be listed.
@@ -88,6 +99,14 @@ pub struct Discovery {
     /// The best reason so far for a process that is not sampled.
     refused: Option<Arc<Refused>>,
     absence: Absence,
+    /// When this was made, in milliseconds since boot.
+    began: u64,
+    /// Tells what was born between two listings.
+    newest: LastPid,
+    births: Births,
+    fresh: Vec<Fresh>,
+    reaped: Reaped,
+    read_accounts_at: u64,
 }
 
 impl Discovery {
@@ -109,18 +128,46 @@ impl Discovery {
             room: Room::left(),
             refused: None,
             absence: Absence::default(),
+            began: boot_milliseconds(),
+            newest: LastPid::open(),
+            births: Births::default(),
+            fresh: Vec::new(),
+            reaped: Reaped::default(),
+            read_accounts_at: 0,
         }
     }
 
     /// Looks for processes that have started, ended, or done an `execve`.
     pub fn scan(&mut self) -> Changes {
         let now = boot_milliseconds();
+        // Before the listing, which has all that have these numbers and live.
+        self.births.note(self.newest.read());
         let mut listed = std::mem::take(&mut self.listing.pids);
         listed.clear();
-        if !self.listing.is_due(now) || self.listing.list(&mut listed).is_none() {
+        let is_due = self.listing.is_due(now);
+        if is_due && self.listing.list(&mut listed).is_some() {
+            listed.sort_unstable();
+            self.count_unseen(&listed);
+        } else {
             listed.extend(self.seen.keys());
+            listed.sort_unstable();
         }
+        if is_due {
+            self.read_accounts(now);
+        }
+        self.scan_of(listed, now)
+    }
+
+    /// The same of the known processes.
+    pub fn scan_known(&mut self) -> Changes {
+        let mut listed = std::mem::take(&mut self.listing.pids);
+        listed.clear();
+        listed.extend(self.seen.keys());
         listed.sort_unstable();
+        self.scan_of(listed, boot_milliseconds())
+    }
+
+    fn scan_of(&mut self, listed: Vec<i32>, now: u64) -> Changes {
         let mut changes = Changes::default();
         let mut new = self.part(&listed, now, &mut changes);
         self.listing.pids = listed;
@@ -196,6 +243,7 @@ impl Discovery {
     fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> SmallVec<[New; 4]> {
         let mut again: SmallVec<[Again; 4]> = SmallVec::new();
         let has_room = self.room.has_more();
+        let mut ended: SmallVec<[(i32, Account); 4]> = SmallVec::new();
         self.seen.retain(|pid, seen| {
             let is_listed = listed.binary_search(pid).is_ok();
             let Some(born) = seen.look_again(*pid, is_listed, has_room, now) else {
@@ -211,10 +259,18 @@ impl Discovery {
                     born,
                     in_scope: seen.in_scope,
                     doubts: seen.doubts_since(born),
+                    account: seen.account,
                 });
+            } else if seen.in_scope {
+                ended.push((seen.parent, seen.account));
             }
             false
         });
+        for (parent, account) in ended {
+            let parent = self.seen.get(&parent);
+            let has_parent = parent.is_some_and(|parent| parent.in_scope);
+            self.reaped.ended(account, has_parent);
+        }
         let unknown = listed
             .iter()
             .filter(|pid| **pid != self.own_pid && !self.seen.contains_key(pid));
@@ -229,12 +285,14 @@ impl Discovery {
                 let (born, in_scope, doubts) = known.map_or((started, false, 0), |again| {
                     (again.born, again.in_scope, again.doubts)
                 });
+                let account = known.map(|again| again.account);
                 Some(New {
                     pid,
                     stat,
                     born,
                     in_scope,
                     doubts,
+                    account,
                 })
             })
             .collect()
@@ -271,11 +329,10 @@ impl Discovery {
                 }
             }
         };
+        let account = new.account.unwrap_or_else(|| self.account(new));
         Seen {
-            start_time: new.stat.start_time,
             in_scope,
-            born: new.born,
-            verdict,
+            ..seen_of(new, verdict, account)
         }
     }
 
@@ -305,14 +362,16 @@ impl Discovery {
             Scope::Fitting(pattern) => pattern.fits(pid, &stat.comm),
             Scope::Container(id) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
                 .is_some_and(|text| text.contains(id.as_str())),
-            // Parents are examined first, so their descent is known.
             Scope::Pids(pids) => {
+                // Parents are examined first, so their descent is known.
+                let is_meant = |pid: i32| {
+                    pids.contains(&pid) || self.seen.get(&pid).is_some_and(|seen| seen.in_scope)
+                };
+                // Only descendants are in a session that a process has begun.
                 pids.contains(&pid)
-                    || pids.contains(&stat.parent)
-                    || self
-                        .seen
-                        .get(&stat.parent)
-                        .is_some_and(|seen| seen.in_scope)
+                    || is_meant(stat.parent)
+                    || is_meant(stat.session)
+                    || self.is_orphan(pid, stat)
             }
         }
     }
@@ -326,25 +385,8 @@ impl Discovery {
         if !self.room.take() {
             return Err(Refusal::Unreadable(Fault::NoFiles));
         }
-        let process = Process {
-            pid,
-            tid: pid,
-            start_time: stat.start_time,
-            engine: Arc::clone(&family.engine),
-            shared_ranges: Arc::clone(&family.shared_ranges),
-            restarts_at: family.restarts_at,
-            jit: family.jit,
-            memory,
-            relay: Relay::of(pid),
-            family: number,
-            fingerprint: family.fingerprint,
-            executable,
-        };
-        Ok(Program {
-            ran: None,
-            process: Arc::new(process),
-            threads: Threads::default(),
-        })
+        let process = family.process(number, (pid, stat), memory, executable);
+        Ok(Program::new(process))
     }
 
     /// Checks once a second what the scope still has, if no process runs PHP.
@@ -356,6 +398,18 @@ impl Discovery {
         }
         let (scope, seen) = (&self.scope, &self.seen);
         self.absence.last(now, || left(scope, seen));
+    }
+}
+
+/// What is known of a process by its examination.
+fn seen_of(new: &New, verdict: Verdict, account: Account) -> Seen {
+    Seen {
+        start_time: new.stat.start_time,
+        parent: new.stat.parent,
+        account,
+        in_scope: new.in_scope,
+        born: new.born,
+        verdict,
     }
 }
 
@@ -426,56 +480,4 @@ fn boot_milliseconds() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Checks what is left of these processes: whether each lives, is in scope, and is known to run no PHP.
-    #[track_caller]
-    fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
-        let own_pid = i32::try_from(std::process::id()).unwrap();
-        let seen = |(index, &(lives, in_scope, is_without_php)): (i32, &(bool, bool, bool))| {
-            let other = Other {
-                executable: None,
-                is_starting: false,
-                doubts: 0,
-                is_without_php,
-                lacks_room: false,
-                may_count: true,
-                look_at: 0,
-            };
-            let seen = Seen {
-                start_time: 0,
-                in_scope,
-                born: 0,
-                verdict: Verdict::Other(other),
-            };
-            // No process has such a number.
-            (if lives { own_pid } else { i32::MAX - index }, seen)
-        };
-        let processes = (0..).zip(processes).map(seen).collect();
-        assert_eq!(left(scope, &processes), expected, "{processes:?}");
-    }
-
-    #[test]
-    fn what_is_left_of_a_container_is_php_unless_all_is_known_to_be_another_program() {
-        let container = Scope::Container("3f".repeat(32));
-        check(&container, &[], Left::Nothing);
-        check(&container, &[(false, true, true)], Left::Nothing);
-        check(&container, &[(true, false, false)], Left::Nothing);
-        check(&container, &[(true, true, true)], Left::Others);
-        check(
-            &container,
-            &[(true, true, true), (false, true, true)],
-            Left::Others,
-        );
-        // As a master of php-fpm that may not be read.
-        check(&container, &[(true, true, false)], Left::Php);
-        check(
-            &container,
-            &[(true, true, true), (false, true, false)],
-            Left::Php,
-        );
-        // A process that the user named may start PHP whenever it likes.
-        check(&Scope::Pids(vec![1]), &[(true, true, true)], Left::Php);
-    }
-}
+mod tests;

@@ -18,7 +18,9 @@ use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Memory, word_at};
 use phpprof_zend::opcache::restarts_at;
 
-use super::process::{ProcessMemory, calls, fault, maps, read_text};
+use super::process::relay::Relay;
+use super::process::stat::Stat;
+use super::process::{Process, ProcessMemory, calls, fault, maps, read_text};
 
 /// linux/auxvec.h.
 const AT_RANDOM: u64 = 25;
@@ -68,22 +70,8 @@ impl Families {
         memory: &ProcessMemory,
         executable: &str,
     ) -> Result<(usize, &Family), Refusal> {
-        let has_namesake = |family: &Family| family.executable == executable;
-        let birthmark = if self.known.values().any(has_namesake) {
-            Birthmark::of(pid, memory)
-        } else {
-            None
-        };
-        let is_of = |number: usize, family: &Family| {
-            let is_kin = match (birthmark, family.birthmark) {
-                (Some(own), Some(other)) => own == other,
-                _ => parent == Some(number),
-            };
-            is_kin && family.has(memory, executable)
-        };
-        let mut known = self.known.iter();
-        let number = match known.find(|(number, family)| is_of(**number, family)) {
-            Some((&number, _)) => number,
+        let number = match self.kin(pid, parent, memory, executable) {
+            Some(number) => number,
             None => {
                 let family = Family::found(pid, memory, executable)?;
                 let number = self.next;
@@ -97,6 +85,43 @@ impl Families {
         family
             .map(|family| (number, family))
             .ok_or(Refusal::NoPhpFound)
+    }
+
+    /// The number of the known family of a process.
+    pub fn kin(
+        &self,
+        pid: i32,
+        parent: Option<usize>,
+        memory: &ProcessMemory,
+        executable: &str,
+    ) -> Option<usize> {
+        let birthmark = if self.has_namesake(executable) {
+            Birthmark::of(pid, memory)
+        } else {
+            None
+        };
+        let is_of = |number: usize, family: &Family| {
+            let is_kin = match (birthmark, family.birthmark) {
+                (Some(own), Some(other)) => own == other,
+                _ => parent == Some(number),
+            };
+            is_kin && family.has(memory, executable)
+        };
+        let mut known = self.known.iter();
+        let found = known.find(|(number, family)| is_of(**number, family));
+        found.map(|(&number, _)| number)
+    }
+
+    /// Whether a family has this executable.
+    pub fn has_namesake(&self, executable: &str) -> bool {
+        self.known
+            .values()
+            .any(|family| family.executable == executable)
+    }
+
+    /// A known family.
+    pub fn get(&self, number: usize) -> Option<&Family> {
+        self.known.get(&number)
     }
 
     /// Forgets the families without a member, and returns their numbers.
@@ -117,6 +142,30 @@ impl Families {
 }
 
 impl Family {
+    /// A process of this family, which has this number.
+    pub fn process(
+        &self,
+        number: usize,
+        (pid, stat): (i32, &Stat),
+        memory: Arc<ProcessMemory>,
+        executable: String,
+    ) -> Process {
+        Process {
+            pid,
+            tid: pid,
+            start_time: stat.start_time,
+            engine: Arc::clone(&self.engine),
+            shared_ranges: Arc::clone(&self.shared_ranges),
+            restarts_at: self.restarts_at,
+            jit: self.jit,
+            memory,
+            relay: Relay::of(pid),
+            family: number,
+            fingerprint: self.fingerprint,
+            executable,
+        }
+    }
+
     fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, Refusal> {
         let text = read_text(&format!("/proc/{pid}/maps"));
         let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;

@@ -1,12 +1,14 @@
 //! The PHP processes and threads of the target, or the reason why there are none.
 
 mod absence;
+mod births;
 pub mod diagnosis;
 pub mod discovery;
 mod families;
 pub mod files;
 pub mod pattern;
 pub mod process;
+mod reaped;
 pub mod scanner;
 mod seen;
 mod threads;

@@ -1,12 +1,13 @@
-//! The thread that looks for workers, so that a long look delays no sample.
+//! The thread that looks for workers, so that a long look delays no sample; and the short look that the sampling thread takes itself.
 //!
 //! It scans ten times a second while something may change soon ([`Discovery::rest`]). Otherwise it sleeps for a second, or until
 //! it is asked: the sampling thread is awake anyway, and tells each 70 ms, at the price of one short read, whether a process has started. A
-//! wake-up of another thread costs as much as a sample. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
+//! wake-up of another thread costs as much as a sample. What is born or ends between two scans, the sampling thread sees in its turns ([`Scanner::quick`]): it shares
+//! the discovery with this thread, and passes over a look while a scan is under way. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
 //! the latest after the current scan.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use nix::time::ClockId;
 
 use super::Scope;
 use super::diagnosis::Refused;
-use super::discovery::Discovery;
+use super::discovery::{Discovery, Missed};
 use super::process::calls::cpu_time;
 use super::threads::Changes;
 
@@ -26,6 +27,12 @@ const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The interval between two scans for a program that has just started: PHP takes some milliseconds from its start to its first line.
 const HURRY: Duration = Duration::from_millis(1);
+/// The shortest interval between two scans for processes that have done an `execve`.
+const AGAIN_EVERY: Duration = Duration::from_millis(4);
+/// These take at most one in this many parts of a core, once they have used up their stock. A process is examined then instead of
+/// in the scan that would follow.
+const SHARE_OF_AGAIN: u32 = 100;
+const STOCK_OF_AGAIN: Duration = Duration::from_millis(30);
 /// Reports that may wait; with more, the thread waits.
 const MAX_WAITING: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
@@ -41,6 +48,28 @@ pub struct Report {
     pub is_target_gone: bool,
     /// Workers that are not sampled now, because the limit of open files has no room for them.
     pub without_room: usize,
+    /// The new workers were forked since the last look: they are sampled from their first moment on.
+    pub are_newborn: bool,
+}
+
+impl Report {
+    fn of(discovery: &Discovery, changes: Changes, are_newborn: bool) -> Self {
+        Self {
+            changes,
+            refused: discovery.refused().cloned(),
+            is_target_gone: discovery.is_target_gone(),
+            without_room: discovery.without_room(),
+            are_newborn,
+        }
+    }
+}
+
+/// What the scanner is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    Scan,
+    /// Examine processes that have done an `execve`.
+    Again,
 }
 
 /// The handle of the thread.
@@ -48,7 +77,8 @@ pub struct Report {
 pub struct Scanner {
     reports: Receiver<Report>,
     /// Asks for a scan; closed when the run is over.
-    asks: SyncSender<()>,
+    asks: SyncSender<Ask>,
+    discovery: Arc<Mutex<Discovery>>,
 }
 
 impl Scanner {
@@ -60,21 +90,61 @@ impl Scanner {
     pub fn start(scope: Scope, hurries: bool) -> std::io::Result<Self> {
         let (outbox, reports) = sync_channel(MAX_WAITING);
         let (asks, asked) = sync_channel(1);
+        let discovery = Arc::new(Mutex::new(Discovery::new(scope)));
+        let of_thread = Arc::clone(&discovery);
         Builder::new()
             .name("scanner".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 // Signals are for the sampling thread.
                 let _ = SigSet::all().thread_block();
-                scan_until_over(Discovery::new(scope), hurries, &outbox, &asked);
+                scan_until_over(&of_thread, hurries, &outbox, &asked);
             })?;
-        Ok(Self { reports, asks })
+        Ok(Self {
+            reports,
+            asks,
+            discovery,
+        })
+    }
+
+    /// Looks at what was born since the last look, and at these processes, which could not be read: the reports that wait, and that of
+    /// this look. `None` while a scan is under way. The second value says whether the next look is worth it even if nothing is born.
+    pub fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)> {
+        let mut discovery = match self.discovery.try_lock() {
+            Ok(discovery) => discovery,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        // A scan sends its report before it gives the discovery back, so these are older than the look.
+        let mut reports: Vec<Report> = std::iter::from_fn(|| self.poll()).collect();
+        let quick = discovery.quick(failed);
+        if quick.asks {
+            let _ = self.asks.try_send(Ask::Again);
+        }
+        if !quick.changes.new.is_empty() || !quick.changes.gone.is_empty() {
+            reports.push(Report::of(&discovery, quick.changes, true));
+        }
+        Some((reports, quick.goes_on))
+    }
+
+    /// What came and went unseen until now; `None` if a scan does not end in this time.
+    pub fn missed(&self, patience: Duration) -> Option<Missed> {
+        let began = Instant::now();
+        loop {
+            // The thread may wait for room for a report, which nobody takes now.
+            match self.discovery.try_lock() {
+                Ok(mut discovery) => return Some(discovery.missed()),
+                Err(TryLockError::Poisoned(error)) => return Some(error.into_inner().missed()),
+                Err(TryLockError::WouldBlock) if began.elapsed() >= patience => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
     }
 
     /// Asks for a scan, as soon as the last one is an interval ago.
     pub fn ask(&self) {
         // It has been asked already, or it has ended.
-        let _ = self.asks.try_send(());
+        let _ = self.asks.try_send(Ask::Scan);
     }
 
     /// The oldest report that was not taken yet; never waits.
@@ -91,26 +161,34 @@ impl Scanner {
 }
 
 fn scan_until_over(
-    mut discovery: Discovery,
+    discovery: &Mutex<Discovery>,
     mut hurries: bool,
     outbox: &SyncSender<Report>,
-    asked: &Receiver<()>,
+    asked: &Receiver<Ask>,
 ) {
+    let mut stock = Stock::default();
+    let mut ask = Ask::Scan;
     loop {
         let (began, cpu) = (Instant::now(), own_cpu());
+        let mut discovery = lock(discovery);
         if hurries {
             discovery.hurry();
         }
-        let report = Report {
-            changes: discovery.scan(),
-            refused: discovery.refused().cloned(),
-            is_target_gone: discovery.is_target_gone(),
-            without_room: discovery.without_room(),
+        let changes = match ask {
+            Ask::Scan => discovery.scan(),
+            Ask::Again => discovery.scan_known(),
         };
+        let rest = discovery.rest();
+        let report = Report::of(&discovery, changes, false);
         hurries &= report.changes.new.is_empty();
         let (took, used) = (began.elapsed(), own_cpu().saturating_sub(cpu));
-        if outbox.send(report).is_err() {
+        let is_over = outbox.send(report).is_err();
+        drop(discovery);
+        if is_over {
             return;
+        }
+        if ask == Ask::Again {
+            stock.spend(used, began);
         }
         let pause = match hurries {
             true => HURRY,
@@ -119,22 +197,63 @@ fn scan_until_over(
                 .max(used * (SHARE - 1))
                 .min(LONGEST_PAUSE),
         };
-        let is_over = !wait(asked, pause, pause.max(discovery.rest()));
-        if is_over {
-            return;
+        let again = if stock.has_more(Instant::now()) {
+            AGAIN_EVERY.min(pause)
+        } else {
+            pause
+        };
+        match wait(asked, (pause, again), pause.max(rest)) {
+            Some(next) => ask = next,
+            None => return,
         }
     }
 }
 
-/// Waits, `at_least` if it is asked for a scan, otherwise `at_most`; false when the run is over.
-fn wait(asked: &Receiver<()>, at_least: Duration, at_most: Duration) -> bool {
-    let (began, mut length) = (Instant::now(), at_most);
+fn lock(discovery: &Mutex<Discovery>) -> MutexGuard<'_, Discovery> {
+    discovery.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits, at least for these times if it is asked for a scan or for [`Ask::Again`], otherwise `at_most`; `None` when the run is over.
+fn wait(
+    asked: &Receiver<Ask>,
+    (for_scan, for_again): (Duration, Duration),
+    at_most: Duration,
+) -> Option<Ask> {
+    let (began, mut length, mut ask) = (Instant::now(), at_most, Ask::Scan);
     loop {
         match asked.recv_timeout(length.saturating_sub(began.elapsed())) {
-            Ok(()) => length = at_least,
-            Err(RecvTimeoutError::Timeout) => return true,
-            Err(RecvTimeoutError::Disconnected) => return false,
+            // A scan does what the other does.
+            Ok(Ask::Scan) if for_scan <= length => (length, ask) = (for_scan, Ask::Scan),
+            Ok(Ask::Again) if for_again < length => (length, ask) = (for_again, Ask::Again),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => return Some(ask),
+            Err(RecvTimeoutError::Disconnected) => return None,
         }
+    }
+}
+
+/// The CPU time that scans for processes after their `execve` may use.
+#[derive(Debug, Default)]
+struct Stock {
+    used: Duration,
+    since: Option<Instant>,
+}
+
+impl Stock {
+    fn spend(&mut self, used: Duration, now: Instant) {
+        self.refill(now);
+        self.used += used;
+    }
+
+    fn has_more(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.used < STOCK_OF_AGAIN
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let since = self.since.replace(now).unwrap_or(now);
+        let more = now.saturating_duration_since(since) / SHARE_OF_AGAIN;
+        self.used = self.used.saturating_sub(more);
     }
 }
 
@@ -151,8 +270,9 @@ mod tests {
     fn scans_end_with_their_scanner() {
         let (outbox, reports) = sync_channel(MAX_WAITING);
         let (run, asked) = sync_channel(1);
-        let discovery = Discovery::new(Scope::Pids(Vec::new()));
-        let thread = std::thread::spawn(move || scan_until_over(discovery, false, &outbox, &asked));
+        let discovery = Mutex::new(Discovery::new(Scope::Pids(Vec::new())));
+        let thread =
+            std::thread::spawn(move || scan_until_over(&discovery, false, &outbox, &asked));
         assert!(reports.recv().unwrap().changes.new.is_empty());
         drop(run);
         thread.join().unwrap();
@@ -161,16 +281,40 @@ mod tests {
     #[test]
     fn a_wait_lasts_until_it_is_asked_but_at_least_its_least() {
         let (asks, asked) = sync_channel(1);
-        let least = Duration::from_millis(30);
-        asks.send(()).unwrap();
-        let began = Instant::now();
-        assert!(wait(&asked, least, Duration::from_secs(60)));
-        assert!(began.elapsed() >= least);
+        let (least, least_again) = (Duration::from_millis(30), Duration::from_millis(10));
+        let wait = |at_least: Duration, at_most: Duration| {
+            let began = Instant::now();
+            let ask = wait(&asked, (at_least, least_again), at_most);
+            (ask, began.elapsed())
+        };
+        let long = Duration::from_secs(60);
+        asks.send(Ask::Scan).unwrap();
+        let (ask, took) = wait(least, long);
+        assert!(ask == Some(Ask::Scan) && took >= least, "{ask:?} {took:?}");
+        asks.send(Ask::Again).unwrap();
+        let (ask, took) = wait(least, long);
+        assert!(ask == Some(Ask::Again) && took >= least_again);
         // Nobody asks.
-        assert!(wait(&asked, Duration::ZERO, least));
-        assert!(began.elapsed() >= 2 * least);
+        let (ask, took) = wait(Duration::ZERO, least);
+        assert!(ask == Some(Ask::Scan) && took >= least, "{ask:?} {took:?}");
         drop(asks);
-        assert!(!wait(&asked, Duration::ZERO, Duration::from_secs(60)));
+        assert_eq!(wait(Duration::ZERO, long).0, None);
+    }
+
+    #[test]
+    fn scans_after_an_execve_use_a_small_part_of_a_core() {
+        let (mut stock, mut now) = (Stock::default(), Instant::now());
+        let mut used = Duration::ZERO;
+        for _ in 0..60_000 {
+            now += Duration::from_millis(1);
+            if stock.has_more(now) {
+                used += Duration::from_micros(500);
+                stock.spend(Duration::from_micros(500), now);
+            }
+        }
+        let most = STOCK_OF_AGAIN + Duration::from_secs(60) / SHARE_OF_AGAIN;
+        assert!(used <= most + Duration::from_millis(1), "{used:?}");
+        assert!(used >= most - Duration::from_millis(1), "{used:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rustix::fs::{CWD, readlinkat_raw};
 
 use super::process::cpu_clock::CpuClock;
 use super::process::{Process, calls, proc_path};
+use super::reaped::Account;
 use super::threads::Threads;
 
 /// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
@@ -66,6 +67,10 @@ pub(super) struct Other {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub start_time: u64,
+    /// The PID of its parent when it was examined.
+    pub parent: i32,
+    /// The CPU time of its children.
+    pub account: Account,
     pub in_scope: bool,
     /// When it started, or was seen to have done an `execve`; milliseconds since boot.
     pub born: u64,
@@ -139,6 +144,19 @@ impl Seen {
 }
 
 impl Other {
+    /// One that has to be examined.
+    pub fn unexamined(now: u64) -> Self {
+        Self {
+            executable: None,
+            is_starting: false,
+            doubts: 0,
+            is_without_php: false,
+            lacks_room: false,
+            may_count: true,
+            look_at: now,
+        }
+    }
+
     /// Whether it is looked at more often than once a second, by its time of birth.
     pub fn changes_soon(&self, born: u64, now: u64) -> bool {
         let is_soon = look_at(born, now, self.may_count) < now + LOOK_EVERY.1;
@@ -147,8 +165,16 @@ impl Other {
 }
 
 impl Program {
+    pub fn new(process: Process) -> Self {
+        Self {
+            ran: None,
+            process: Arc::new(process),
+            threads: Threads::default(),
+        }
+    }
+
     /// Whether the process is still the one that was examined: `execve` may start the same program anew.
-    fn is_still_there(&mut self) -> bool {
+    pub fn is_still_there(&mut self) -> bool {
         let process = &self.process;
         let ran = CpuClock::of(process.pid).and_then(CpuClock::now);
         if ran.is_some() && ran == self.ran {

@@ -44,6 +44,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
         cpu_unattributed: Duration::ZERO,
         not_running: None,
         without_room: 0,
+        missed: None,
         list_stored: None,
     }
 }
@@ -199,6 +200,10 @@ fn the_comment_has_the_fields_of_the_contract() {
         },
         workers: 4,
         workers_not_sampled: 2,
+        missed: Some(MissedCounts {
+            processes: 217,
+            cpu_milliseconds: 4870,
+        }),
         busy_percents: vec![61, 30, 8, 1],
         samples: 2970,
         quality: Counts {

@@ -40,7 +40,9 @@ impl LastPid {
         has_moved
     }
 
-    fn read(&self) -> Option<i32> {
+    /// The number now; `None` where it is not available.
+    #[must_use]
+    pub fn read(&self) -> Option<i32> {
         let mut bytes = [0; 128];
         calls::count_file_read();
         let length = self.file.as_ref()?.read_at(&mut bytes, 0).ok()?;

@@ -21,10 +21,20 @@ pub struct Stat {
     pub state: char,
     /// PID of its parent.
     pub parent: i32,
+    /// Its process group, and its session: the PIDs of those that created them.
+    pub group: i32,
+    /// See the group.
+    pub session: i32,
+    /// Its CPU time, in ticks.
+    pub ticks: u64,
+    /// That of its children that have ended and that it has waited for, and of theirs, in ticks.
+    pub children_ticks: u64,
     /// Ticks since boot: with the PID it identifies a process for good.
     pub start_time: u64,
     /// The CPU on which it last ran.
     pub processor: usize,
+    /// The number is a thread's and not a process's. The kernel lists such a number as a folder that no listing of `/proc` shows.
+    pub is_thread: bool,
 }
 
 impl Stat {
@@ -59,12 +69,19 @@ impl Stat {
         let tail = std::str::from_utf8(line.get(end + 1..)?).ok()?;
         // The first field after the command is field 3 of proc(5).
         let field = |number: usize| tail.split_ascii_whitespace().nth(number - 3);
+        let number = |at: usize| field(at)?.parse::<u64>().ok();
         Some(Self {
             comm,
             state: field(3)?.chars().next()?,
             parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            session: field(6)?.parse().ok()?,
+            ticks: number(14)?.saturating_add(number(15)?),
+            children_ticks: number(16)?.saturating_add(number(17)?),
             start_time: field(22)?.parse().ok()?,
             processor: field(39)?.parse().ok()?,
+            // A thread sends its parent no signal when it ends: its `exit_signal` is -1 (copy_process, kernel/fork.c).
+            is_thread: field(38)? == "-1",
         })
     }
 }
@@ -135,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_command_with_brackets_is_read_right() {
-        let line = "42 (php-fpm: pool) (x)) S 7 42 42 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 987654 23 24 25 26 27 28 29 \
+        let line = "42 (php-fpm: pool) (x)) S 7 42 42 0 -1 4194560 1 0 0 0 3 0 4 0 20 0 1 0 987654 23 24 25 26 27 28 29 \
                     30 31 32 33 34 35 36 37 17 1 0 0";
         let stat = Stat::parse(line).unwrap();
         assert_eq!(
@@ -144,8 +161,13 @@ mod tests {
                 comm: b"php-fpm: pool) (x)"[..].into(),
                 state: 'S',
                 parent: 7,
+                group: 42,
+                session: 42,
+                ticks: 3,
+                children_ticks: 4,
                 start_time: 987_654,
-                processor: 1
+                processor: 1,
+                is_thread: false,
             }
         );
     }
@@ -154,6 +176,21 @@ mod tests {
     fn a_command_that_is_no_text_hides_nothing() {
         let line = b"42 (\xff\xfe) R 7 42 42 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 9 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 17 1 0";
         assert_eq!(Stat::parse(line).unwrap().state, 'R');
+    }
+
+    #[test]
+    fn a_thread_is_told_from_a_process() {
+        let (send, wait) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ = wait.recv();
+        });
+        let own = i32::try_from(std::process::id()).unwrap();
+        let [of_thread, of_process] = [told.recv().unwrap(), own].map(|id| Stat::of(id).unwrap());
+        assert!(of_thread.is_thread && !of_process.is_thread);
+        drop(send);
+        thread.join().unwrap();
     }
 
     #[test]

@@ -1,0 +1,80 @@
+//! What was born since the last turn is attached and sampled in this one: children that live for milliseconds have samples, too.
+//!
+//! One short read tells whether the kernel has given a new number (`target/process/last_pid.rs`). Invariant: a worker that is found in a turn
+//! has a sample in it exactly if it would have one had it been known before, so its samples represent its time from its first moment on.
+
+use std::time::Duration;
+
+use super::schedule::Turn;
+use super::time::SECOND;
+use super::{Run, now};
+use crate::target::Scope;
+use crate::target::discovery::Missed;
+
+/// At higher rates not each turn looks.
+const LOOK_EVERY: u64 = 4 * SECOND / 1000;
+
+impl Run<'_> {
+    /// Looks for newborn workers, and samples those that are due in this turn.
+    pub(super) fn take_newborn(&mut self, turn: Turn, current: u64) {
+        if turn.slot.is_none() || current < self.next_quick {
+            return;
+        }
+        if !self.newest.has_moved() && self.failed.is_empty() && !self.is_fresh {
+            return;
+        }
+        self.next_quick = current + LOOK_EVERY;
+        let Some((reports, is_fresh)) = self.scanner.quick(&self.failed) else {
+            // The scan that is under way has them.
+            self.failed.clear();
+            return;
+        };
+        self.failed.clear();
+        self.is_fresh = is_fresh;
+        for report in reports {
+            let before = self.members.len();
+            let are_newborn = report.are_newborn;
+            let gone = report.changes.gone.len();
+            self.follow(report, now());
+            if are_newborn {
+                self.take_those_from(before.saturating_sub(gone), turn);
+            }
+        }
+    }
+
+    /// Samples the workers of the turn's group whose index is at least this.
+    fn take_those_from(&mut self, first: usize, turn: Turn) {
+        let mut wanted = None;
+        for index in first..self.members.len() {
+            let is_due = index % turn.groups.max(1) == turn.group;
+            if is_due && self.members[index].is_unsampled() {
+                self.sampler.quality.due += 1;
+                self.take_one(index, &mut wanted);
+            }
+        }
+        self.ask_for(wanted, false);
+    }
+
+    /// What came and went unseen in this run; what was last known if a scan does not end in this time.
+    pub(super) fn missed(&mut self, patience: Duration) -> Option<Missed> {
+        let missed = self.scanner.missed(patience);
+        self.missed = missed
+            .map(|missed| self.in_this_run(missed))
+            .or(self.missed);
+        self.missed
+    }
+
+    fn in_this_run(&self, until_now: Missed) -> Missed {
+        let before = self.missed_before;
+        let reaped = until_now.reaped.saturating_sub(before.reaped);
+        let reaped = reaped.saturating_sub(Duration::from_nanos(self.sampled_of_ended));
+        // Elsewhere, the numbers are also those of other programs.
+        let is_container = matches!(self.options.scope, Scope::Container(_));
+        let counts = is_container || !reaped.is_zero();
+        let processes = until_now.processes.saturating_sub(before.processes);
+        Missed {
+            processes: if counts { processes } else { 0 },
+            reaped,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run has found: a snapshot while it goes on, and the recording at its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use phpprof_zend::engine::Engine;
+
+use super::member::Member;
+use super::recording::Recording;
+use super::snapshot::{Ended, Samples, Snapshot};
+use super::{Begun, Run, SCAN_TAKES, asked_period, now};
+use crate::sample::Quality;
+use crate::target::process::calls::Calls;
+
+impl Run<'_> {
+    pub(super) fn snapshot(
+        &mut self,
+        engine: &Arc<Engine>,
+        began_unix_nanoseconds: i64,
+        took: Duration,
+    ) -> Snapshot {
+        self.read_extensions(engine);
+        for member in &mut self.members {
+            member.settle(&mut self.aggregate, self.recorder.as_mut());
+        }
+        let has_jit_code = |member: &Member| member.worker.reader.has_jit_code == Some(true);
+        let mut heap = self.heap;
+        for member in &self.members {
+            heap.add(&member.worker.reader);
+        }
+        let mut busy = self.busy;
+        let percents = self.members.iter().filter_map(Member::busy_percent);
+        percents.for_each(|percent| busy.add(percent));
+        // A checkpoint delays no sample for it.
+        let missed = self.missed(Duration::ZERO);
+        let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
+        Snapshot {
+            samples: Samples::of(&self.sampler, &self.aggregate),
+            requests: self.requests.told(),
+            heap: self.options.heap.then_some(heap),
+            engine: Arc::clone(engine),
+            jit: self.jit || self.members.iter().any(has_jit_code),
+            extensions: self.extensions,
+            seen: self.workers.seen.clone(),
+            busy,
+            began_unix_nanoseconds,
+            took,
+            asked_period: Duration::from_nanos(asked_period(self.options)),
+            effective_period: self.effective_period(),
+            seed: self.seed,
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
+            not_running: self.options.only_running.then_some(self.not_running),
+            without_room: self.without_room,
+            missed,
+            list_stored: None,
+        }
+    }
+
+    /// The average time between two samples of a worker so far.
+    pub(super) fn effective_period(&self) -> Duration {
+        let Quality { due, late, .. } = self.sampler.quality;
+        Duration::from_nanos(self.budget.effective_period(now(), (due, late)))
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        let Quality { taken, idle, .. } = self.sampler.quality;
+        taken - idle - self.not_running
+    }
+
+    pub(super) fn finish(
+        mut self,
+        ended: Ended,
+        begun: Begun,
+        took: Duration,
+        calls: Calls,
+    ) -> Recording {
+        let effective_period = self.effective_period();
+        self.read_extensions(&begun.engine);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end();
+        }
+        for member in std::mem::take(&mut self.members) {
+            self.count(member);
+        }
+        let missed = self.missed(SCAN_TAKES);
+        let not_running = self.options.only_running.then_some(self.not_running);
+        self.aggregate.absorb(self.given);
+        Recording {
+            sampler: self.sampler,
+            aggregate: self.aggregate,
+            requests: self.requests.told(),
+            heap: self.options.heap.then_some(self.heap),
+            recorder: self.recorder,
+            engine: begun.engine,
+            jit: self.jit,
+            extensions: self.extensions,
+            seen: self.workers.seen,
+            busy: self.busy,
+            ended,
+            began_unix_nanoseconds: begun.unix_nanoseconds,
+            took,
+            asked_period: Duration::from_nanos(asked_period(self.options)),
+            effective_period,
+            seed: self.seed,
+            cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
+            not_running,
+            without_room: self.without_room,
+            missed,
+            calls,
+            idle_calls: self.idle_calls,
+            lateness: self.lateness,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The look between two listings: what was just born, and what has just ended, in some microseconds.
+//!
+//! The sampling thread takes it, in a turn that it takes anyway, and samples what it finds in the same turn: so a forked child has samples from
+//! its first moment on. A child of a known worker is attached at once. A process that has done an `execve` is left to the scanner's
+//! thread, because a program that is not known takes long to examine.
+//!
+//! Invariant: it lists no folder and examines no unknown program, and the number of its looks is bounded (`births.rs`).
+
+use super::super::births::Given;
+use super::super::process::ProcessMemory;
+use super::super::process::stat::Stat;
+use super::super::reaped::Account;
+use super::super::seen::{Other, Program, Seen, Verdict, executable, executable_hash};
+use super::super::threads::Changes;
+use super::{Discovery, New, TICK, boot_milliseconds, seen_of};
+
+/// The processes that may become PHP soon, and are checked in each look.
+const MAX_FRESH: usize = 16;
+/// For how long, in milliseconds: a shell has started its program by then.
+const IS_FRESH: u64 = 300;
+
+/// A process that may become PHP soon.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fresh {
+    pid: i32,
+    since: u64,
+}
+
+/// What a quick look has found.
+#[derive(Debug, Default)]
+pub struct Quick {
+    /// The workers that began and ended.
+    pub changes: Changes,
+    /// A process has to be examined by [`Discovery::scan_known`].
+    pub asks: bool,
+    /// The next look is worth it even if nothing is born.
+    pub goes_on: bool,
+}
+
+impl Discovery {
+    /// Looks at what was born, and at these processes, which could not be read.
+    pub fn quick(&mut self, failed: &[i32]) -> Quick {
+        let now = boot_milliseconds();
+        let mut quick = Quick::default();
+        for &pid in failed {
+            self.see_end(pid, now, &mut quick.changes);
+        }
+        self.births.note(self.newest.read());
+        while let Some(given) = self.births.next(now) {
+            self.see_birth(given, now, &mut quick.changes);
+        }
+        quick.asks = self.has_due(now);
+        quick.goes_on = !self.fresh.is_empty();
+        quick
+    }
+
+    /// Ends the workers of a process that is gone, or runs another program.
+    fn see_end(&mut self, pid: i32, now: u64, changes: &mut Changes) {
+        let Some(seen) = self.seen.get_mut(&pid) else {
+            return;
+        };
+        let Verdict::Php(program) = &mut seen.verdict else {
+            return;
+        };
+        if program.is_still_there() {
+            return;
+        }
+        program.threads.end(changes);
+        let stat = Stat::of(pid).filter(|stat| stat.start_time == seen.start_time);
+        if stat.is_some_and(|stat| !stat.has_ended()) {
+            seen.born = now;
+            seen.verdict = Verdict::Other(Other::unexamined(now));
+            self.may_become_php(pid, now);
+        } else if let Some(seen) = self.seen.remove(&pid) {
+            self.forget(&seen);
+        }
+    }
+
+    fn see_birth(&mut self, given: Given, now: u64, changes: &mut Changes) {
+        let pid = given.number;
+        if pid == self.own_pid || self.seen.contains_key(&pid) {
+            return;
+        }
+        let Some(stat) = Stat::of(pid) else {
+            self.births.absent(given);
+            return;
+        };
+        if stat.is_thread {
+            return;
+        }
+        if stat.has_ended() {
+            self.births.has_ended();
+            return;
+        }
+        // Of the others, the next listing decides what they are.
+        if !self.is_meant(pid, &stat) {
+            return;
+        }
+        let new = New {
+            pid,
+            born: stat.start_time.saturating_mul(TICK),
+            stat,
+            in_scope: true,
+            doubts: 0,
+            account: None,
+        };
+        let mut verdict = match self.kin(&new) {
+            Some(program) => Verdict::Php(program),
+            None => {
+                self.may_become_php(pid, now);
+                Verdict::Other(Other::unexamined(now))
+            }
+        };
+        if let Verdict::Php(program) = &mut verdict {
+            self.births.attached();
+            let Program {
+                process, threads, ..
+            } = program;
+            threads.follow(process, &mut self.room, changes);
+        }
+        let account = self.account(&new);
+        let seen = Seen {
+            in_scope: true,
+            ..seen_of(&new, verdict, account)
+        };
+        self.seen.insert(pid, seen);
+    }
+
+    /// The worker that a process is, if it was forked from a known one.
+    fn kin(&mut self, new: &New) -> Option<Program> {
+        let parent = self.seen.get(&new.stat.parent).and_then(Seen::process);
+        let parent = parent.map(|process| process.family);
+        let executable = executable(new.pid)?;
+        let memory = ProcessMemory::open(new.pid).ok()?;
+        let number = self
+            .families
+            .kin(new.pid, parent, &memory, &executable)
+            .filter(|_| self.room.take())?;
+        let family = self.families.get(number)?;
+        let process = family.process(number, (new.pid, &new.stat), memory.into(), executable);
+        Some(Program::new(process))
+    }
+
+    fn may_become_php(&mut self, pid: i32, since: u64) {
+        if self.fresh.len() < MAX_FRESH && self.fresh.iter().all(|fresh| fresh.pid != pid) {
+            self.fresh.push(Fresh { pid, since });
+        }
+    }
+
+    /// Whether one of those that may become PHP runs another program by now, or is starting its engine.
+    fn has_due(&mut self, now: u64) -> bool {
+        let mut has_due = false;
+        let seen = &mut self.seen;
+        self.fresh.retain(|fresh| {
+            let Some(Verdict::Other(other)) =
+                seen.get_mut(&fresh.pid).map(|seen| &mut seen.verdict)
+            else {
+                return false;
+            };
+            if now > fresh.since + IS_FRESH {
+                return false;
+            }
+            if other.is_starting || executable_hash(fresh.pid) != other.executable {
+                other.look_at = 0;
+                has_due = true;
+            }
+            true
+        });
+        has_due
+    }
+
+    /// What a process and its children have used until now.
+    pub(super) fn account(&self, new: &New) -> Account {
+        let is_newborn = new.stat.start_time.saturating_mul(TICK) >= self.began;
+        Account::new(new.stat.ticks, new.stat.children_ticks, is_newborn)
+    }
+
+    /// Notes the end of a process.
+    pub(super) fn forget(&mut self, seen: &Seen) {
+        if seen.in_scope {
+            let parent = self.seen.get(&seen.parent);
+            let has_parent = parent.is_some_and(|parent| parent.in_scope);
+            self.reaped.ended(seen.account, has_parent);
+        }
+    }
+}

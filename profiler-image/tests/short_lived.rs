@@ -1,0 +1,206 @@
+//! Processes that live for milliseconds, on this machine's PHP 8.2: their samples represent their time by the program's own clock, and what nobody
+//! saw is a number.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use phpprof::deliver::pprof::{OfSampler, output};
+use phpprof::request::asked::Asked;
+use phpprof::run::stop::Stop;
+use phpprof::run::{Options, Recording, record};
+use phpprof::target::Scope;
+use phpprof_profile::{Limits, Lookup, decode};
+
+/// A job that is busy for some milliseconds by its own clock, and reports how long it took: on a busy machine it takes longer.
+const JOB: &str = r"
+function job($ms) { $began = hrtime(true); do { md5('a'); } while (hrtime(true) < $began + $ms * 1000000); return hrtime(true) - $began; }
+";
+
+/// A worker of a queue that forks for each job and waits for it.
+const FORKS: &str = r"
+$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+function runJob($ms) {
+    global $pair;
+    $pid = pcntl_fork();
+    if ($pid == 0) { fwrite($pair[1], job($ms) . PHP_EOL); posix_kill(getmypid(), 9); }
+    pcntl_waitpid($pid, $status);
+    return (int) fgets($pair[0]);
+}
+";
+
+/// The same with a second fork, whose parent ends at once, so that the job has left the tree of processes.
+const ORPHANS: &str = r"
+$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+function runJob($ms) {
+    global $pair;
+    $pid = pcntl_fork();
+    if ($pid == 0) {
+        if (pcntl_fork() == 0) { usleep(2000); fwrite($pair[1], job($ms) . PHP_EOL); }
+        posix_kill(getmypid(), 9);
+    }
+    pcntl_waitpid($pid, $status);
+    return (int) fgets($pair[0]);
+}
+";
+
+/// A program that is started for each job.
+const PROGRAMS: &str = r"
+function runJob($ms) {
+    global $job;
+    $program = proc_open([PHP_BINARY, '-n', '-r', $job . 'echo job(' . $ms . ');'], [1 => ['pipe', 'w']], $pipes);
+    $took = (int) stream_get_contents($pipes[1]);
+    proc_close($program);
+    return $took;
+}
+";
+
+/// Runs jobs for four seconds, and prints how many nanoseconds they took, and how many seconds of CPU time.
+const MAIN: &str = r"
+usleep(300000); $end = microtime(true) + 4; $took = 0;
+do { $took += runJob(MS); } while (microtime(true) < $end);
+$used = getrusage(1);
+echo json_encode([$took, $used['ru_utime.tv_sec'] + $used['ru_stime.tv_sec'] + ($used['ru_utime.tv_usec'] + $used['ru_stime.tv_usec']) / 1e6]);
+";
+
+/// A target that is ended with the test.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How long jobs took by the program's own clock, and by the samples; in nanoseconds.
+struct Ran {
+    truth: f64,
+    sampled: f64,
+    cpu: f64,
+    /// All CPU time of the children that the program has waited for.
+    children_cpu: f64,
+    samples: f64,
+    recording: Recording,
+}
+
+fn ran(program: &str, milliseconds: u32) -> Result<Ran> {
+    let main = MAIN.replace("MS", &milliseconds.to_string());
+    let text = format!("$job = <<<'JOB'\n{JOB}\nJOB;\n{JOB}{program}{main}");
+    let child = Command::new("/usr/bin/php8.2")
+        .args(["-r", &text])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting PHP")?;
+    let mut target = Target(child);
+    let recording = record(&Options {
+        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        samples_per_second: 99,
+        duration: Duration::from_secs(20),
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: None,
+        requests: Asked::default(),
+    })?;
+    let stdout = target.0.stdout.take().context("no output")?;
+    let (truth, children_cpu): (f64, f64) = serde_json::from_reader(stdout)?;
+    let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
+    let profile = decode(&bytes, &Limits::default())?;
+    let lookup = Lookup::new(&profile);
+    let (mut samples, mut cpu, mut sampled) = (0.0, 0.0, 0.0);
+    for sample in &profile.sample {
+        if lookup.frames(sample).any(|frame| frame.name == "job") {
+            samples += sample.value[0] as f64;
+            cpu += sample.value[1] as f64;
+            sampled += sample.value[2] as f64;
+        }
+    }
+    Ok(Ran {
+        truth,
+        sampled,
+        cpu,
+        children_cpu: children_cpu * 1e9,
+        samples,
+        recording,
+    })
+}
+
+/// Checks that at most this share of the jobs' time is missing, and that none is there twice.
+fn check(program: &str, milliseconds: u32, may_miss: f64) -> Result<Ran> {
+    let ran = ran(program, milliseconds)?;
+    let (quality, share) = (ran.recording.sampler.quality, ran.sampled / ran.truth);
+    // Turns that the machine had no CPU for.
+    let late = quality.late as f64 / quality.due.max(1) as f64;
+    // Three standard deviations of the number of samples.
+    let chance = 3.0 / (ran.truth / 1e9 * 99.0).sqrt();
+    eprintln!(
+        "jobs of {milliseconds} ms: {share:.3} of {:.2} s in {} samples, {:.2} s of CPU, {late:.3} late, {:?}, {quality:?}",
+        ran.truth / 1e9,
+        ran.samples,
+        ran.cpu / 1e9,
+        ran.recording.missed,
+    );
+    ensure!(
+        share >= 1.0 - may_miss - chance - late,
+        "{share:.3} of the time of jobs of {milliseconds} ms; {late:.3} of the turns were missed"
+    );
+    ensure!(
+        share <= 1.0 + chance + late,
+        "{share:.3} of the time of jobs of {milliseconds} ms"
+    );
+    Ok(ran)
+}
+
+#[test]
+fn forked_jobs_of_20_ms_have_half_of_their_time() -> Result<()> {
+    check(FORKS, 20, 0.5)?;
+    Ok(())
+}
+
+#[test]
+fn forked_jobs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
+    check(FORKS, 50, 0.2)?;
+    Ok(())
+}
+
+#[test]
+fn forked_jobs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
+    check(FORKS, 100, 0.1)?;
+    Ok(())
+}
+
+#[test]
+fn jobs_whose_parent_has_ended_are_of_the_tree() -> Result<()> {
+    check(ORPHANS, 100, 0.1)?;
+    Ok(())
+}
+
+#[test]
+fn jobs_that_are_programs_have_nine_tenths_of_their_time() -> Result<()> {
+    check(PROGRAMS, 100, 0.1)?;
+    Ok(())
+}
+
+/// Most of such short jobs are in no sample, but their number and their CPU time are known.
+#[test]
+fn what_nobody_saw_is_a_number() -> Result<()> {
+    let ran = ran(FORKS, 2)?;
+    let missed = ran.recording.missed.context("nothing is known")?;
+    let (unseen, all) = (missed.reaped.as_secs_f64() * 1e9, ran.children_cpu);
+    eprintln!("{missed:?}, {} ns sampled, of {all} ns", ran.cpu);
+    ensure!(missed.processes > 0, "{missed:?}");
+    // The kernel reports steps of 10 ms, and what children use outside of their jobs is in neither.
+    let known = ran.cpu + unseen;
+    ensure!(
+        known > 0.7 * all && known < 1.1 * all + 3e7,
+        "{known} of {all} ns: {missed:?}"
+    );
+    Ok(())
+}

@@ -177,6 +177,9 @@ pub struct TargetStatus {
     /// Workers that were not sampled, because the sampler's limit of open files had no room for them. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_not_sampled: Option<i64>,
+    /// What came and went unseen, if anything did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Missed>,
 
     /// For each of these workers, the busiest first: the share of the time in which it was busy, in percent. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -202,8 +205,8 @@ pub struct TargetStatus {
     /// The most memory that the sampler used at one time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
-    /// Seconds between checkpoints: the sampler stores what it has sampled so far, so that the profile's beginning remains if the pod goes away. Absent
-    /// if the run is too short for checkpoints.
+    /// Seconds between checkpoints, after the first ones at 5, 10, 20 and 40 s: the sampler stores what it has sampled so far, so that the profile's
+    /// beginning remains if the pod goes away. Absent if the run is too short for checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<i32>,
     /// How the pod's profile got to the store, if its sampler reports it.
@@ -258,6 +261,16 @@ pub struct PhpRuntime {
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub jit: String,
+}
+
+/// Processes that lived too briefly for a sample.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Missed {
+    /// Processes and threads that came and went unseen, at most.
+    pub processes: i64,
+    /// CPU time of ended child processes that is in no sample, as far as their parents have waited for them.
+    pub cpu_milliseconds: i64,
 }
 
 /// Counts of samples, including idle ones: due = taken + late. Busy samples are taken - idle.

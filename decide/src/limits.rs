@@ -31,7 +31,7 @@ pub struct Limits {
     pub start_slack: SignedDuration,
     /// How long uploads are retried after a sampler's `not-after`. Grants expire then.
     pub upload_deadline: SignedDuration,
-    /// The shortest time between two checkpoints of a run. Runs that are not longer have no checkpoints.
+    /// The shortest time between two checkpoints of a run, after the early ones.
     pub checkpoint_seconds: i32,
     /// How long the operator itself continues to verify and merge after that.
     pub store_grace: SignedDuration,

@@ -51,6 +51,7 @@ pub fn text(
     }
     text.push_str(&rates(request, &targets, width));
     text.push_str(&not_sampled(&targets, width));
+    text.push_str(&unseen(&targets, width));
     text.push_str(&remedies(request, &targets, width));
     text.push_str(&findings::brief(found, &request.name(), suggest, width));
     text
@@ -204,6 +205,25 @@ fn not_sampled(targets: &[TargetView<'_>], width: Option<usize>) -> String {
     format!(
         "\nNot sampled:\n{missing}    {}\n",
         "The sampler's limit of open files has no room for them: raise it on the node (LimitNOFILE of the container runtime), or profile a container with fewer workers."
+    )
+}
+
+/// The pods with processes that lived too briefly for a sample.
+fn unseen(targets: &[TargetView<'_>], width: Option<usize>) -> String {
+    let missed = targets.iter().filter_map(|target| {
+        let processes = target.number("/missed/processes")?;
+        let milliseconds = target.number("/missed/cpuMilliseconds")?;
+        let pod = printable(target.pod());
+        let line = format!("  {pod}: up to {processes} processes, {milliseconds} ms of CPU time");
+        Some(cut(&line, width.unwrap_or(usize::MAX)) + "\n")
+    });
+    let missed: String = missed.collect();
+    if missed.is_empty() {
+        return missed;
+    }
+    format!(
+        "\nToo short-lived for a sample:\n{missed}    {}\n",
+        "They came and went between two samples, or are other programs that PHP has run. A higher --samples-per-second sees more of them."
     )
 }
 

@@ -52,7 +52,8 @@ fn recorded(
         }
     };
     let make = |snapshot| profile(&snapshot);
-    let checkpoints = Checkpoints::new(SECOND, seconds, make, keep);
+    let times = (1..=seconds).map(|second| SECOND * second).collect();
+    let checkpoints = Checkpoints::new(times, make, keep);
     let (recording, _) = recorded_with(seconds, Arc::new(checkpoints))?;
     let kept = std::mem::take(&mut *kept.lock().map_err(|error| anyhow::anyhow!("{error}"))?);
     Ok((recording, kept))

@@ -1,4 +1,4 @@
-//! Long runs that are cut off: the last checkpoints of their samplers become the profile.
+//! Runs that are cut off: the last checkpoints of their samplers become the profile.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetState, condition}
 use phpprof_profile::{Limits, decode, total};
 use serde_json::{Value, json};
 
-const SECOND: &str = ".checkpoint-2.pb.gz";
+/// The third is due after 20 s: those before it after 5 and 10.
+const THIRD: &str = ".checkpoint-3.pb.gz";
 
 fn spec(pod: &str, way: &str, duration_seconds: u32) -> Value {
     json!({"target": {"podName": pod}, "uploadMode": way, "durationSeconds": duration_seconds})
@@ -34,13 +35,24 @@ async fn stored(
     Ok(keys.into_iter().filter(|key| key.contains(&uid)).collect())
 }
 
-async fn has_second(fixture: &Fixture, on_volume: bool, request: &ProfileRequest) -> Result<()> {
+/// Waits for a checkpoint.
+async fn has(
+    fixture: &Fixture,
+    on_volume: bool,
+    request: &ProfileRequest,
+    checkpoint: &str,
+) -> Result<()> {
     let limit = Duration::from_secs(60);
-    poll("two checkpoints are stored", limit, async || {
+    poll("a checkpoint is stored", limit, async || {
         let keys = stored(fixture, on_volume, request).await?;
-        Ok(keys.iter().any(|key| key.ends_with(SECOND)).then_some(()))
+        let is_there = keys.iter().any(|key| key.ends_with(checkpoint));
+        Ok(is_there.then_some(()))
     })
     .await
+}
+
+async fn has_third(fixture: &Fixture, on_volume: bool, request: &ProfileRequest) -> Result<()> {
+    has(fixture, on_volume, request, THIRD).await
 }
 
 /// Checks that the request is complete with the first 20 of its 60 seconds, and that its message gives the cause.
@@ -57,7 +69,7 @@ async fn check_beginning(
     );
     let target = only_target(request)?;
     ensure!(
-        target.state == TargetState::Uploaded && target.object_key.ends_with(SECOND),
+        target.state == TargetState::Uploaded && target.object_key.ends_with(THIRD),
         "{target:?}"
     );
     let reason = target.reason.context("no reason")?;
@@ -115,8 +127,8 @@ fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_che
         let cut = fixture.apply(spec("web", "Auto", 60)).await?;
         let whole = fixture.apply(spec("stays", "Auto", 25)).await?;
         let deleted = fixture.apply(spec("stays", "Auto", 60)).await?;
-        has_second(fixture, true, &cut).await?;
-        has_second(fixture, true, &deleted).await?;
+        has_third(fixture, true, &cut).await?;
+        has_third(fixture, true, &deleted).await?;
         let requests = fixture.api::<ProfileRequest>();
         let name = deleted.name_any();
         requests.delete(&name, &DeleteParams::default()).await?;
@@ -146,11 +158,11 @@ fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture.sampled(spec("web", "Direct", 60)).await?;
-        has_second(fixture, false, &request).await?;
+        has_third(fixture, false, &request).await?;
         let sampler = fixture.sampler(&only_target(&request)?).await?;
         let grants = sampler.variable("PHPPROF_CHECKPOINTS");
         say(&format!(
-            "the grants of 5 checkpoints take {} bytes of the pod",
+            "the grants of 6 checkpoints take {} bytes of the pod",
             grants.context("no checkpoints")?.len()
         ));
         // The command ends with PID 1, too.
@@ -158,5 +170,30 @@ fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result
         let request = fixture.ended(&request).await?;
         let ended = [TargetReason::TargetExited, TargetReason::TargetRestarted];
         check_beginning(fixture, false, &request, &ended).await
+    })
+}
+
+/// A job of some seconds, in a run of the default length.
+#[test]
+fn a_job_that_ends_before_its_run_leaves_its_first_seconds() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        let request = fixture.sampled(spec("web", "Direct", 30)).await?;
+        has(fixture, false, &request, ".checkpoint-1.pb.gz").await?;
+        let _ = fixture.exec("web", &["sh", "-c", "kill 1"], &[]).await;
+        let request = fixture.ended(&request).await?;
+        let target = only_target(&request)?;
+        let is_early = target.object_key.contains(".checkpoint-");
+        ensure!(
+            target.state == TargetState::Uploaded && is_early,
+            "{target:?}"
+        );
+        let complete = holds(&request, condition::COMPLETE)?;
+        ensure!(
+            complete.reason == Reason::Complete.to_string()
+                && complete.message.contains("the profile has the first "),
+            "{complete:?}"
+        );
+        Ok(())
     })
 }

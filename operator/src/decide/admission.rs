@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus, UploadMode,
+    Mode, ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus, UploadMode,
 };
 
 use crate::decide::checkpoints::interval;
@@ -152,7 +152,9 @@ fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> Targ
         resident,
         state: TargetState::Pending,
         object_key: key(request, &limits.key_prefix, &file),
-        checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds),
+        // A reader of a live request gets every second, and a snapshot takes no time.
+        checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds)
+            .filter(|_| request.spec.mode == Mode::Profile),
         ..TargetStatus::default()
     }
 }

@@ -1,10 +1,10 @@
-//! Checkpoints of long runs, which samplers store in addition to their profiles: how often a sampler stores one, under which keys, and
+//! Checkpoints of runs, which samplers store in addition to their profiles: how often a sampler stores one, under which keys, and
 //! which of them may exist after the sampler is gone.
 //!
 //! It is pure: `storage` reads the store.
 //!
-//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys. There are fewer
-//! than [`MOST`] of them.
+//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys. There are at most
+//! [`MOST`] of them.
 
 use jiff::Timestamp;
 use phpprof_crds::{Mode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus};
@@ -16,18 +16,39 @@ const MOST: i32 = 30;
 const MARK: &str = ".checkpoint-";
 const END: &str = ".pb.gz";
 
-/// Seconds between two checkpoints of a run. A run no longer than the shortest interval has none.
+/// The first checkpoint, in seconds; each of the next ones is due after twice the time of the one before, until they are an interval
+/// apart. So a job that ends early leaves at least half of its time.
+const FIRST: i32 = 5;
+
+/// Seconds between two checkpoints of a run, after the first ones. A run that ends before the first has none.
 pub fn interval(duration_seconds: i32, shortest: i32) -> Option<i32> {
     let part = (duration_seconds + MOST - 1) / MOST;
-    (duration_seconds > shortest).then(|| part.max(shortest).max(1))
+    let every = part.max(shortest).max(1);
+    (duration_seconds > every.min(FIRST)).then_some(every)
+}
+
+/// When the checkpoints of a run are due, in seconds of sampling. Long runs have fewer early ones, for there are at most [`MOST`].
+pub fn times(duration_seconds: i32, every: i32) -> Vec<i32> {
+    if every <= 0 {
+        return Vec::new();
+    }
+    let most = usize::try_from(MOST).unwrap_or(0);
+    let even = (1..).map_while(|number| every.checked_mul(number));
+    let even: Vec<i32> = even
+        .take_while(|at| *at < duration_seconds)
+        .take(most)
+        .collect();
+    let early = std::iter::successors(Some(FIRST), |at| at.checked_mul(2));
+    let early = early.take_while(|at| *at < every.min(duration_seconds));
+    early.take(most - even.len()).chain(even).collect()
 }
 
 /// The keys of a target's checkpoints, oldest first.
 pub fn keys(target: &TargetStatus, duration_seconds: i32) -> Vec<String> {
-    let every = target.checkpoint_seconds.filter(|seconds| *seconds > 0);
-    let count = every.map_or(0, |every| (duration_seconds - 1) / every);
+    let every = target.checkpoint_seconds.unwrap_or_default();
+    let count = times(duration_seconds, every).len();
     let stem = stem(&target.object_key);
-    (1..=count.min(MOST))
+    (1..=count)
         .map(|number| format!("{stem}{MARK}{number}{END}"))
         .collect()
 }
@@ -65,8 +86,9 @@ pub fn candidates(
     if every.is_none() && not_begun {
         return Vec::new();
     }
-    let due = every.map_or(0, |every| elapsed / i64::from(every));
-    keys.truncate(usize::try_from(due).unwrap_or(0));
+    let times = every.map_or_else(Vec::new, |every| times(duration_seconds, every));
+    let due = times.iter().filter(|at| i64::from(**at) <= elapsed);
+    keys.truncate(due.count());
     keys.push(target.object_key.clone());
     keys.reverse();
     keys
@@ -127,7 +149,7 @@ mod tests {
         let every = interval(duration, shortest);
         assert_eq!(every.unwrap_or(0), expected);
         let target = target("a.pb.gz", every);
-        assert!(keys(&target, duration).len() < MOST as usize);
+        assert!(keys(&target, duration).len() <= MOST as usize);
     }
 
     fn target(key: &str, every: Option<i32>) -> TargetStatus {
@@ -139,9 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_over_a_minute_is_stored_each_minute_and_a_long_one_in_thirty_parts() {
-        check_interval(60, 60, 0);
-        check_interval(61, 60, 60);
+    fn a_run_is_stored_early_then_each_minute_and_a_long_one_in_thirty_parts() {
+        check_interval(5, 60, 0);
+        check_interval(6, 60, 60);
+        check_interval(60, 60, 60);
         check_interval(1800, 60, 60);
         check_interval(1801, 60, 61);
         check_interval(3600, 60, 120);
@@ -150,11 +173,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_checkpoints_are_early_and_later_ones_an_interval_apart() {
+        assert_eq!(times(5, 60), [0; 0]);
+        assert_eq!(times(17, 60), [5, 10]);
+        assert_eq!(times(30, 60), [5, 10, 20]);
+        assert_eq!(times(181, 60), [5, 10, 20, 40, 60, 120, 180]);
+        assert_eq!(times(60, 10), [5, 10, 20, 30, 40, 50]);
+        assert_eq!(times(10, 3), [3, 6, 9]);
+        assert_eq!(times(30, 0), [0; 0]);
+        let longest = times(1800, 60);
+        assert_eq!((longest.len(), longest[0], longest[1]), (30, 5, 60));
+        assert_eq!(times(i32::MAX, 1).len(), 30);
+    }
+
+    #[test]
     fn keys_are_beside_the_profile_and_the_last_comes_before_the_end() {
         let files = |duration, every| keys(&target("shop/web.fpm.0.pb.gz", every), duration);
         let [one, two] = [1, 2].map(|n| format!("shop/web.fpm.0.checkpoint-{n}.pb.gz"));
-        assert_eq!(files(121, Some(60)), [one.clone(), two]);
-        assert_eq!(files(120, Some(60)), [one]);
+        assert_eq!(files(11, Some(60)), [one.clone(), two]);
+        assert_eq!(files(10, Some(60)), [one]);
+        assert_eq!(files(121, Some(60)).len(), 6);
         assert_eq!(files(120, None), [""; 0]);
         assert_eq!(files(120, Some(0)), [""; 0]);
         assert_eq!(files(i32::MAX, Some(1)).len(), MOST as usize);
@@ -163,10 +201,10 @@ mod tests {
     #[test]
     fn a_name_that_looks_like_a_checkpoints_is_none() {
         let key = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.pb.gz";
-        let of_target = keys(&target(key, Some(60)), 61);
+        let of_target = keys(&target(key, Some(60)), 6);
         let checkpoint = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.checkpoint-1.pb.gz";
         assert_eq!(of_target, [checkpoint]);
-        assert_eq!(keys(&target(checkpoint, Some(60)), 61), [checkpoint]);
+        assert_eq!(keys(&target(checkpoint, Some(60)), 6), [checkpoint]);
     }
 
     /// `expected` has the keys without their common beginning.
@@ -185,9 +223,10 @@ mod tests {
     #[test]
     fn the_whole_profile_is_looked_for_first_then_what_was_due_newest_first() {
         check_candidates(Some(60), 0, "whole");
-        check_candidates(Some(60), 59, "whole");
-        check_candidates(Some(60), 185, "whole 3 2 1");
-        check_candidates(Some(60), 9000, "whole 4 3 2 1");
+        check_candidates(Some(60), 4, "whole");
+        check_candidates(Some(60), 17, "whole 2 1");
+        check_candidates(Some(60), 125, "whole 6 5 4 3 2 1");
+        check_candidates(Some(60), 9000, "whole 8 7 6 5 4 3 2 1");
         check_candidates(Some(60), -9, "whole");
         check_candidates(None, 29, "");
         check_candidates(None, 300, "whole");
@@ -198,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_nobodys_profile_is_left_over() {
-        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 150}));
+        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 11}));
         let targets = [
             target("a.pb.gz", Some(60)),
             target("b.checkpoint-2.pb.gz", Some(60)),

@@ -313,6 +313,10 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.php = Some(full.php.clone());
     target.workers = Some(full.workers);
     target.workers_not_sampled = Some(full.workers_not_sampled).filter(|workers| *workers > 0);
+    target.missed = full
+        .missed
+        .clone()
+        .filter(|missed| missed.processes > 0 || missed.cpu_milliseconds > 0);
     target.busy_percents = full.busy_percents.clone();
     target.samples = Some(receipt.samples);
     target.effective_samples_per_second = full.effective_samples_per_second;

@@ -30,6 +30,10 @@ pub fn run(
     Run {
         object_key: target.object_key.clone(),
         checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
+        checkpoint_times: checkpoints::times(
+            spec.duration_seconds,
+            target.checkpoint_seconds.unwrap_or_default(),
+        ),
         // A reader of a live request gets every second, so it needs no checkpoints.
         checkpoint_keys: match is_live {
             true => Vec::new(),
@@ -76,6 +80,6 @@ mod tests {
     #[test]
     fn a_live_run_brings_its_seconds_and_stores_no_checkpoints() {
         check("Live", true, 0);
-        check("Profile", false, 1);
+        check("Profile", false, 5);
     }
 }

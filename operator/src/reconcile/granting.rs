@@ -38,6 +38,7 @@ pub async fn grants(context: &Context, subject: &Subject, run: &Run) -> Result<G
     Ok(Grants {
         profile: routes(context, (subject, run), &run.object_key, true).await?,
         checkpoint_seconds: run.checkpoint_seconds,
+        checkpoint_times: run.checkpoint_times.clone(),
         checkpoints,
         requests,
     })

@@ -56,6 +56,8 @@ struct ForRequests<'a> {
 pub(crate) struct Grants {
     pub profile: Vec<Grant>,
     pub checkpoint_seconds: i32,
+    /// When each checkpoint is due, in seconds of sampling.
+    pub checkpoint_times: Vec<i32>,
     /// Oldest first; empty in a short run.
     pub checkpoints: Vec<Vec<Grant>>,
     /// Empty if no requests are listed.
@@ -218,6 +220,14 @@ pub(crate) fn environment(
     let profile = serde_json::to_string(&profile).unwrap_or_default();
     let checkpoints = (!grants.checkpoints.is_empty())
         .then(|| variable("PHPPROF_CHECKPOINTS", packed(&checkpoints(grants))));
+    // A variable of its own: older samplers refuse fields that they do not know, and store the first checkpoints an interval apart.
+    let times = grants.checkpoint_times.iter().map(i32::to_string);
+    let times = checkpoints.is_some().then(|| {
+        variable(
+            "PHPPROF_CHECKPOINT_TIMES",
+            times.collect::<Vec<_>>().join(","),
+        )
+    });
     let requests = ForRequests {
         requests: &grants.requests,
     };
@@ -232,6 +242,7 @@ pub(crate) fn environment(
     [contract(spoken), variable("PHPPROF_GRANTS", profile)]
         .into_iter()
         .chain(checkpoints)
+        .chain(times)
         .chain(requests)
         .chain(ca_bundle)
         .collect()

@@ -44,6 +44,8 @@ pub struct Run {
     pub object_key: String,
     /// The seconds between two checkpoints, and their keys, oldest first. Empty in a short run.
     pub checkpoint_seconds: i32,
+    /// When each checkpoint is due, in seconds of sampling.
+    pub checkpoint_times: Vec<i32>,
     pub checkpoint_keys: Vec<String>,
     /// The key of its list of HTTP requests, if it makes one.
     pub requests_key: Option<String>,

@@ -3,7 +3,7 @@
 //! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and a claim counts only after the store has
 //! confirmed it.
 
-use phpprof_crds::{PhpRuntime, Quality, TargetReason, UploadRoute};
+use phpprof_crds::{Missed, PhpRuntime, Quality, TargetReason, UploadRoute};
 use phpprof_profile::Source;
 use serde::Deserialize;
 
@@ -98,6 +98,8 @@ pub struct FullReceipt {
     pub php: PhpRuntime,
     pub workers: i64,
     pub workers_not_sampled: i64,
+    /// Absent from older samplers.
+    pub missed: Option<Missed>,
     pub busy_percents: Vec<i64>,
     pub samples: i64,
     pub quality: Quality,

@@ -229,7 +229,7 @@ mod tests {
         for key in KEYS {
             store.create(key, vec![1]).await.unwrap();
         }
-        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 180}));
+        let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 11}));
         request.status = Some(ProfileRequestStatus {
             targets: vec![TargetStatus {
                 object_key: KEYS[1].into(),

@@ -439,6 +439,27 @@ fn a_request_that_resident_samplers_serve_completes_with_every_pod() {
 }
 
 #[test]
+fn jobs_that_end_early_leave_their_first_checkpoint_and_the_request_is_complete() {
+    let mut toy = Toy::new(30);
+    (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
+    (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));
+    toy.now = later(toy.now, SignedDuration::from_secs(7));
+    for pod in 0..PODS {
+        toy.checkpoint(&format!("uid-of-p{pod}"));
+        toy.happen(&Happening::RestartTarget { pod });
+    }
+    toy.settle();
+    let status = toy.newest().status.clone().unwrap();
+    for target in &status.targets {
+        assert_eq!(target.state, TargetState::Uploaded);
+        assert_eq!(target.reason, Some(TargetReason::TargetRestarted));
+        assert!(target.object_key.ends_with(".0.checkpoint-1.pb.gz"));
+    }
+    assert_eq!((status.succeeded, status.failed), (3, 0));
+    assert_eq!(status.conditions[0].reason, "Complete");
+}
+
+#[test]
 fn a_pod_that_goes_in_a_long_run_leaves_the_newest_of_its_checkpoints() {
     let mut toy = Toy::new(300);
     (0..3).for_each(|_| toy.look(0, 0, usize::MAX));

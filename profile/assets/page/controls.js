@@ -92,6 +92,9 @@ const drawFacts = () => {
     const many = receipts.length > 1 ? " in " + slow.length + " of " + receipts.length + " profiles" : "";
     facts.push(slow[0].effectiveSamplesPerSecond + " instead of " + slow[0].samplesPerSecond + " samples per second" + many);
   }
+  const missed = (key) => sum((receipt) => receipt.missed && receipt.missed[key]);
+  const [unseen, unseenCpu] = [missed("processes"), missed("cpuMilliseconds")];
+  if (unseen > 0 || unseenCpu > 0) facts.push("up to " + unseen + " short-lived processes unseen, " + (unseenCpu / 1000).toFixed(2) + " s of CPU time of ended ones in no sample");
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
   facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + ({ requests: "of recorded requests", parts: "of wall time in whole parts of the run" }[state.moments] || data.types[state.type][0]));

@@ -1,13 +1,14 @@
 //! How a run delivers its profile and the checkpoints before it, from the variables that the operator has set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use phpprof::contract;
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::{
-    CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS, RequestGrants,
+    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS, RequestGrants,
 };
 use phpprof::deliver::live::Way;
 use phpprof::deliver::pprof::{OfSampler, output};
@@ -27,7 +28,7 @@ pub struct Delivery {
     /// The number of the contract that is spoken with the operator.
     pub spoken: u32,
     /// The checkpoints of a long run.
-    checkpoints: Option<CheckpointGrants>,
+    checkpoints: Option<(CheckpointGrants, Vec<Duration>)>,
     /// Grants for the list of requests; empty if no list is wanted.
     requests: Vec<Grant>,
 }
@@ -44,7 +45,11 @@ impl Delivery {
             let message = format!("{failure}, or -o FILE to write the profile to a file");
             Failure { message, ..failure }
         })?;
-        let checkpoints = environment.get(CHECKPOINTS).map(CheckpointGrants::parse);
+        let checkpoints = environment.get(CHECKPOINTS).map(|text| {
+            let granted = CheckpointGrants::parse(text)?;
+            let times = granted.times(environment.get(CHECKPOINT_TIMES))?;
+            Ok::<_, Failure>((granted, times))
+        });
         let requests = environment.get(REQUESTS).map(RequestGrants::parse);
         let requests = requests.transpose()?;
         Ok(Self {
@@ -113,19 +118,26 @@ impl Delivery {
 
     /// Uploads each checkpoint like the last profile. It tries until the next checkpoint is due.
     pub fn checkpoints(&self, labels: &[(String, String)], stop: &Stop) -> Option<Checkpoints> {
-        let granted = self.checkpoints.clone()?;
-        let (every, checkpoints) = (granted.every(), granted.checkpoints);
+        let (granted, times) = self.checkpoints.clone()?;
+        let (checkpoints, due) = (granted.checkpoints, times.clone());
         let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());
         let spoken = self.spoken;
-        let count = u32::try_from(checkpoints.len()).unwrap_or(0);
         let make = move |snapshot| output(&snapshot, &labels, of_sampler(spoken)).bytes;
         let keep = move |number: u32, bytes: &[u8]| {
             let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
             let routes = checkpoints.get(index).ok_or("there is no grant for it")?;
-            let until = upload::unix_seconds() + every.as_secs();
+            let until = upload::unix_seconds() + until_next(&due, index).as_secs();
             let stored = upload::upload(routes, &agents, bytes, until, &stop);
             stored.map(drop).map_err(|failure| failure.message)
         };
-        Some(Checkpoints::new(every, count, make, keep))
+        Some(Checkpoints::new(times, make, keep))
     }
+}
+
+/// How long after a checkpoint the next one is due; after the last one, as long as before it.
+fn until_next(times: &[Duration], index: usize) -> Duration {
+    let at = |index: usize| times.get(index).copied();
+    let this = at(index).unwrap_or_default();
+    let before = index.checked_sub(1).and_then(at).unwrap_or_default();
+    at(index + 1).map_or_else(|| this.saturating_sub(before), |next| next - this)
 }

@@ -22,8 +22,8 @@ type Store = dyn Fn(u32, &[u8]) -> Result<(), String> + Send + Sync;
 pub struct Checkpoints(Arc<Shared>);
 
 struct Shared {
-    every: Duration,
-    count: u32,
+    /// When each is due, in order.
+    times: Vec<Duration>,
     make: Box<Make>,
     store_bytes: Box<Store>,
     /// The last checkpoint that was due.
@@ -36,30 +36,28 @@ struct Shared {
 
 impl fmt::Debug for Checkpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} every {:?}", self.0.count, self.0.every)
+        write!(f, "at {:?}", self.0.times)
     }
 }
 
 /// The checkpoint that is due after this time, if it is not stored yet; the newest if several were missed.
 #[must_use]
-pub fn due(sampled: Duration, every: Duration, last: u32, count: u32) -> Option<u32> {
-    let number = sampled.as_nanos().checked_div(every.as_nanos())?;
+pub fn due(sampled: Duration, times: &[Duration], last: u32) -> Option<u32> {
+    let number = times.partition_point(|at| *at <= sampled);
     let number = u32::try_from(number).unwrap_or(u32::MAX);
-    (number > last && number <= count).then_some(number)
+    (number > last).then_some(number)
 }
 
 impl Checkpoints {
-    /// This many checkpoints, one at each interval.
+    /// A checkpoint at each of these times of sampling, which are in order.
     #[must_use]
     pub fn new(
-        every: Duration,
-        count: u32,
+        times: Vec<Duration>,
         make: impl Fn(Snapshot) -> Vec<u8> + Send + Sync + 'static,
         store: impl Fn(u32, &[u8]) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Shared {
-            every,
-            count,
+            times,
             make: Box::new(make),
             store_bytes: Box::new(store),
             last: AtomicU32::new(0),
@@ -75,7 +73,7 @@ impl Keep for Checkpoints {
     fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
         let shared = &self.0;
         let last = shared.last.load(Ordering::Relaxed);
-        let Some(number) = due(sampled, shared.every, last, shared.count) else {
+        let Some(number) = due(sampled, &shared.times, last) else {
             return;
         };
         shared.last.store(number, Ordering::Relaxed);
@@ -123,25 +121,25 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// Times are in seconds. A checkpoint is due each minute, and there are three; 0 means none.
+    /// Times are in seconds. There are four checkpoints; 0 means none.
     #[track_caller]
     fn check(sampled: f64, last: u32, expected: u32) {
-        let minute = Duration::from_secs(60);
-        let due = due(Duration::from_secs_f64(sampled), minute, last, 3);
+        let times = [5, 10, 60, 120].map(Duration::from_secs);
+        let due = due(Duration::from_secs_f64(sampled), &times, last);
         assert_eq!(due.unwrap_or(0), expected);
     }
 
     #[test]
     fn a_checkpoint_is_due_once_and_what_was_missed_is_not_made_up_for() {
         check(0.0, 0, 0);
-        check(59.9, 0, 0);
-        check(60.0, 0, 1);
-        check(60.1, 1, 0);
-        check(119.9, 1, 0);
-        check(120.0, 1, 2);
-        check(200.0, 0, 3);
-        check(240.0, 3, 0);
-        check(9e9, 0, 0);
-        assert_eq!(due(Duration::from_secs(9), Duration::ZERO, 0, 3), None);
+        check(4.9, 0, 0);
+        check(5.0, 0, 1);
+        check(5.1, 1, 0);
+        check(9.9, 1, 0);
+        check(10.0, 1, 2);
+        check(119.0, 0, 3);
+        check(200.0, 3, 4);
+        check(9e9, 4, 0);
+        assert_eq!(due(Duration::from_secs(9), &[], 0), None);
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::grants::{CHECKPOINTS, GRANTS, REQUESTS};
+use super::grants::{CHECKPOINT_TIMES, CHECKPOINTS, GRANTS, REQUESTS};
 use super::put::CA_BUNDLE;
 use crate::contract;
 use crate::failure::{Failure, Reason};
@@ -13,7 +13,7 @@ use crate::failure::{Failure, Reason};
 /// The largest JSON on the standard input, in bytes.
 pub const AT_MOST: u64 = 2 << 20;
 
-/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`REQUESTS`] and [`CA_BUNDLE`] among them.
+/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`CHECKPOINT_TIMES`], [`REQUESTS`] and [`CA_BUNDLE`] among them.
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
@@ -21,7 +21,14 @@ impl Environment {
     #[must_use]
     pub fn of_process() -> Self {
         let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-        let names = [contract::VARIABLE, GRANTS, CHECKPOINTS, REQUESTS, CA_BUNDLE];
+        let names = [
+            contract::VARIABLE,
+            GRANTS,
+            CHECKPOINTS,
+            CHECKPOINT_TIMES,
+            REQUESTS,
+            CA_BUNDLE,
+        ];
         Self(names.into_iter().filter_map(variable).collect())
     }
 

@@ -17,6 +17,8 @@ use crate::failure::{Failure, Reason};
 pub const GRANTS: &str = "PHPPROF_GRANTS";
 /// The variable with the grants of checkpoints.
 pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
+/// The variable that says when each checkpoint is due. Older operators do not set it.
+pub const CHECKPOINT_TIMES: &str = "PHPPROF_CHECKPOINT_TIMES";
 /// The variable with the grants of the list of requests.
 pub const REQUESTS: &str = "PHPPROF_REQUESTS";
 /// The largest number of routes, and of pins.
@@ -136,10 +138,29 @@ impl CheckpointGrants {
         Ok(grants)
     }
 
-    /// The interval between checkpoints.
-    #[must_use]
-    pub fn every(&self) -> Duration {
-        Duration::from_secs(self.every_seconds)
+    /// When each checkpoint is due: at the times of [`CHECKPOINT_TIMES`], seconds separated by commas, or without it each interval.
+    ///
+    /// # Errors
+    /// A [`Failure`] if there is not one time for each checkpoint, each later than the one before.
+    pub fn times(&self, text: Option<&str>) -> Result<Vec<Duration>, Failure> {
+        let Some(text) = text else {
+            let times = 1..=u32::try_from(self.checkpoints.len()).unwrap_or(0);
+            let every = Duration::from_secs(self.every_seconds);
+            return Ok(times.map(|number| every.saturating_mul(number)).collect());
+        };
+        let seconds = text.split(',').map(str::parse::<u32>);
+        let seconds: Result<Vec<u32>, _> = seconds.collect();
+        let seconds = seconds.map_err(|_| bad(CHECKPOINT_TIMES, "not a list of seconds"))?;
+        let rise = seconds.first().is_some_and(|first| *first > 0)
+            && seconds.is_sorted_by(|one, next| one < next);
+        if !rise || seconds.len() != self.checkpoints.len() {
+            let what = "not a later time for each checkpoint";
+            return Err(bad(CHECKPOINT_TIMES, what));
+        }
+        Ok(seconds
+            .into_iter()
+            .map(|seconds| Duration::from_secs(seconds.into()))
+            .collect())
     }
 }
 
@@ -226,7 +247,23 @@ mod tests {
         let unpacked = CheckpointGrants::parse(env[CHECKPOINTS].as_str().unwrap()).unwrap();
         let golden = include_str!("../../../contract/checkpoints.json");
         let golden: CheckpointGrants = serde_json::from_str(golden).unwrap();
-        assert_eq!(unpacked.every(), Duration::from_secs(60));
+        let seconds = |text| {
+            unpacked.times(text).map(|times| {
+                times
+                    .into_iter()
+                    .map(|time| time.as_secs())
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(seconds(env[CHECKPOINT_TIMES].as_str()).unwrap(), [5, 10]);
+        assert_eq!(seconds(None).unwrap(), [60, 120]);
+        for bad in ["", "5", "5,5", "0,5", "10,5", "5,10,20", "5,ten"] {
+            assert_eq!(
+                seconds(Some(bad)).unwrap_err().reason,
+                Reason::Usage,
+                "{bad}"
+            );
+        }
         assert_eq!(format!("{unpacked:?}"), format!("{golden:?}"));
         let routes =
             |routes: &Vec<Grant>| routes.iter().map(|grant| grant.route).collect::<Vec<_>>();

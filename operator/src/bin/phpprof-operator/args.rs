@@ -101,7 +101,7 @@ pub struct Args {
     /// How long uploads are retried; grants expire after that
     #[arg(long, default_value_t = 600)]
     pub upload_deadline_seconds: i64,
-    /// Seconds between two checkpoints of a longer run; long runs have longer intervals, and at most 29 checkpoints
+    /// Seconds between two checkpoints, after the first ones at 5, 10, 20 and 40 s; long runs have longer intervals, and at most 30 checkpoints
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(i32).range(10..))]
     pub checkpoint_seconds: i32,
     /// How long after the upload deadline the operator still tries to verify and merge profiles, while the store does not answer

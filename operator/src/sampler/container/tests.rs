@@ -27,6 +27,7 @@ fn run() -> Run {
     Run {
         object_key: format!("{STEM}.pb.gz"),
         checkpoint_seconds: 60,
+        checkpoint_times: Vec::new(),
         checkpoint_keys: Vec::new(),
         requests_key: Some(format!("{STEM}.requests.json.gz")),
         upload_mode: UploadMode::Auto,
@@ -72,7 +73,7 @@ fn config() -> SamplerConfig {
     }
 }
 
-/// The grants of a run of 150 seconds.
+/// The grants of a run of 17 seconds.
 fn grants() -> Grants {
     let unasked = |file: &str| {
         let unasked = |grant| Grant {
@@ -86,6 +87,7 @@ fn grants() -> Grants {
     Grants {
         profile: routes(&format!("{STEM}.pb.gz")),
         checkpoint_seconds: 60,
+        checkpoint_times: vec![5, 10],
         checkpoints: ["checkpoint-1.pb.gz", "checkpoint-2.pb.gz"]
             .map(unasked)
             .into(),

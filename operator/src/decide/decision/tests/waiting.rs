@@ -192,9 +192,9 @@ fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str)
 }
 
 #[test]
-fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minute_before() {
+fn of_a_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_checkpoint_before() {
     let (limits, gone) = (Limits::default(), pods(&[]));
-    for (second, keys) in [(30, 1), (200, 4), (9999, 5)] {
+    for (second, keys) in [(30, 4), (200, 8), (9999, 9)] {
         let expected = format!("Collecting; recovery {keys}; on change");
         check_gone(second, &limits, &gone, &expected);
     }
@@ -202,7 +202,7 @@ fn of_a_long_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_minu
     let refused = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
     check_gone(200, &limits, &refused, "Collecting; ; now");
     let late = pods(&[("a", ended(r#"{"reason":"UploadDeadlineExceeded"}"#))]);
-    check_gone(200, &limits, &late, "Collecting; recovery 4; on change");
+    check_gone(200, &limits, &late, "Collecting; recovery 8; on change");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
         202,
         &limits,
         &away,
-        "WaitingForStore; recovery 4; on change",
+        "WaitingForStore; recovery 8; on change",
     );
     // Slack, slack and duration, upload deadline, grace: 60 + 60 + 300 + 600 + 300.
     check_gone(1321, &limits, &away, "WaitingForStore; ; now");

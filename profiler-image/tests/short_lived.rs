@@ -1,6 +1,7 @@
 //! Processes that live for milliseconds, on this machine's PHP 8.2: their samples represent their time by the program's own clock, and what nobody
 //! saw is a number.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -55,9 +56,9 @@ function runJob($ms) {
 }
 ";
 
-/// Runs jobs for four seconds, and prints how many nanoseconds they took, and how many seconds of CPU time.
+/// Says that it has begun, runs jobs for four seconds, and prints how many nanoseconds they took, and how many seconds of CPU time.
 const MAIN: &str = r"
-usleep(300000); $end = microtime(true) + 4; $took = 0;
+echo PHP_EOL; usleep(300000); $end = microtime(true) + 4; $took = 0;
 do { $took += runJob(MS); } while (microtime(true) < $end);
 $used = getrusage(1);
 echo json_encode([$took, $used['ru_utime.tv_sec'] + $used['ru_stime.tv_sec'] + ($used['ru_utime.tv_usec'] + $used['ru_stime.tv_usec']) / 1e6]);
@@ -93,6 +94,10 @@ fn ran(program: &str, milliseconds: u32) -> Result<Ran> {
         .spawn()
         .context("starting PHP")?;
     let mut target = Target(child);
+    let stdout = target.0.stdout.take().context("no output")?;
+    // A busy machine may take longer to start PHP than a run waits for it.
+    let mut stdout = BufReader::new(stdout);
+    stdout.read_line(&mut String::new())?;
     let recording = record(&Options {
         scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
         samples_per_second: 99,
@@ -109,7 +114,6 @@ fn ran(program: &str, milliseconds: u32) -> Result<Ran> {
         checkpoints: None,
         requests: Asked::default(),
     })?;
-    let stdout = target.0.stdout.take().context("no output")?;
     let (truth, children_cpu): (f64, f64) = serde_json::from_reader(stdout)?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     let profile = decode(&bytes, &Limits::default())?;

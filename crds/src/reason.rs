@@ -60,6 +60,8 @@ pub enum Reason {
     ContainerNotFound,
     /// Refused: the request names no container, a ready pod has several, and not exactly one of them is named after PHP; the message has their names.
     ContainerAmbiguous,
+    /// Refused: every ready pod is a static pod, to which Kubernetes adds no ephemeral container.
+    StaticPod,
     /// Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go when the pod is replaced.
     EphemeralContainerBudgetSpent,
     /// Refused: resident samplers of the matching pods ended a moment ago, for instance because their container restarts again and again; the message
@@ -116,6 +118,7 @@ impl Reason {
             | NoPodsReady
             | ContainerNotFound
             | ContainerAmbiguous
+            | StaticPod
             | EphemeralContainerBudgetSpent
             | ResidentSamplerBackOff
             | ResidentNotAllowed
@@ -147,7 +150,7 @@ pub enum TargetReason {
     PodDeleted,
     /// The container that runs PHP was restarted, and the sampler ended with it.
     TargetRestarted,
-    /// The container that runs PHP ended, and the sampler with it.
+    /// The container that runs PHP ended: the kernel then kills every process of its PID namespace, the sampler included, at once.
     TargetExited,
     /// The request was cancelled before this pod's first sample.
     Cancelled,
@@ -187,6 +190,9 @@ pub enum TargetReason {
     SourceNotPod,
     /// The resident sampler could not reach the relay; the message has the last error.
     RelayUnreachable,
+    /// In progress: the sampler runs, but the operator has heard nothing from it for half a minute; the message says what in the pod's spec may be the
+    /// cause. It goes away when the sampler is heard.
+    NotHeardFrom,
     /// The store's certificate is not signed by a CA that the sampler trusts.
     CertificateUntrusted,
     /// The profile is over 32 MiB.

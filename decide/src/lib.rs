@@ -8,6 +8,7 @@ pub mod admission;
 pub mod container;
 pub mod limits;
 pub mod mode;
+pub mod names;
 pub mod namespace;
 pub mod pod;
 pub mod resident;

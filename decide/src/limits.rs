@@ -37,6 +37,8 @@ pub struct Limits {
     pub store_grace: SignedDuration,
     /// Whether the store can sign create-only writes.
     pub store_signs: bool,
+    /// Whether this operator hears all calls of its relay: there is one replica.
+    pub hears_all: bool,
     /// Whether results are exported.
     pub exports: bool,
     /// Users whose requests may have samplers that stay in their pods, by their names in the API server.
@@ -69,6 +71,7 @@ impl Default for Limits {
             checkpoint_seconds: 60,
             store_grace: SignedDuration::from_secs(300),
             store_signs: true,
+            hears_all: true,
             exports: false,
             resident_users: BTreeSet::new(),
             resident_asks: SignedDuration::from_secs(30),

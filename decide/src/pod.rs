@@ -9,12 +9,16 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt as _;
 
+use crate::names;
+
 /// The prefix of the names of phpprof's ephemeral containers.
 pub const SAMPLER_PREFIX: &str = "phpprof-";
 /// The prefix of the names of resident samplers, which stay in their pod.
 pub const RESIDENT_PREFIX: &str = "phpprof-resident-";
 /// The annotation with the container to use if a request names none.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+/// The annotation of a mirror pod, which shows a static pod of a kubelet (`pkg/apis/core/annotation_key_constants.go`).
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The relevant parts of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,10 @@ pub struct PodView {
     pub ready: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
+    /// It shows a static pod, to which the API server adds no ephemeral container.
+    pub is_static: bool,
+    /// Why the pod may know no names of the cluster, as far as its spec says.
+    pub names_trouble: Option<String>,
     /// The annotation kubectl.kubernetes.io/default-container.
     pub default_container: Option<String>,
     /// The containers that run as long as the pod does: those of its spec, in its order, then its native sidecars. Other init containers and
@@ -138,6 +146,8 @@ pub fn view(pod: &Pod) -> PodView {
             .iter()
             .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        is_static: pod.annotations().contains_key(MIRROR),
+        names_trouble: names::trouble(pod),
         default_container: pod.annotations().get(DEFAULT_CONTAINER).cloned(),
         containers: containers(pod, &status),
         samplers: samplers(

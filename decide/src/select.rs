@@ -108,13 +108,14 @@ pub fn candidates<'a>(
         .iter()
         .filter(|pod| pod.ready && !pod.deleting)
         .collect();
-    let Some(first) = ready.first() else {
+    let Some(&first) = ready.first() else {
         let matched = pods.len();
         return refuse(
             Reason::NoPodsReady,
             format!("none of the {matched} matching pods is ready"),
         );
     };
+    let ready = not_static(ready)?;
     let mut running = Vec::new();
     for pod in &ready {
         match php_container(target, pod) {
@@ -129,6 +130,22 @@ pub fn candidates<'a>(
     match running.is_empty() {
         true => refuse(Reason::ContainerNotFound, no_container(target, first)),
         false => Ok(running),
+    }
+}
+
+/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a kubelet reads from a file
+/// (`ValidatePodEphemeralContainersUpdate`).
+fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, Refusal> {
+    let (fixed, other): (Vec<_>, Vec<_>) = ready.into_iter().partition(|pod| pod.is_static);
+    match (other.is_empty(), fixed.first()) {
+        (true, Some(first)) => refuse(
+            Reason::StaticPod,
+            format!(
+                "pod {} is a static pod of node {}, and the API server adds no ephemeral container to such a pod",
+                first.name, first.node
+            ),
+        ),
+        _ => Ok(other),
     }
 }
 

@@ -57,9 +57,10 @@ pub fn request(spec: serde_json::Value) -> ProfileRequest {
 /// A pod as the API server has it, with fields that are used and fields that never are.
 pub fn api_pod() -> Pod {
     serde_json::from_value(json!({
-        "metadata": {"name": "web-1", "uid": "u1", "labels": {"app": "web"}, "annotations": {crate::pod::DEFAULT_CONTAINER: "fpm", "x": "y"}},
+        "metadata": {"name": "web-1", "uid": "u1", "labels": {"app": "web"}, "annotations": {crate::pod::DEFAULT_CONTAINER: "fpm", "x": "y", crate::pod::MIRROR: "hash"}},
         "spec": {
-            "nodeName": "n1", "securityContext": {"runAsUser": 1000, "runAsGroup": 1001},
+            "nodeName": "n1", "hostNetwork": true, "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.org"]},
+            "securityContext": {"runAsUser": 1000, "runAsGroup": 1001},
             "containers": [
                 {"name": "nginx", "env": [{"name": "SECRET", "value": "s"}], "securityContext": {"runAsUser": 101}},
                 {"name": "fpm", "image": "php:8.2-fpm"},

@@ -175,6 +175,20 @@ fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
 }
 
 #[test]
+fn a_static_pod_is_not_chosen_and_refused_before_anything_is_added() {
+    let fixed = PodView {
+        is_static: true,
+        ..pod("php-node")
+    };
+    check(
+        &target(1),
+        std::slice::from_ref(&fixed),
+        "StaticPod: pod php-node is a static pod of node node, and the API server adds no ephemeral container to such a pod",
+    );
+    check(&target(2), &[fixed, pod("b")], "b/fpm");
+}
+
+#[test]
 fn a_pod_whose_budget_is_spent_is_not_chosen() {
     let mut spent = pod("a");
     for n in 0..64 {

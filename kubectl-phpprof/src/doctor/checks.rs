@@ -14,7 +14,7 @@ use phpprof_decide::pod::PodView;
 use crate::duration;
 use crate::results::Reach;
 use crate::suggest::Suggest;
-use chosen::{admission, budget, container, mode_of, pods};
+use chosen::{admission, budget, container, mode_of, names, pods};
 pub use chosen::{first, nothing, sampler_mode};
 
 /// Rights whose result depends on other rights.
@@ -122,6 +122,7 @@ pub fn check_all(observed: &Observed) -> Vec<Check> {
         mode_of(observed),
         admission(observed),
         budget(observed),
+        names(observed),
         image(observed),
         store(observed),
     ]);

@@ -91,6 +91,23 @@ fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
 }
 
 #[test]
+fn a_pod_that_resolves_no_names_of_the_cluster_is_told_and_not_refused() {
+    let names = |observed: &Observed| {
+        let checks = check_all(observed);
+        let check = checks.into_iter().find(|check| check.name == "names");
+        check.map(|check| (check.verdict, check.found)).unwrap()
+    };
+    let mut observed = fit();
+    assert_eq!(names(&observed).0, Verdict::Good);
+    pod(&mut observed, |pod| {
+        pod.names_trouble = Some("dnsPolicy is None".into())
+    });
+    let (verdict, found) = names(&observed);
+    assert_eq!(verdict, Verdict::Unknown);
+    assert!(found.starts_with("dnsPolicy is None; "), "{found}");
+}
+
+#[test]
 fn a_fit_workload_passes_every_check() {
     check_failed(|_| {}, &[]);
 }
@@ -140,6 +157,7 @@ fn pod(o: &mut Observed, change: impl FnOnce(&mut PodView)) {
 #[test]
 fn what_the_operator_would_refuse_is_found() {
     check_failed(|o| pod(o, |pod| pod.deleting = true), &["pods"]);
+    check_failed(|o| pod(o, |pod| pod.is_static = true), &["pods"]);
     check_failed(
         |o| pod(o, |pod| pod.containers[0].running = false),
         &["container"],
@@ -267,6 +285,7 @@ fn what_may_not_be_asked_is_unknown() {
             "container",
             "mode",
             "budget",
+            "names",
             "image",
             "store"
         ]

@@ -12,6 +12,7 @@ pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod silence;
 pub(crate) mod status;
 pub(crate) mod target;
 

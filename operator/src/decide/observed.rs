@@ -27,6 +27,8 @@ pub struct Observed {
     pub under_way: BTreeSet<Job>,
     /// Uids of pods whose samplers were told to stop.
     pub stopped: BTreeSet<String>,
+    /// Since when nothing was heard from the sampler that runs in each pod, by the uid of the pod.
+    pub silent_since: BTreeMap<String, Timestamp>,
     /// The receipts of resident samplers' runs as last read from the store, by the uid of the pod.
     pub receipts: BTreeMap<String, ReceiptRead>,
 }

@@ -51,7 +51,7 @@ pub fn fail(target: &mut TargetStatus, reason: TargetReason, found: &str) {
 }
 
 /// What was found, then the remedy. The remedy is never cut.
-fn told(found: &str, remedy: Option<&str>) -> String {
+pub(crate) fn told(found: &str, remedy: Option<&str>) -> String {
     let Some(remedy) = remedy else {
         return printable(found, MESSAGE);
     };
@@ -147,7 +147,10 @@ pub fn progress(targets: &[TargetStatus]) -> Verdict {
     if has(TargetState::Sampling) {
         return Verdict {
             reason: Reason::Sampling,
-            message: format!("sampling {pods}"),
+            message: match first_reason(targets, TargetState::Sampling) {
+                silent if silent.is_empty() => format!("sampling {pods}"),
+                silent => format!("sampling {pods}; {silent}"),
+            },
         };
     }
     if has(TargetState::Pending) {

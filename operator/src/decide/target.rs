@@ -119,7 +119,9 @@ fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
             Some(Step::Fail(TargetReason::TargetRestarted, message))
         }
         _ => {
-            let message = format!("container {name} ended during the run, and the sampler with it");
+            let message = format!(
+                "container {name} ended during the run, and the kernel killed the sampler with it"
+            );
             Some(Step::Fail(TargetReason::TargetExited, message))
         }
     }

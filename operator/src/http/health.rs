@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header::CONTENT_TYPE};
 use axum::{Router, extract::State, routing::get};
-use tokio::net::TcpListener;
 
 use crate::http::connections::{self, Bounds, plain};
+use crate::http::listen::listen;
 use crate::metrics::PortMetrics;
 
 pub(crate) const BOUNDS: Bounds = Bounds::new(64, Duration::from_secs(60), 16 << 10);
@@ -40,7 +40,7 @@ pub async fn serve(
         .route("/metrics", get(told))
         .route("/readyz", get(ready))
         .with_state(readiness);
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     match connections::serve(listener, plain(), BOUNDS, router, connections).await {}
 }
 

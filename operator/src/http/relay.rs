@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::http::connections::Connection;
 use crate::http::grants::{self, LIVE, OBJECT, Refused, STOP, refuse};
+use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::{self, Brought, Live};
 use crate::http::runs::{self, RUNS, Runs};
@@ -72,6 +73,8 @@ pub struct Relay {
     pub verify_source: VerifySource,
     /// Holds the seconds of live requests.
     pub live: Arc<Live>,
+    /// When samplers have called.
+    pub heard: Arc<Heard>,
     gone: Gone,
     runs: Runs,
     room: Semaphore,
@@ -106,6 +109,7 @@ impl Relay {
                 Arc::new(Role::new(true)),
                 Arc::new(Semaphore::new(1)),
             )),
+            heard: Arc::default(),
             gone,
             runs,
             room: Semaphore::new(ROOM as usize),
@@ -189,6 +193,7 @@ fn granted(relay: &Relay, request: &Request) -> Result<(Share, String), Refused>
     if let Some(connection) = connection {
         connection.is_known();
     }
+    relay.heard.hear(&grant.pod_uid, (relay.clock)());
     Ok((relay.share(grant.key)?, grant.pod_uid))
 }
 
@@ -365,11 +370,14 @@ async fn body<'a>(
 }
 
 async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
-    let share = match granted(&relay, &request) {
-        Ok((share, _pod)) => share,
+    let (share, pod_uid) = match granted(&relay, &request) {
+        Ok(granted) => granted,
         Err(refused) => return refused.into_response(),
     };
-    match tokio::time::timeout(POLL, relay.word(&share.key)).await {
+    let word = tokio::time::timeout(POLL, relay.word(&share.key)).await;
+    // The sampler was there all the time.
+    relay.heard.hear(&pod_uid, (relay.clock)());
+    match word {
         Ok(stop) => stop.word().into_response(),
         Err(_) => StatusCode::NO_CONTENT.into_response(),
     }
@@ -405,6 +413,7 @@ fn asking(relay: &Relay, request: &Request) -> Result<(Asker, Share), Refused> {
     if let Some(connection) = connection {
         connection.is_known();
     }
+    relay.heard.hear(&asker.pod_uid, (relay.clock)());
     let (pod, name) = (&asker.pod_uid, &asker.ephemeral_container_name);
     let share = relay.share(format!("{pod}/{name}"))?;
     Ok((asker, share))

@@ -27,7 +27,6 @@ use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileArchive, ProfileRequest, TargetState, TargetStatus};
 use phpprof_profile::{LARGEST_TIMELINE, start};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use answers::{busy, held, html, json, private, refuse, sized};
@@ -37,6 +36,7 @@ use crate::decide::checkpoints::lists_requests;
 use crate::decide::limits::later;
 use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
+use crate::http::listen::listen;
 use crate::http::live::Live;
 use crate::http::shares::Shares;
 use crate::metrics::PortMetrics;
@@ -227,7 +227,7 @@ pub async fn serve(
     results: Results,
     metrics: PortMetrics,
 ) -> std::io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     let router = results.router();
     match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::http::connections::{self, Bounds, Handshake};
 use crate::http::keyring::Keyring;
 use crate::http::keys::{KeyError, key_pair};
+use crate::http::listen::listen;
 use crate::metrics::PortMetrics;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ pub async fn serve(
     router: Router,
     metrics: PortMetrics,
 ) -> Result<(), PinnedError> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     serve_on(listener, certificate, router, metrics).await
 }
 

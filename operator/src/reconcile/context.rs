@@ -13,6 +13,8 @@ use tracing::Instrument as _;
 use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
+use crate::http::addresses::RelayAddresses;
+use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::Live;
 use crate::lease::Role;
@@ -47,6 +49,10 @@ pub struct Context {
     pub keyring: Keyring,
     /// The URL of the relay for samplers.
     pub relay_url: String,
+    /// The addresses of its Service.
+    pub relay_addresses: RelayAddresses,
+    /// When the relay heard from each pod's samplers.
+    pub heard: Arc<Heard>,
     /// The answers to samplers that ask the relay whether to stop.
     pub cancellations: Arc<Cancellations>,
     /// The seconds of live requests.

@@ -133,7 +133,8 @@ async fn given(context: &Context, injection: &Injection) -> Result<Given, String
         }
         Task::Resident(residence) => {
             let ask = first_ask(context, injection, residence.ask_until)?;
-            Ok(Given::resident(subject, *residence, &ask))
+            let addresses = context.relay_addresses.get().await;
+            Ok(Given::resident(subject, *residence, &ask, &addresses))
         }
     }
 }

@@ -31,6 +31,8 @@ struct Remembered {
     queued: Option<(Queued, Timestamp)>,
     /// When the operator first saw that a sampler had ended, by the pod's uid and the sampler's name.
     ended: HashMap<(String, String), Timestamp>,
+    /// When the operator first saw that a sampler runs, by the pod's uid and the sampler's name.
+    running: HashMap<(String, String), Timestamp>,
     /// By the uid of the pod.
     stopped: BTreeSet<String>,
     /// By the uid of the pod.
@@ -163,6 +165,20 @@ impl Expectations {
         let sampler = (pod_uid.to_owned(), name.to_owned());
         let seen = remembered.ended.entry(sampler);
         *seen.or_insert(now)
+    }
+
+    /// When the operator first saw that a sampler of a pod runs, by its own clock.
+    pub fn running(
+        &self,
+        request_uid: &str,
+        pod_uid: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Timestamp {
+        let mut all = self.all();
+        let remembered = all.entry(request_uid.to_owned()).or_default();
+        let sampler = (pod_uid.to_owned(), name.to_owned());
+        *remembered.running.entry(sampler).or_insert(now)
     }
 
     /// Records that the store failed. The pause grows with each failure in a row.

@@ -41,6 +41,10 @@ pub async fn grants(context: &Context, subject: &Subject, run: &Run) -> Result<G
         checkpoint_times: run.checkpoint_times.clone(),
         checkpoints,
         requests,
+        relay_addresses: match run.upload_mode {
+            UploadMode::Direct => Vec::new(),
+            _ => context.relay_addresses.get().await,
+        },
     })
 }
 

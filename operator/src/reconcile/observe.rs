@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
+use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason, TargetStatus};
 use phpprof_decide::pod::view;
 use phpprof_decide::select::candidates;
 
@@ -86,8 +87,14 @@ pub async fn observe(
         .filter(|pod| chosen(pod))
         .map(view_of)
         .map(|pod| (pod.uid.clone(), pod));
+    let pods: BTreeMap<String, PodView> = pods.collect();
+    let silent_since = status.targets.iter().filter_map(|target| {
+        let pod = pods.get(&target.pod_uid)?;
+        Some((pod.uid.clone(), silent_since(context, &uid, target, pod)?))
+    });
     Ok(Observed {
-        pods: pods.collect(),
+        silent_since: silent_since.collect(),
+        pods,
         halted,
         store_trouble,
         under_way: context.jobs.under_way(&uid),
@@ -95,6 +102,25 @@ pub async fn observe(
         receipts: context.expectations.receipts(&uid),
         ..Observed::default()
     })
+}
+
+/// Since when nothing was heard from the target's sampler, if it runs: by this operator's clock, from when it first saw the sampler run.
+fn silent_since(
+    context: &Context,
+    request_uid: &str,
+    target: &TargetStatus,
+    pod: &PodView,
+) -> Option<Timestamp> {
+    let name = &target.ephemeral_container_name;
+    let sampler = pod.samplers.get(name)?;
+    if sampler.state != SamplerState::Running {
+        return None;
+    }
+    let now = context.now();
+    let running = context
+        .expectations
+        .running(request_uid, &pod.uid, name, now);
+    Some(context.heard.last(&pod.uid).unwrap_or(running).max(running))
 }
 
 /// What the acceptance of a request depends on: its namespace's label, then its turn, and only then the pods.

@@ -1,7 +1,7 @@
 //! Strips pods before the watch keeps them.
 
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod};
-use phpprof_decide::pod::{DEFAULT_CONTAINER, SAMPLER_PREFIX, is_sidecar};
+use phpprof_decide::pod::{DEFAULT_CONTAINER, MIRROR, SAMPLER_PREFIX, is_sidecar};
 
 /// Drops what the operator does not use, above all the environment, so that grants stay in the API server.
 pub fn strip(pod: &mut Pod) {
@@ -9,13 +9,16 @@ pub fn strip(pod: &mut Pod) {
     pod.metadata.owner_references = None;
     pod.metadata.labels = None;
     pod.metadata.annotations = pod.metadata.annotations.take().map(|mut annotations| {
-        annotations.retain(|key, _| key == DEFAULT_CONTAINER);
+        annotations.retain(|key, _| [DEFAULT_CONTAINER, MIRROR].contains(&key.as_str()));
         annotations
     });
     if let Some(spec) = &mut pod.spec {
         let mut kept = k8s_openapi::api::core::v1::PodSpec {
             node_name: spec.node_name.take(),
             security_context: spec.security_context.take(),
+            host_network: spec.host_network,
+            dns_policy: spec.dns_policy.take(),
+            dns_config: spec.dns_config.take(),
             ..Default::default()
         };
         kept.containers = spec.containers.drain(..).map(bare_container).collect();

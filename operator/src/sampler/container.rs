@@ -4,6 +4,7 @@
 //! except its grants.
 
 use std::io::Write as _;
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,7 @@ use phpprof_decide::admission::{NotAdded, not_added};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::http::addresses::variable;
 use crate::sampler::contract::{NUMBER, VARIABLE};
 use crate::sampler::grant::Grant;
 use crate::sampler::injection::{Injection, Residence, Run, Subject, bare_id};
@@ -62,6 +64,8 @@ pub(crate) struct Grants {
     pub checkpoints: Vec<Vec<Grant>>,
     /// Empty if no requests are listed.
     pub requests: Vec<Grant>,
+    /// Addresses of the relay, for pods that do not know its name.
+    pub relay_addresses: Vec<IpAddr>,
 }
 
 /// The arguments and the environment of a sampler's container.
@@ -87,7 +91,12 @@ impl Given {
     }
 
     /// The format of contract/resident.json.
-    pub fn resident(subject: &Subject, residence: Residence, ask: &Ask) -> Self {
+    pub fn resident(
+        subject: &Subject,
+        residence: Residence,
+        ask: &Ask,
+        relay_addresses: &[IpAddr],
+    ) -> Self {
         let Residence {
             first_answer_seconds,
             idle_seconds,
@@ -102,14 +111,17 @@ impl Given {
                 format!("--idle-seconds={idle_seconds}"),
                 RECEIPT.to_owned(),
             ],
-            environment: vec![
+            environment: [
                 contract(NUMBER),
                 // Serialising strings cannot fail.
                 (
                     "PHPPROF_ASK".to_owned(),
                     serde_json::to_string(ask).unwrap_or_default(),
                 ),
-            ],
+            ]
+            .into_iter()
+            .chain(addresses(relay_addresses))
+            .collect(),
         }
     }
 }
@@ -244,8 +256,14 @@ pub(crate) fn environment(
         .chain(checkpoints)
         .chain(times)
         .chain(requests)
+        .chain(addresses(&grants.relay_addresses))
         .chain(ca_bundle)
         .collect()
+}
+
+/// The variable with the relay's addresses. It is a separate one, which samplers from before it ignore.
+fn addresses(relay: &[IpAddr]) -> Option<(String, String)> {
+    Some(("PHPPROF_RELAY_ADDRESSES".to_owned(), variable(relay)?))
 }
 
 /// The variable with the number of the contract.

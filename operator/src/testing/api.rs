@@ -17,6 +17,7 @@ use tower::service_fn;
 use super::at;
 use crate::decide::limits::Limits;
 use crate::export::exporter::ExportArgs;
+use crate::http::addresses::RelayAddresses;
 use crate::http::keyring::Keyring;
 use crate::http::live::Live;
 use crate::lease::Role;
@@ -143,6 +144,9 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         sampler: Default::default(),
         keyring,
         relay_url: "https://relay".into(),
+        // Nothing to resolve.
+        relay_addresses: RelayAddresses::of("https://192.0.2.1"),
+        heard: Default::default(),
         cancellations: Default::default(),
         live: Arc::new(Live::new(role.clone(), collector.desk())),
         links: Vec::new(),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phpprof::contract;
+use phpprof::deliver::addresses::{Addresses, RELAY_ADDRESSES};
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::{
-    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS, RequestGrants,
+    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS,
+    RequestGrants, at,
 };
 use phpprof::deliver::live::Way;
 use phpprof::deliver::pprof::{OfSampler, output};
@@ -41,7 +43,7 @@ impl Delivery {
     pub fn new(environment: &Environment) -> Result<Self, Failure> {
         let spoken = contract::spoken(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
-        let grants = Grants::parse(grants).map_err(|failure| {
+        let mut grants = Grants::parse(grants).map_err(|failure| {
             let message = format!("{failure}, or -o FILE to write the profile to a file");
             Failure { message, ..failure }
         })?;
@@ -51,12 +53,26 @@ impl Delivery {
             Ok::<_, Failure>((granted, times))
         });
         let requests = environment.get(REQUESTS).map(RequestGrants::parse);
-        let requests = requests.transpose()?;
+        let mut checkpoints = checkpoints.transpose()?;
+        let mut requests = requests.transpose()?;
+        let addresses = Addresses::parse(environment.get(RELAY_ADDRESSES));
+        at(&addresses, &mut grants.profile);
+        at(
+            &addresses,
+            checkpoints
+                .iter_mut()
+                .flat_map(|(granted, _)| &mut granted.checkpoints)
+                .flatten(),
+        );
+        at(
+            &addresses,
+            requests.iter_mut().flat_map(|it| &mut it.requests),
+        );
         Ok(Self {
             grants,
             spoken,
             agents: put::agents(environment.get(put::CA_BUNDLE))?,
-            checkpoints: checkpoints.transpose()?,
+            checkpoints,
             requests: requests.map_or_else(Vec::new, |granted| granted.requests),
         })
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use phpprof::contract;
+use phpprof::deliver::addresses::{Addresses, RELAY_ADDRESSES};
 use phpprof::deliver::receipt;
 use phpprof::failure::{Failure, Reason};
 use phpprof::resident::answer::{ASK, Ask};
@@ -61,6 +62,7 @@ pub fn run(arguments: &Resident) -> Result<String, Failure> {
     let ended = reside(Options {
         container_id: arguments.container_id.clone(),
         ask: Ask::parse(&std::env::var(ASK).unwrap_or_default())?,
+        addresses: Addresses::parse(std::env::var(RELAY_ADDRESSES).ok().as_deref()),
         first_answer: Duration::from_secs(arguments.first_answer_seconds),
         idle: Duration::from_secs(arguments.idle_seconds),
     });

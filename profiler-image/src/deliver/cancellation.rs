@@ -57,7 +57,7 @@ fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
 }
 
 fn long_poll(stop: &Stop, grant: &Grant) {
-    let relay = Pinned::new(&grant.pins);
+    let relay = Pinned::of(grant);
     let call = Call {
         method: "GET",
         url: &grant.stop,
@@ -66,15 +66,33 @@ fn long_poll(stop: &Stop, grant: &Grant) {
         takes: LONG_POLL,
         longest_answer: SHORT_ANSWER,
     };
+    let mut told = Told::default();
     while !stop.is_drop() {
         match relay.call(&call) {
             Ok(answer) if answer.status == 204 => continue,
             Ok(answer) if answer.status == 200 => stop.request(&answer.body),
             // The grant has expired.
             Ok(answer) if answer.status == 403 => return,
-            Ok(_) | Err(_) => {}
+            Ok(answer) => told.tell(&format!("HTTP {}", answer.status)),
+            Err(error) => told.tell(&error.to_string()),
         }
         std::thread::sleep(AFTER_ERROR);
+    }
+}
+
+/// Logs why the relay does not answer: at powers of two, because a line every two seconds would fill the log.
+#[derive(Default)]
+struct Told(u64);
+
+impl Told {
+    fn tell(&mut self, why: &str) {
+        self.0 += 1;
+        if self.0.is_power_of_two() {
+            eprintln!(
+                "phpprof: asking the relay whether to stop failed {} times: {why}",
+                self.0
+            );
+        }
     }
 }
 
@@ -109,6 +127,7 @@ mod tests {
             stop: "https://127.0.0.1:1/".into(),
             live: String::new(),
             pins: Vec::new(),
+            addresses: Default::default(),
         };
         let profile = vec![grant];
         listen(&Stop::default(), &Grants { profile }, &[]);

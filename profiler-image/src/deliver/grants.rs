@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 
+use super::addresses::Addresses;
 use crate::failure::{Failure, Reason};
 
 /// The environment variable with the grants. It, [`CHECKPOINTS`] and [`REQUESTS`] are the only secrets in a target pod.
@@ -85,6 +86,9 @@ pub struct Grant {
     /// SHA-256 of the keys that the server may have, in base64url. If there is none, the server needs a certificate of a CA.
     #[serde(default)]
     pub pins: Vec<String>,
+    /// Addresses of the relay, from [`RELAY_ADDRESSES`](super::addresses::RELAY_ADDRESSES).
+    #[serde(skip)]
+    pub addresses: Addresses,
 }
 
 impl Grants {
@@ -183,6 +187,13 @@ fn check_routes(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
     }
     let check = |grant: &Grant| grant.check().map_err(|what| bad(variable, what));
     routes.iter().try_for_each(check)
+}
+
+/// Gives the routes over the relay its addresses.
+pub fn at<'a>(addresses: &Addresses, grants: impl IntoIterator<Item = &'a mut Grant>) {
+    for grant in grants {
+        grant.addresses = addresses.clone();
+    }
 }
 
 impl Grant {

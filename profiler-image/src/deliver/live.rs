@@ -54,7 +54,7 @@ impl Way {
     pub fn of(grants: &[Grant], stop: &Stop) -> Option<Self> {
         let grant = grants.iter().find(|grant| !grant.live.is_empty())?;
         Some(Self {
-            relay: Pinned::new(&grant.pins),
+            relay: Pinned::of(grant),
             grant: grant.clone(),
             stop: stop.clone(),
             lost: 0,

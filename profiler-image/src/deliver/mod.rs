@@ -1,5 +1,6 @@
 //! From samples to a stored profile and a receipt, with the operator's grants.
 
+pub mod addresses;
 pub mod cancellation;
 pub mod checkpoints;
 pub mod deltas;

@@ -69,7 +69,7 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
         takes: ONE_TRY_TAKES,
         longest_answer: SHORT_ANSWER,
     };
-    verdict_of_call(Pinned::new(&grant.pins).call(&call))
+    verdict_of_call(Pinned::of(grant).call(&call))
 }
 
 /// Judges a call of the relay.
@@ -112,11 +112,18 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
     }
     match request.send(body) {
         Ok(response) => verdict(UploadRoute::Direct, response.status().as_u16()),
-        Err(error) => verdict_of_error(&error),
+        Err(error) => verdict_of_error(&error, host(&grant.url)),
     }
 }
 
-fn verdict_of_error(error: &ureq::Error) -> Verdict {
+/// The host of a URL, without anything that could be a grant.
+fn host(url: &str) -> &str {
+    let rest = url.strip_prefix("https://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
+fn verdict_of_error(error: &ureq::Error, host: &str) -> Verdict {
     let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
     let is_untrusted = match error {
         ureq::Error::Rustls(error) => untrusted(error),
@@ -135,16 +142,16 @@ fn verdict_of_error(error: &ureq::Error) -> Verdict {
     };
     match (is_untrusted, unreachable) {
         (true, _) => Verdict::CertificateUntrusted,
-        (_, true) => Verdict::Unreachable(short(error)),
-        _ => Verdict::Again(short(error)),
+        (_, true) => Verdict::Unreachable(short(error, host)),
+        _ => Verdict::Again(short(error, host)),
     }
 }
 
 /// The error without the URL, which contains the grant.
-fn short(error: &ureq::Error) -> String {
+fn short(error: &ureq::Error, host: &str) -> String {
     match error {
         ureq::Error::Io(error) => error.kind().to_string(),
-        ureq::Error::HostNotFound => "host not found".to_owned(),
+        ureq::Error::HostNotFound => format!("host not found: {host}"),
         ureq::Error::Timeout(timeout) => format!("timeout: {timeout}"),
         ureq::Error::BadUri(_) => "bad URL".to_owned(),
         other => other.to_string(),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,16 +24,17 @@ use rustls::{
     PeerMisbehaved, SignatureScheme, StreamOwned,
 };
 
+use super::addresses::Addresses;
+use super::grants::Grant;
 use super::receipt::base64url;
 
-const CONNECT: Duration = Duration::from_secs(3);
 /// The longest answer of one line, with its head, in bytes.
 pub const SHORT_ANSWER: usize = 8 << 10;
 
 /// How a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// No address accepted the connection, or the name is unknown.
+    /// No address accepted the connection, or the name is unknown. The text names each.
     #[error("no connection: {0}")]
     Unreachable(String),
     /// The server has another key. Nothing was sent.
@@ -71,19 +72,30 @@ pub struct Call<'a> {
     pub longest_answer: usize,
 }
 
-/// A server known by its keys.
+/// A server known by its keys, at its name or one of its addresses.
 #[derive(Clone)]
-pub struct Pinned(Arc<ClientConfig>);
+pub struct Pinned {
+    config: Arc<ClientConfig>,
+    addresses: Addresses,
+}
 
 impl Pinned {
+    /// The relay of a grant.
+    pub fn of(grant: &Grant) -> Self {
+        Self::new(&grant.pins, &grant.addresses)
+    }
+
     /// Trusts a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
-    pub fn new(pins: &[String]) -> Self {
+    pub fn new(pins: &[String], addresses: &Addresses) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = Verifier {
             pins: pins.to_vec(),
             algorithms: provider.signature_verification_algorithms,
         };
-        Self(Arc::new(config(provider, verifier)))
+        Self {
+            config: Arc::new(config(provider, verifier)),
+            addresses: addresses.clone(),
+        }
     }
 
     /// Makes one call.
@@ -94,8 +106,10 @@ impl Pinned {
         let until = Instant::now() + call.takes;
         let (host, port, path) = split(call.url).ok_or_else(|| broken("bad URL"))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| broken("bad URL"))?;
-        let socket = connect(host, port)?;
-        let tls = ClientConnection::new(self.0.clone(), name).map_err(|error| tls_error(&error))?;
+        let connected = self.addresses.connect(host, port);
+        let socket = connected.map_err(CallError::Unreachable)?;
+        let tls =
+            ClientConnection::new(self.config.clone(), name).map_err(|error| tls_error(&error))?;
         let mut stream = StreamOwned::new(tls, socket);
         let head = head(call, host, path);
         limit(&stream.sock, until)?;
@@ -138,22 +152,16 @@ fn split(url: &str) -> Option<(&str, u16, &str)> {
     Some((host.trim_matches(['[', ']']), port, path))
 }
 
-fn connect(host: &str, port: u16) -> Result<TcpStream, CallError> {
-    let unreachable = |error: &std::io::Error| CallError::Unreachable(error.kind().to_string());
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| unreachable(&error))?;
-    let mut last = CallError::Unreachable("host not found".to_owned());
-    for address in addresses.take(4) {
-        match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = unreachable(&error),
-        }
+/// A host in a header: an IPv6 address has brackets (RFC 9110, section 7.2).
+fn in_header(host: &str) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
     }
-    Err(last)
 }
 
 fn head(call: &Call, host: &str, path: &str) -> String {
+    let host = in_header(host);
     let mut head = format!(
         "{} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: phpprof/{}\r\n",
         call.method,
@@ -347,7 +355,9 @@ mod tests {
             takes: Duration::from_millis(100),
             longest_answer: SHORT_ANSWER,
         };
-        let error = Pinned::new(&[]).call(&call).unwrap_err();
+        let error = Pinned::new(&[], &Addresses::default())
+            .call(&call)
+            .unwrap_err();
         assert_eq!(error.to_string(), "timeout");
     }
 
@@ -358,7 +368,7 @@ mod tests {
             url: "https://a/x",
             headers: &[("authorization".to_owned(), "Bearer t".to_owned())].into(),
             body: b"",
-            takes: CONNECT,
+            takes: Duration::from_secs(3),
             longest_answer: SHORT_ANSWER,
         };
         let expected =
@@ -367,5 +377,24 @@ mod tests {
         assert!(head.starts_with("PUT /x HTTP/1.1\r\nhost: a\r\n"), "{head}");
         assert!(head.contains("authorization: Bearer t\r\n"), "{head}");
         assert!(head.ends_with(expected), "{head}");
+    }
+
+    #[test]
+    fn an_ipv6_host_has_brackets_in_its_header() {
+        let call = Call {
+            method: "GET",
+            url: "https://[fd00::5]:8443/x",
+            headers: &BTreeMap::new(),
+            body: b"",
+            takes: Duration::from_secs(3),
+            longest_answer: SHORT_ANSWER,
+        };
+        let (host, port, path) = split(call.url).unwrap();
+        assert!(ServerName::try_from(host.to_owned()).is_ok() && port == 8443);
+        let head = head(&call, host, path);
+        assert!(
+            head.starts_with("GET /x HTTP/1.1\r\nhost: [fd00::5]\r\n"),
+            "{head}"
+        );
     }
 }

@@ -75,7 +75,7 @@ fn date_of_relay(grant: &Grant) -> Option<String> {
         takes: TAKES,
         longest_answer: SHORT_ANSWER,
     };
-    Pinned::new(&grant.pins).call(&call).ok()?.date
+    Pinned::of(grant).call(&call).ok()?.date
 }
 
 fn seconds(date: &str) -> Option<u64> {

@@ -241,6 +241,7 @@ mod tests {
             stop: "https://x/".into(),
             live: String::new(),
             pins: Vec::new(),
+            addresses: Default::default(),
         }
     }
 

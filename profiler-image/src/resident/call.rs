@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::answer::{Ask, LONGEST};
 use super::shed::shed;
 use crate::contract;
+use crate::deliver::addresses::Addresses;
 use crate::deliver::grants::Grant;
 use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
@@ -32,6 +34,8 @@ pub struct Order {
     url: String,
     headers: BTreeMap<String, String>,
     pins: Vec<String>,
+    /// Addresses of the relay.
+    addresses: Vec<IpAddr>,
     body: String,
     milliseconds: u64,
     longest_answer: usize,
@@ -61,6 +65,7 @@ impl Order {
             url: ask.url,
             headers,
             pins: ask.pins,
+            addresses: Vec::new(),
             body: String::new(),
             milliseconds: milliseconds(takes + hold.unwrap_or_default()),
             longest_answer: LONGEST + SHORT_ANSWER,
@@ -75,10 +80,18 @@ impl Order {
             url: grant.url,
             headers: grant.headers,
             pins: grant.pins,
+            addresses: Vec::new(),
             body,
             milliseconds: milliseconds(takes),
             longest_answer: SHORT_ANSWER,
         }
+    }
+
+    /// The same call, of a relay that has these addresses beside its name.
+    #[must_use]
+    pub fn at(self, addresses: &Addresses) -> Self {
+        let addresses = addresses.given().to_vec();
+        Self { addresses, ..self }
     }
 
     /// The order as text for the process.
@@ -116,7 +129,8 @@ impl Order {
             takes: Duration::from_millis(self.milliseconds),
             longest_answer: self.longest_answer,
         };
-        text_of(Pinned::new(&self.pins).call(&call))
+        let addresses = Addresses::of(self.addresses.clone());
+        text_of(Pinned::new(&self.pins, &addresses).call(&call))
     }
 }
 
@@ -171,6 +185,10 @@ mod tests {
         let order = Order::to_ask(ask.clone(), None, Duration::from_secs(10));
         assert_eq!(Order::read(order.text().as_bytes()).unwrap(), order);
         assert_eq!((order.headers.len(), order.milliseconds), (2, 10_000));
+        let addresses = Addresses::parse(Some("10.96.0.5,fd00::5"));
+        let order = order.at(&addresses);
+        let read = Order::read(order.text().as_bytes()).unwrap();
+        assert_eq!(read.addresses, addresses.given());
         let hold = Some(Duration::from_secs(25));
         let order = Order::to_ask(ask, hold, Duration::from_secs(10));
         assert_eq!(order.headers["prefer"], "wait=25");

@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::deliver::addresses::Addresses;
 use crate::deliver::put::verdict_of_call;
 use crate::deliver::receipt;
 use crate::deliver::upload::random_byte;
@@ -46,6 +47,8 @@ pub struct Options {
     pub container_id: String,
     /// The first poll's URL and grant.
     pub ask: Ask,
+    /// Addresses of the relay beside its name.
+    pub addresses: Addresses,
     /// The sampler ends if the relay has not answered by then.
     pub first_answer: Duration,
     /// The sampler ends if it has had no run for this long.
@@ -62,6 +65,7 @@ pub fn reside(options: Options) -> Failure {
     let resident = Resident {
         state: State::new(options.ask, options.first_answer, options.idle),
         container_id: options.container_id,
+        addresses: options.addresses,
         signals,
         began: Instant::now(),
         jobs: Vec::new(),
@@ -82,6 +86,7 @@ fn signals() -> nix::Result<SignalFd> {
 struct Resident {
     state: State,
     container_id: String,
+    addresses: Addresses,
     signals: SignalFd,
     began: Instant,
     jobs: Vec<Job>,
@@ -113,7 +118,7 @@ impl Resident {
             match self.state.next(self.began.elapsed()) {
                 Step::Say(text) => say(&text),
                 Step::Ask { ask, hold } => {
-                    let order = Order::to_ask(ask, hold, ASK_TAKES);
+                    let order = Order::to_ask(ask, hold, ASK_TAKES).at(&self.addresses);
                     let takes = ASK_TAKES + hold.unwrap_or_default();
                     self.call(Purpose::Ask, &order, takes, LONGEST + LONGEST_LINE);
                 }
@@ -125,7 +130,7 @@ impl Resident {
                     self.started(Purpose::Run(key), child, None);
                 }
                 Step::Deliver { key, grant, line } => {
-                    let order = Order::to_put(grant, line, RECEIPT_TAKES);
+                    let order = Order::to_put(grant, line, RECEIPT_TAKES).at(&self.addresses);
                     self.call(
                         Purpose::Receipt(key),
                         &order,

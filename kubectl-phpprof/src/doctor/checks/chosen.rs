@@ -35,6 +35,12 @@ pub(super) fn pods(observed: &Observed) -> Check {
                 refusal.message,
                 "kubectl describe pod says why",
             ),
+            Err(refusal) if refusal.reason == Reason::StaticPod => check(
+                "pods",
+                Verdict::Bad,
+                refusal.message,
+                Reason::StaticPod.remedy().unwrap_or_default(),
+            ),
             _ => {
                 let ready = pods.iter().filter(|pod| pod.ready && !pod.deleting);
                 check(
@@ -66,6 +72,7 @@ pub fn nothing(observed: &Observed) -> &'static str {
         Err(refusal) if refusal.reason == Reason::ContainerAmbiguous => {
             "it is not clear which container runs PHP"
         }
+        Err(refusal) if refusal.reason == Reason::StaticPod => "only static pods to look at",
         _ => "no ready pod to look at",
     }
 }
@@ -131,6 +138,29 @@ fn why(pod: &PodView, found: Found<'_>) -> String {
     match others.is_empty() {
         true => format!(", {why}"),
         false => format!(", {why}; the others are {}", others.join(", ")),
+    }
+}
+
+/// Whether the sampler finds the operator's relay by its name, as far as the pod's spec says.
+pub(super) fn names(observed: &Observed) -> Check {
+    let Some((pod, _)) = first(observed) else {
+        return check("names", Verdict::Unknown, nothing(observed), "");
+    };
+    match &pod.names_trouble {
+        None => check(
+            "names",
+            Verdict::Good,
+            "the pod's spec lets it resolve names of the cluster",
+            "",
+        ),
+        Some(why) => check(
+            "names",
+            Verdict::Unknown,
+            format!(
+                "{why}; the sampler then connects to the relay by the Service's address, and only a run shows whether that works"
+            ),
+            "if the run says NotHeardFrom, let the pod reach the Service's address, or change its dnsPolicy",
+        ),
     }
 }
 

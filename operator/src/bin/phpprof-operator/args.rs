@@ -108,7 +108,7 @@ pub struct Args {
     #[arg(long, default_value_t = 300)]
     pub store_grace_seconds: i64,
     /// Address to listen on for the relay, which receives profiles from samplers
-    #[arg(long, default_value = "0.0.0.0:8443")]
+    #[arg(long, default_value = "[::]:8443")]
     pub relay_address: SocketAddr,
     /// URL of the relay for samplers, for instance https://phpprof-operator.phpprof-system.svc:8443
     #[arg(long)]
@@ -122,11 +122,14 @@ pub struct Args {
     /// Lease, as namespace/name. The replica that holds it handles requests. It must exist. Without this flag, run one replica only
     #[arg(long)]
     pub lease: Option<String>,
+    /// Replicas of the operator. With more than one, none hears all samplers, so none says that it has not heard from one
+    #[arg(long, default_value_t = 1)]
+    pub replicas: u32,
     /// ConfigMap, as namespace/name, that stops all profiling if it has profiling: stopped
     #[arg(long)]
     pub switch_config_map: Option<String>,
     /// Address to listen on for results. They are served without TLS: use an Ingress, a port-forward or the API server
-    #[arg(long, default_value = "0.0.0.0:8080")]
+    #[arg(long, default_value = "[::]:8080")]
     pub results_address: SocketAddr,
     /// URL of the results for people, for instance https://phpprof.example.org. Each request's status then links to its flame graph
     #[arg(long)]
@@ -141,7 +144,7 @@ pub struct Args {
     #[command(flatten)]
     pub exporter: ExportArgs,
     /// Address to listen on for /healthz, /readyz and /metrics
-    #[arg(long, default_value = "0.0.0.0:8081")]
+    #[arg(long, default_value = "[::]:8081")]
     pub health_address: SocketAddr,
 }
 
@@ -203,6 +206,7 @@ impl Args {
             checkpoint_seconds: self.checkpoint_seconds,
             store_grace: SignedDuration::from_secs(self.store_grace_seconds),
             store_signs: store.signs(),
+            hears_all: self.replicas == 1,
             exports,
             resident_users: self.resident_user.iter().cloned().collect(),
             resident_asks: SignedDuration::from_secs(self.resident_ask_seconds),

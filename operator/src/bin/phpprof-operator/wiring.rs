@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::client::ClientBuilder;
 use kube::runtime::events::Recorder;
 use phpprof_operator::export::links;
+use phpprof_operator::http::addresses::RelayAddresses;
 use phpprof_operator::http::keyring::{KeySecret, Keyring};
 use phpprof_operator::http::live::Live;
 use phpprof_operator::http::relay::{Gone, Relay};
@@ -109,6 +110,8 @@ pub fn context(
         limits: args.limits(&store, !exporter.is_empty()),
         sampler: args.sampler(ca_bundle)?,
         requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        relay_addresses: RelayAddresses::of(&args.relay_url),
+        heard: Arc::default(),
         relay_url: args.relay_url.clone(),
         links: links.chain(args.link.clone()).collect(),
         cancellations: Arc::new(Cancellations::default()),
@@ -161,5 +164,6 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
     );
     relay.verify_source = args.verify_source;
     relay.live = context.live.clone();
+    relay.heard = context.heard.clone();
     Arc::new(relay)
 }

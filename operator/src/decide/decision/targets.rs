@@ -11,6 +11,7 @@ use crate::decide::limits::{Deadlines, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Halt, PodView};
 use crate::decide::run::{run, subject};
+use crate::decide::silence;
 use crate::decide::status::fail;
 use crate::decide::target::{Step, step};
 use crate::sampler::injection::{Injection, Residence, Subject, Task};
@@ -68,27 +69,39 @@ impl Round<'_> {
                 let cancel = self.cancel(target, deadlines);
                 let asked = self.read_receipt(target, deadlines);
                 let turn = asked.map(Turn::asking).unwrap_or_default();
+                let look_again = self.listen(target);
                 Turn {
                     effects: cancel.into_iter().chain(turn.effects).collect(),
-                    ..turn
+                    wake_at: turn.wake_at.into_iter().chain(look_again).min(),
                 }
             }
             (Step::Fail(reason, message), _) => {
+                silence::clear(target);
                 let asked = self.recover(target, reason, message, deadlines);
                 asked.map(Turn::asking).unwrap_or_default()
             }
             (Step::Wait { state, until }, _) => {
                 target.state = state;
+                let look_again = self.listen(target);
                 Turn {
                     effects: self.cancel(target, deadlines).into_iter().collect(),
-                    wake_at: Some(until),
+                    wake_at: look_again.into_iter().chain([until]).min(),
                 }
             }
             (Step::Verify(receipt), _) => {
+                silence::clear(target);
                 target.state = TargetState::Verifying;
                 Turn::asking(self.verify(target, receipt, deadlines))
             }
         }
+    }
+
+    /// Says in the target's status whether its sampler is heard. Returns when to look again.
+    fn listen(&self, target: &mut TargetStatus) -> Option<Timestamp> {
+        let since = self.observed.silent_since.get(&target.pod_uid).copied();
+        let from = silence::silent_from(self.request, target, since, self.limits);
+        let pod = self.observed.pods.get(&target.pod_uid);
+        silence::mark(target, pod, self.now, from)
     }
 
     /// The samples taken so far are enough: the request was cancelled, or profiling was stopped.

@@ -92,7 +92,12 @@ fn grants() -> Grants {
             .map(unasked)
             .into(),
         requests: unasked("requests.json.gz"),
+        relay_addresses: relay_addresses().into(),
     }
+}
+
+fn relay_addresses() -> [IpAddr; 2] {
+    ["10.96.0.5", "fd00:10:96::5"].map(|address| address.parse().unwrap())
 }
 
 fn of_a_short_run() -> Grants {
@@ -166,11 +171,12 @@ fn a_resident_sampler_is_given_what_the_contract_says() {
         idle_seconds: 21_600,
         ask_until: Timestamp::from_second(1_790_000_900).expect("a second"),
     };
-    let given = Given::resident(&subject(), residence, &asks());
-    let [(number, said), (name, ask)] = &given.environment[..] else {
+    let given = Given::resident(&subject(), residence, &asks(), &relay_addresses());
+    let [(number, said), (name, ask), (variable, addresses)] = &given.environment[..] else {
         panic!("{given:?}");
     };
     assert_eq!(json!(said), expected["environment"][number]);
+    assert_eq!(json!(addresses), expected["environment"][variable]);
     assert_eq!(json!(given.arguments), expected["arguments"]);
     let expected = expected["environment"][name].as_str().unwrap();
     let [ask, expected] = [ask.as_str(), expected].map(serde_json::from_str::<Value>);
@@ -247,6 +253,7 @@ fn a_short_run_gets_no_variable_for_checkpoints() {
             "PHPPROF_CONTRACT",
             "PHPPROF_GRANTS",
             "PHPPROF_REQUESTS",
+            "PHPPROF_RELAY_ADDRESSES",
             "PHPPROF_CA_BUNDLE"
         ]
     );

@@ -28,6 +28,7 @@ fn run(key: &str) -> Run {
         stop: String::new(),
         live: String::new(),
         pins: Vec::new(),
+        addresses: Default::default(),
     };
     Run {
         key: key.to_owned(),

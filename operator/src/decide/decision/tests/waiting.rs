@@ -219,3 +219,54 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
     // Slack, slack and duration, upload deadline, grace: 60 + 60 + 300 + 600 + 300.
     check_gone(1321, &limits, &away, "WaitingForStore; ; now");
 }
+
+#[test]
+fn a_sampler_that_is_not_heard_is_in_the_status_and_taken_back_when_it_is() {
+    let limits = Limits {
+        store_signs: false,
+        ..Limits::default()
+    };
+    let since = |second: i64| {
+        let mut observed = pods(&[("a", Some(SamplerState::Running))]);
+        observed.silent_since = [("uid-of-a".to_owned(), at(second))].into();
+        if let Some(pod) = observed.pods.get_mut("uid-of-a") {
+            pod.names_trouble = Some("the pod's dnsPolicy is Default".into());
+        }
+        observed
+    };
+    let mut status = accepted(&["a"]);
+    let mut looked = |second, since| {
+        let decision = decide(at(second), &with(status.clone()), &since, &limits);
+        status = decision.status;
+        (
+            decision.next,
+            status.targets[0].clone(),
+            status.conditions[0].message.clone(),
+        )
+    };
+    let (next, target, _) = looked(10, since(5));
+    assert_eq!((next, target.reason), (Next::At(at(35)), None));
+    let (next, target, message) = looked(35, since(5));
+    assert_eq!(target.reason, Some(TargetReason::NotHeardFrom));
+    assert_eq!(
+        (next, target.state),
+        (Next::At(at(45)), TargetState::Sampling)
+    );
+    assert!(
+        message.starts_with("sampling 1 pod; pod a: NotHeardFrom: ")
+            && message.contains("dnsPolicy is Default"),
+        "{message}"
+    );
+    let (_, target, message) = looked(46, since(45));
+    assert_eq!((target.reason, target.message.as_str()), (None, ""));
+    assert_eq!(message, "sampling 1 pod");
+    // What it has stored in the end is not marked either.
+    looked(76, since(45));
+    let stored = decide(
+        at(80),
+        &with(status),
+        &pods(&[("a", ended(RECEIPT))]),
+        &limits,
+    );
+    assert_eq!(stored.status.targets[0].reason, None);
+}

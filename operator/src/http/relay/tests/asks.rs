@@ -149,3 +149,24 @@ async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new
     let bent = Ask { url: bent, ..ask };
     assert_eq!(scene.asked_and_waits(&bent, "wait=25").await.0, 403);
 }
+
+#[tokio::test]
+async fn a_pod_is_heard_by_a_valid_call_of_its_sampler_and_by_no_other() {
+    let scene = scene(in_memory()).await;
+    assert_eq!(scene.relay.heard.last(POD.uid), None);
+    let forged = Grant {
+        headers: [("authorization".to_owned(), "Bearer forged".to_owned())].into(),
+        ..scene.grant(at(60))
+    };
+    assert_eq!(scene.put(&forged, b"profile").await.0, 403);
+    assert_eq!(scene.relay.heard.last(POD.uid), None);
+    assert_eq!(scene.put(&scene.grant(at(60)), b"profile").await.0, 200);
+    assert_eq!(scene.relay.heard.last(POD.uid), Some(at(0)));
+}
+
+#[tokio::test]
+async fn a_pod_is_heard_by_its_resident_samplers_poll() {
+    let scene = scene(in_memory()).await;
+    assert_eq!(scene.asked(&scene.ask("shop", at(60))).await.0, 200);
+    assert_eq!(scene.relay.heard.last(POD.uid), Some(at(0)));
+}

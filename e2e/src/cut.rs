@@ -1,4 +1,4 @@
-//! Slows down or cuts the connection between one pod and the API server.
+//! Slows down or cuts the connection between one pod and the API server, or the control plane's to the results.
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 
@@ -24,6 +24,23 @@ pub async fn cut(pod: &Pod) -> Result<()> {
     replace(pod, "drop").await
 }
 
+/// Blocks connections from the node, where the API server runs, to the operator's results. A kubelet's port-forward connects from within the
+/// pod, so it still works.
+pub async fn results(operator: &Pod) -> Result<()> {
+    let address = address(operator)?;
+    nft(&format!(
+        "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain output {{\n  type filter hook output priority raw;\n  \
+         ip daddr {address} tcp dport 8080 drop\n }}\n}}\n"
+    ))
+    .await
+}
+
+fn address(pod: &Pod) -> Result<&str> {
+    let status = pod.status.as_ref();
+    let address = status.and_then(|status| status.pod_ip.as_deref());
+    address.context("the pod has no address")
+}
+
 /// Removes the rule.
 pub async fn end() -> Result<()> {
     nft(&format!("table inet {TABLE}\ndelete table inet {TABLE}\n")).await
@@ -31,11 +48,7 @@ pub async fn end() -> Result<()> {
 
 /// Replaces the rule in one step, so that no packet passes in between.
 async fn replace(pod: &Pod, rule: &str) -> Result<()> {
-    let address = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.pod_ip.as_ref());
-    let address = address.context("the pod has no address")?;
+    let address = address(pod)?;
     nft(&format!(
         "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain prerouting {{\n  type filter hook prerouting priority raw;\n  \
          ip saddr {address} ip daddr {API_SERVER} {rule}\n }}\n}}\n"

@@ -37,3 +37,4 @@ mod sources;
 mod specs;
 mod upgrade;
 mod volume;
+mod ways;

@@ -80,7 +80,7 @@ impl TargetReason {
             SourceNotPod => "If masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart. Otherwise, somebody else has used the pod's grant.",
             RelayUnreachable => "Let the pods reach the operator's relay: check network policies and DNS. If samplerMode is Auto, the next request gets a new sampler.",
             NotHeardFrom => "Let the pods reach the operator's relay, TCP port 8443: kubectl phpprof logs NAME has the sampler's error. If it is the name: set dnsPolicy to ClusterFirstWithHostNet or ClusterFirst.",
-            CertificateUntrusted => "Set store.caBundle in the chart to the CA that signed the store's certificate.",
+            CertificateUntrusted => "Set store.caBundle in the chart to the CA that signed the store's certificate. That certificate must not be a CA's own, and its key has to be RSA, P-256 or P-384.",
             ProfileTooLarge => "Sample for a shorter time.",
             ProfileMissing => "Create another request; somebody removed the object, or the store lost it.",
             SizeMismatch => "Create another request; another object has the profile's key.",

@@ -150,6 +150,19 @@ pub fn unknown_php(name: &str) -> Value {
     )
 }
 
+/// An S3 server with an odd side, of `e2e/tests/cluster/odd-store.php`, in this mode.
+pub fn odd_store(name: &str, mode: &str, script: &str) -> Value {
+    let line = "printf %s \"$SCRIPT\" >/tmp/odd.php && exec php8.2 -S 0.0.0.0:9000 /tmp/odd.php";
+    let mut server = container("s3", "demo", json!(["sh", "-c", line]));
+    server["env"] = json!([
+        {"name": "SCRIPT", "value": script}, {"name": "MODE", "value": mode}, {"name": "PHP_CLI_SERVER_WORKERS", "value": "4"},
+    ]);
+    server["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
+    let mut pod = pod(name, json!([server]));
+    pod["metadata"]["labels"] = json!({"app": name});
+    pod
+}
+
 /// A container that runs this PHP code for ever.
 fn looping(name: &str, code: &str) -> Value {
     let mut container = container(name, "demo", json!(["/usr/bin/php8.2", "-r", code]));

@@ -19,6 +19,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::storage::store::StoreErrors;
+use crate::storage::store::health::Writes;
 
 use connections::Connections;
 pub use connections::{End, Open, Port, PortMetrics};
@@ -76,6 +77,7 @@ pub struct Metrics {
     connections: Connections,
     halted: Gauge,
     lease: Gauge,
+    store_create_only: Gauge,
 }
 
 /// Values at the moment of a scrape.
@@ -122,7 +124,9 @@ impl Metrics {
             connections: Connections::default(),
             halted: Gauge::default(),
             lease: Gauge::default(),
+            store_create_only: Gauge::default(),
         };
+        metrics.found(Writes::Unknown);
         metrics.registry = Arc::new(metrics.register(memory_limit));
         metrics.list();
         metrics
@@ -174,6 +178,15 @@ impl Metrics {
     /// The counters of the store's errors.
     pub fn store_errors(&self) -> StoreErrors {
         self.store_errors.clone()
+    }
+
+    /// Reports whether the store keeps create-only writes.
+    pub fn found(&self, writes: Writes) {
+        self.store_create_only.set(match writes {
+            Writes::Unknown => -1,
+            Writes::CreateOnly => 1,
+            Writes::Overwrites | Writes::NotImplemented => 0,
+        });
     }
 
     /// The counters of a port's connections.

@@ -19,6 +19,22 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if kindIs "bool" .Values.store.pathStyle }}{{ .Values.store.pathStyle }}{{ else }}{{ ne .Values.store.endpoint "" }}{{ end }}
 {{- end }}
 
+{{- /* Whether requests are accepted although the store overwrites objects. Without a value, a release keeps what it has; one from before this
+setting, whose store may be such a one, goes on as before. */ -}}
+{{- define "phpprof.allowOverwrite" -}}
+{{- if kindIs "bool" .Values.store.allowOverwrite }}{{ .Values.store.allowOverwrite }}
+{{- else }}
+{{- $running := lookup "apps/v1" "Deployment" .Release.Namespace (include "phpprof.name" .) }}
+{{- $allowed := ternary "true" "false" (and .Release.IsUpgrade (not (empty $running))) }}
+{{- range $container := dig "spec" "template" "spec" "containers" list ($running | default dict) }}
+{{- range $arg := $container.args | default list }}
+{{- if hasPrefix "--store-allow-overwrite=" $arg }}{{ $allowed = trimPrefix "--store-allow-overwrite=" $arg }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $allowed }}
+{{- end }}
+{{- end }}
+
 {{- /* The full name of one of the chart's images. If there is a digest, it alone decides what runs; the tag before it is for people. */ -}}
 {{- define "phpprof.image" -}}
 {{- $root := index . 0 }}
@@ -53,6 +69,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- if and .azureAccount (not (hasPrefix "az://" .url)) }}
 {{- fail "store: azureAccount needs a store.url that begins with az://" }}
+{{- end }}
+{{- if and (or .encryption.algorithm .encryption.kmsKey .checksum) (not (hasPrefix "s3://" .url)) }}
+{{- fail "store: encryption and checksum need a store.url that begins with s3://" }}
+{{- end }}
+{{- if and .encryption.kmsKey (not (hasPrefix "aws:kms" .encryption.algorithm)) }}
+{{- fail "store: encryption.kmsKey needs encryption.algorithm aws:kms or aws:kms:dsse" }}
 {{- end }}
 {{- if and .azureAccount .credentialsSecret }}
 {{- fail "store: azureAccount and credentialsSecret both name the account; leave one out" }}

@@ -366,6 +366,50 @@ fn an_endpoint_that_is_not_encrypted_needs_consent() -> Result<()> {
 }
 
 #[test]
+fn a_store_that_overwrites_needs_consent_in_a_new_release() -> Result<()> {
+    let allows = |values: &[&str], expected: &str| {
+        let (accepted, text) = template(values)?;
+        let flag = format!("--store-allow-overwrite={expected}\n");
+        ensure!(accepted && text.contains(&flag), "{values:?}: {text}");
+        Ok(())
+    };
+    allows(&[], "false")?;
+    allows(&["store.allowOverwrite=true"], "true")?;
+    allows(&["store.allowOverwrite=false"], "false")
+}
+
+#[test]
+fn encryption_and_checksum_are_of_s3_and_reach_the_operator() -> Result<()> {
+    let key = "store.encryption.kmsKey=arn:aws:kms:eu-west-1:123456789012:key/1";
+    let values = [
+        "store.url=s3://bucket",
+        "store.encryption.algorithm=aws:kms",
+    ];
+    let (accepted, text) = template(&[&values[..], &[key, "store.checksum=SHA256"]].concat())?;
+    ensure!(accepted, "{text}");
+    for flag in [
+        "--store-encryption=aws:kms\n",
+        "\"--store-kms-key=arn:aws:kms:eu-west-1:123456789012:key/1\"",
+        "--store-checksum=SHA256\n",
+    ] {
+        ensure!(text.contains(flag), "{flag} is not in {text}");
+    }
+    check(
+        &values[1..],
+        "store: encryption and checksum need a store.url",
+    )?;
+    check(
+        &["store.checksum=SHA256"],
+        "store: encryption and checksum need a store.url",
+    )?;
+    check(
+        &["store.url=s3://bucket", key],
+        "store: encryption.kmsKey needs encryption.algorithm",
+    )?;
+    check(&["store.encryption.algorithm=rot13"], "algorithm")
+}
+
+#[test]
 fn the_chart_has_the_version_of_the_programs() -> Result<()> {
     let chart = std::fs::read_to_string(format!("{}/Chart.yaml", release::chart()))?;
     for field in ["version", "appVersion"] {

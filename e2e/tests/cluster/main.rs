@@ -35,6 +35,7 @@ mod schedules;
 mod siege;
 mod sources;
 mod specs;
+mod stores;
 mod upgrade;
 mod volume;
 mod ways;

@@ -10,7 +10,7 @@ use phpprof_crds::{
 use crate::decide::checkpoints::interval;
 use crate::decide::limits::Limits;
 use crate::decide::namespace;
-use crate::decide::observed::{Admission, Refusal};
+use crate::decide::observed::{Admission, Refusal, StoreWrites};
 use crate::decide::resident::{Sampler, Serving, stays};
 use crate::decide::select::{Chosen, Selection, select};
 use crate::decide::status::{Verdict, container_note};
@@ -87,7 +87,14 @@ fn choose(
             ),
         );
     }
-    if spec.upload_mode == UploadMode::Direct && !limits.store_signs {
+    if let StoreWrites::Refused(found) = admission.store {
+        return refuse(
+            Reason::StoreOverwrites,
+            format!("{found}, and the administrator does not allow profiles there"),
+        );
+    }
+    let signs = limits.store_signs && admission.store == StoreWrites::CreateOnly;
+    if spec.upload_mode == UploadMode::Direct && !signs {
         return refuse(
             Reason::DirectNotSupported,
             "uploadMode is Direct, but the operator's store cannot sign create-only writes"
@@ -183,6 +190,7 @@ mod tests {
                 namespace_uid: NAMESPACE_UID.into(),
                 namespace_enabled: true,
                 stored_bytes,
+                store: StoreWrites::default(),
                 samplers: BTreeMap::new(),
                 waits_since: at(0),
                 matched: Ok(Vec::new()),
@@ -198,6 +206,47 @@ mod tests {
             full.message,
             "the stored profiles of namespace shop have reached the administrator's limit of 1.5 GiB"
         );
+    }
+
+    #[test]
+    fn a_store_that_overwrites_gets_no_request_unless_allowed_and_no_grant_even_then() {
+        let judge = |store, mode: &str| {
+            let admission = Admission {
+                namespace_uid: NAMESPACE_UID.into(),
+                namespace_enabled: true,
+                stored_bytes: 0,
+                store,
+                samplers: BTreeMap::new(),
+                waits_since: at(0),
+                matched: Ok(Vec::new()),
+            };
+            let spec = json!({"target": {"podName": "web"}, "uploadMode": mode});
+            let mut status = ProfileRequestStatus::default();
+            let limits = Limits {
+                store_signs: true,
+                ..Limits::default()
+            };
+            let verdict = admit(at(0), &request(spec), &admission, &limits, &mut status);
+            (verdict.reason, verdict.message)
+        };
+        let (reason, message) = judge(StoreWrites::Refused("the store overwrites"), "Relay");
+        assert_eq!(reason, Reason::StoreOverwrites);
+        assert!(
+            message.starts_with("the store overwrites, and"),
+            "{message}"
+        );
+        // Without pods, what is not refused for the store's sake is refused for theirs.
+        for (store, mode, expected) in [
+            (StoreWrites::CreateOnly, "Direct", Reason::NoPodsReady),
+            (
+                StoreWrites::ByOperator,
+                "Direct",
+                Reason::DirectNotSupported,
+            ),
+            (StoreWrites::ByOperator, "Auto", Reason::NoPodsReady),
+        ] {
+            assert_eq!(judge(store, mode).0, expected, "{store:?} {mode}");
+        }
     }
 
     #[test]

@@ -71,12 +71,26 @@ pub struct Admission {
     pub namespace_enabled: bool,
     /// Bytes that the namespace has in the store; 0 if it has no limit.
     pub stored_bytes: u64,
+    /// What may be written to the store.
+    pub store: StoreWrites,
     /// Samplers of all requests, by node.
     pub samplers: BTreeMap<String, usize>,
     /// When the operator first saw the request.
     pub waits_since: Timestamp,
     /// The pods that match the target, or why there can be none.
     pub matched: Result<Vec<PodView>, Refusal>,
+}
+
+/// What may be written to the store, as far as its answers have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreWrites {
+    /// New objects, also with a grant. A store of which nothing is known counts as such: each write has the precondition.
+    #[default]
+    CreateOnly,
+    /// The store would overwrite, and the administrator allows it: objects by the operator alone, which looks first.
+    ByOperator,
+    /// The store would overwrite, and the administrator does not allow it. Has what was found.
+    Refused(&'static str),
 }
 
 /// The store did not answer. This is kept in memory only, so a restarted operator tries at once.

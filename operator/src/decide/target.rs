@@ -10,6 +10,7 @@ use crate::decide::observed::{
 use crate::decide::status::is_terminal;
 use crate::sampler::injection::bare_id;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
+use crate::storage::store::answer::Answer;
 
 /// What to do next for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,6 +352,10 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         }
         Cancelled => "the request was cancelled before the first sample".to_owned(),
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
+        // The sampler has the status and the code only: its receipt is short.
+        UploadRefused if let Some(answer) = Answer::said(detail) => {
+            return format!("the profile was refused: {}", answer.words());
+        }
         UploadRefused => "the profile was refused".to_owned(),
         SourceNotPod => {
             "the upload came to the relay from an address that is not the pod's".to_owned()

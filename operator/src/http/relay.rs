@@ -215,7 +215,8 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     let away = |error| {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("the store does not answer: {error}\n"),
+            // Short, because a receipt has little room for the cause.
+            format!("store: {error}\n"),
         )
     };
     match relay.store.create(key, bytes.clone()).await.map_err(away)? {

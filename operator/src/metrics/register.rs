@@ -113,6 +113,11 @@ impl Metrics {
             it.store_errors.0,
         );
         all.register(
+            "store_create_only",
+            "1 if the store refuses to overwrite objects, 0 if it does not, -1 if no probe of this replica has told",
+            it.store_create_only,
+        );
+        all.register(
             "connections_open",
             "Open connections, by port",
             it.connections.open,

@@ -45,6 +45,7 @@ fn what_happened_is_counted_under_names_after_the_conventions() {
         "phpprof_memory_limit_bytes 536870912",
         "phpprof_lease_held 1",
         "phpprof_store_errors_total{operation=\"put\",kind=\"throttled\"} 0",
+        "phpprof_store_create_only -1",
         "phpprof_connections_open{port=\"relay\"} 0",
         "phpprof_connections_closed_total{port=\"health\",reason=\"refused\"} 0",
     ] {

@@ -22,6 +22,7 @@ pub mod residents;
 mod resolve;
 pub mod running;
 mod scopes;
+pub mod store_watch;
 pub(crate) mod view;
 pub mod watches;
 pub mod written;

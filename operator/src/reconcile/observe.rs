@@ -13,7 +13,7 @@ use phpprof_decide::select::candidates;
 
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
 use crate::decide::observed::{
-    Admission, Halt, Observed, PodView, Refusal, SamplerState, SamplerView,
+    Admission, Halt, Observed, PodView, Refusal, SamplerState, SamplerView, StoreWrites,
 };
 use crate::decide::queue::Turn;
 use crate::decide::status::is_terminal;
@@ -22,7 +22,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::resolve::{Named, Unresolved, Versions, resolve, version, versions};
 use crate::reconcile::watches::{RequestRef, WatchError};
-use crate::storage::store::StoreError;
+use crate::storage::store::{Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -155,6 +155,7 @@ async fn candidate(
         namespace_uid,
         namespace_enabled,
         stored_bytes: 0,
+        store: store_writes(&context.store),
         samplers: BTreeMap::new(),
         waits_since: context.expectations.candidate(&uid, context.now()),
         matched: Ok(Vec::new()),
@@ -173,6 +174,16 @@ async fn candidate(
         admission.matched = matched(context, &namespace, request, reference).await?;
     }
     Ok(observed)
+}
+
+/// What a store is known to do with a write of an existing object.
+fn store_writes(store: &Store) -> StoreWrites {
+    let health = store.health();
+    match (store.is_refused(), health.writes.is_unsafe()) {
+        (true, _) => StoreWrites::Refused(health.words()),
+        (false, true) => StoreWrites::ByOperator,
+        (false, false) => StoreWrites::CreateOnly,
+    }
 }
 
 /// Whether the namespace allows new profiles.

@@ -99,7 +99,7 @@ impl Collector {
             match self.store.size(key).await {
                 Ok(Some(size)) => return Ok(Some((key, size))),
                 // If the operator may not list, S3 answers "denied" for a missing object.
-                Ok(None) | Err(StoreError::Denied) => {}
+                Ok(None) | Err(StoreError::Denied(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }

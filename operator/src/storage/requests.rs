@@ -41,7 +41,7 @@ impl Collector {
             {
                 Ok(file) => file,
                 // The sampler's receipt says why, or the sampler was gone before it stored the list.
-                Err(StoreError::Missing(_) | StoreError::Denied) => continue,
+                Err(StoreError::Missing(_) | StoreError::Denied(_)) => continue,
                 Err(StoreError::TooLarge { .. }) => {
                     dropped.push(format!("{}: it is too large", target.pod_name));
                     continue;

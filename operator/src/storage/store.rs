@@ -1,11 +1,15 @@
-//! The store, opened by its URL: grants for samplers, bounded reads, and writes that never overwrite.
+//! The store, opened by its URL: grants for samplers, bounded reads, and writes that never overwrite (`writes`).
 //!
 //! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new object is on the disk before the write counts
-//! as done.
+//! as done. A store without create-only writes gets no grants.
 
+pub mod answer;
 mod counted;
 mod error;
+pub mod health;
 mod s3;
+mod seen;
+mod writes;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +24,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
-use object_store::{
-    Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
-    RetryConfig,
-};
+use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
 use phpprof_crds::UploadRoute;
 
 use url::Url;
@@ -34,6 +35,9 @@ pub use counted::StoreErrors;
 
 pub use error::StoreError;
 pub(crate) use error::{Operation, Trouble};
+use health::Health;
+use seen::Seen;
+pub(crate) use writes::Created;
 
 /// Where the store is and how to reach it. The credentials come from the environment.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +54,14 @@ pub struct StoreConfig {
     pub path_style: bool,
     /// PEM of a private CA, trusted in addition to the webpki roots.
     pub ca_bundle: Option<String>,
+    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's, else the bucket's own setting.
+    pub encryption: Option<String>,
+    /// The KMS key for it, by id or ARN.
+    pub kms_key: Option<String>,
+    /// The checksum that the operator's writes to S3 carry: SHA256 or CRC64NVME.
+    pub checksum: Option<String>,
+    /// Whether to write to a store that has no create-only writes.
+    pub allow_overwrite: bool,
 }
 
 impl StoreConfig {
@@ -84,6 +96,9 @@ pub enum OpenError {
     /// The file contains no readable certificate.
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] object_store::Error),
+    /// The name of a setting, and its value.
+    #[error("the store's {0} {1:?} is not valid")]
+    Setting(&'static str, String),
     /// object_store refuses the configuration.
     #[error("setting up the store failed")]
     Build(#[source] object_store::Error),
@@ -98,30 +113,29 @@ pub(crate) struct Object {
     pub size: u64,
 }
 
-/// The result of a write that does not overwrite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Created {
-    Now,
-    Before,
-}
-
 /// Signs create-only writes, for stores that support them.
 #[derive(Clone, Debug)]
 struct Presigner {
     signer: Arc<dyn Signer>,
-    /// The header that makes a signed PUT create-only.
-    precondition: (HeaderName, HeaderValue),
+    /// The headers of a signed PUT: the one that makes it create-only, and those for encryption.
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Presigner {
     fn new(signer: Arc<dyn Signer>, header: &'static str, value: &'static str) -> Self {
         Presigner {
             signer,
-            precondition: (
+            headers: vec![(
                 HeaderName::from_static(header),
                 HeaderValue::from_static(value),
-            ),
+            )],
         }
+    }
+
+    /// Signs these headers too.
+    fn with(mut self, headers: Vec<(HeaderName, HeaderValue)>) -> Self {
+        self.headers.extend(headers);
+        self
     }
 }
 
@@ -133,7 +147,8 @@ pub struct Store {
     /// Scheme and bucket, as in s3://bucket; or the folder, as in file:///folder.
     root: String,
     prefix: String,
-    errors: StoreErrors,
+    allow_overwrite: bool,
+    seen: Seen,
 }
 
 impl Store {
@@ -159,10 +174,12 @@ impl Store {
         let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
-                let store = Arc::new(s3::bucket(config, bucket, options)?);
+                let settings = s3::settings(config, bucket)?.with_client_options(options);
+                let encryption = s3::encryption_headers(&settings)?;
+                let store = Arc::new(settings.build().map_err(OpenError::Build)?);
+                let presigner = Presigner::new(store.clone(), "if-none-match", "*");
                 // Samplers write only to encrypted endpoints.
-                let presigner =
-                    (!is_insecure).then(|| Presigner::new(store.clone(), "if-none-match", "*"));
+                let presigner = (!is_insecure).then(|| presigner.with(encryption));
                 (store, presigner)
             }
             "gs" => {
@@ -189,19 +206,37 @@ impl Store {
             presigner,
             root,
             prefix: url.path().trim_matches('/').to_owned(),
-            errors: StoreErrors::default(),
+            allow_overwrite: config.allow_overwrite,
+            seen: Seen::default(),
         })
     }
 
     /// Counts the store's errors there from now on.
     #[must_use]
     pub fn counted(self, errors: StoreErrors) -> Self {
-        Store { errors, ..self }
+        let seen = self.seen.counted(errors);
+        Store { seen, ..self }
     }
 
-    /// Whether it can sign create-only writes, which [`Store::grant`] needs.
+    /// How the store is, as far as its answers have shown.
+    pub fn health(&self) -> Health {
+        self.seen.health()
+    }
+
+    /// Whether the store overwrites objects and the administrator does not allow that, so nothing may be written to it.
+    pub fn is_refused(&self) -> bool {
+        !self.allow_overwrite && self.seen.writes().is_unsafe()
+    }
+
+    /// Whether it can sign create-only writes, which [`Store::grant`] needs. A store that has none signs nothing: a grant would overwrite.
     pub fn signs(&self) -> bool {
-        self.presigner.is_some()
+        self.presigner().is_ok()
+    }
+
+    fn presigner(&self) -> Result<&Presigner, StoreError> {
+        let presigner = self.presigner.as_ref();
+        let presigner = presigner.filter(|_| !self.seen.writes().is_unsafe());
+        presigner.ok_or(StoreError::CannotSign)
     }
 
     /// The folder of the bucket that contains everything; empty, or without a slash at either end.
@@ -216,13 +251,13 @@ impl Store {
 
     /// Signs a create-only PUT of the key, and a GET of the object that tells its sampler to stop.
     pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
-        let presigner = self.presigner.as_ref().ok_or(StoreError::CannotSign)?;
+        let presigner = self.presigner()?;
         let stop = Path::from(stop_key(key));
         let stop = presigner
             .signer
             .signed_url(Method::GET, &stop, valid_for)
             .await
-            .map_err(failed(&self.errors, Operation::Sign))?;
+            .map_err(failed(&self.seen, Operation::Sign))?;
         Ok(Grant {
             stop: stop.into(),
             ..self.put_grant(key, valid_for).await?
@@ -233,18 +268,21 @@ impl Store {
     pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
         let Presigner {
             signer,
-            precondition: (name, value),
-        } = self.presigner.clone().ok_or(StoreError::CannotSign)?;
-        let headers = [(
-            name.to_string(),
-            value.to_str().unwrap_or_default().to_owned(),
-        )]
-        .into();
-        let options = SignedUrlOptions::new().with_signed_header(name, value);
+            headers: signed,
+        } = self.presigner()?.clone();
+        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let headers = signed.iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), text(value)));
+        let headers = headers.collect();
+        let options = signed
+            .into_iter()
+            .fold(SignedUrlOptions::new(), |all, (name, value)| {
+                all.with_signed_header(name, value)
+            });
         let url = signer
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
             .await
-            .map_err(failed(&self.errors, Operation::Sign))?;
+            .map_err(failed(&self.seen, Operation::Sign))?;
         Ok(Grant {
             route: UploadRoute::Direct,
             method: "PUT".to_owned(),
@@ -259,9 +297,12 @@ impl Store {
     /// The size of an object; `None` if it does not exist.
     pub async fn size(&self, key: &str) -> Result<Option<u64>, StoreError> {
         match self.objects.head(&Path::from(key)).await {
-            Ok(meta) => Ok(Some(meta.size)),
+            Ok(meta) => {
+                self.seen.succeeded();
+                Ok(Some(meta.size))
+            }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed(&self.errors, Operation::Head)(error)),
+            Err(error) => Err(failed(&self.seen, Operation::Head)(error)),
         }
     }
 
@@ -308,15 +349,15 @@ impl Store {
     ) -> Result<(u64, BoxStream<'static, Result<Bytes, StoreError>>), StoreError> {
         match self.objects.get(&Path::from(key)).await {
             Ok(object) => {
-                let (size, errors) = (object.meta.size, self.errors.clone());
+                let (size, seen) = (object.meta.size, self.seen.clone());
+                seen.succeeded();
                 let chunks = object.into_stream();
-                let chunks =
-                    chunks.map(move |chunk| chunk.map_err(failed(&errors, Operation::Get)));
+                let chunks = chunks.map(move |chunk| chunk.map_err(failed(&seen, Operation::Get)));
                 Ok((size, chunks.boxed()))
             }
             Err(error) => {
                 let missing = matches!(error, object_store::Error::NotFound { .. });
-                let failure = failed(&self.errors, Operation::Get)(error);
+                let failure = failed(&self.seen, Operation::Get)(error);
                 Err(match missing {
                     true => StoreError::Missing(key.to_owned()),
                     false => failure,
@@ -339,7 +380,7 @@ impl Store {
                         Some(Ok(meta.location.to_string()))
                     }
                     Ok(_) => None,
-                    Err(error) => Some(Err(failed(&self.errors, Operation::List)(error))),
+                    Err(error) => Some(Err(failed(&self.seen, Operation::List)(error))),
                 }
             })
     }
@@ -350,9 +391,9 @@ impl Store {
         folder: &str,
     ) -> impl futures::Stream<Item = Result<Object, StoreError>> + use<> {
         let prefix = Path::from(format!("{}/{folder}", self.prefix));
-        let (found, errors) = (self.objects.list(Some(&prefix)), self.errors.clone());
+        let (found, seen) = (self.objects.list(Some(&prefix)), self.seen.clone());
         found.map(move |found| {
-            let found = found.map_err(failed(&errors, Operation::List))?;
+            let found = found.map_err(failed(&seen, Operation::List))?;
             Ok(Object {
                 key: found.location.to_string(),
                 size: found.size,
@@ -365,28 +406,7 @@ impl Store {
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         match self.objects.delete(&Path::from(key)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failed(&self.errors, Operation::Delete)(error)),
-        }
-    }
-
-    /// Writes an object unless it exists.
-    pub(crate) async fn create(
-        &self,
-        key: &str,
-        bytes: impl Into<PutPayload>,
-    ) -> Result<Created, StoreError> {
-        let options = PutOptions {
-            mode: PutMode::Create,
-            ..PutOptions::default()
-        };
-        match self
-            .objects
-            .put_opts(&Path::from(key), bytes.into(), options)
-            .await
-        {
-            Ok(_) => Ok(Created::Now),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(Created::Before),
-            Err(error) => Err(failed(&self.errors, Operation::Put)(error)),
+            Err(error) => Err(failed(&self.seen, Operation::Delete)(error)),
         }
     }
 
@@ -408,19 +428,22 @@ impl Store {
             presigner: Some(Presigner::new(signer, "if-none-match", "*")),
             root: "s3://profiles".to_owned(),
             prefix: String::new(),
-            errors: StoreErrors::default(),
+            allow_overwrite: false,
+            seen: Seen::default(),
         }
     }
 }
 
-/// Counts an error of the store.
+/// Counts an error of the store, and keeps its cause.
 fn failed(
-    errors: &StoreErrors,
+    seen: &Seen,
     operation: Operation,
 ) -> impl FnOnce(object_store::Error) -> StoreError + use<'_> {
     move |error| {
-        errors.count(operation, Trouble::of(&error));
-        error.into()
+        let trouble = Trouble::of(&error);
+        let error = StoreError::from(error);
+        seen.failed(operation, trouble, &error);
+        error
     }
 }
 
@@ -438,7 +461,8 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
         presigner: None,
         root: format!("file://{}", path.display()),
         prefix: String::new(),
-        errors: StoreErrors::default(),
+        allow_overwrite: false,
+        seen: Seen::default(),
     })
 }
 

@@ -185,6 +185,7 @@ impl Toy {
                     namespace_uid: NAMESPACE_UID.into(),
                     namespace_enabled: true,
                     stored_bytes: 0,
+                    store: Default::default(),
                     samplers: BTreeMap::new(),
                     waits_since: at(0),
                     matched,

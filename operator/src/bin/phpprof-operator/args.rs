@@ -38,6 +38,21 @@ pub struct Args {
     /// PEM file of a private CA that signed the store's certificate
     #[arg(long)]
     pub store_ca_bundle: Option<PathBuf>,
+    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's, else the bucket's own setting
+    #[arg(long)]
+    pub store_encryption: Option<String>,
+    /// KMS key for it, by id or ARN
+    #[arg(long)]
+    pub store_kms_key: Option<String>,
+    /// Checksum that the operator's writes to S3 carry: SHA256 or CRC64NVME
+    #[arg(long)]
+    pub store_checksum: Option<String>,
+    /// Whether to accept requests if the store has no create-only writes. Uploads then go through the operator
+    #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
+    pub store_allow_overwrite: bool,
+    /// ConfigMap, as namespace/name, into which the operator writes how the store is. It must exist
+    #[arg(long)]
+    pub status_config_map: Option<String>,
     /// Image of the sampler
     #[arg(long)]
     pub sampler_image: String,
@@ -167,6 +182,10 @@ impl Args {
             region: self.store_region.clone(),
             path_style: self.store_path_style,
             ca_bundle,
+            encryption: self.store_encryption.clone(),
+            kms_key: self.store_kms_key.clone(),
+            checksum: self.store_checksum.clone(),
+            allow_overwrite: self.store_allow_overwrite,
         }
     }
 

@@ -14,7 +14,7 @@ use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::{Metrics, Port};
 use phpprof_operator::reconcile::context::Context;
-use phpprof_operator::reconcile::{archives, controller, halts};
+use phpprof_operator::reconcile::{archives, controller, halts, store_watch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower::util::MapResponseLayer;
 
@@ -39,6 +39,7 @@ pub async fn serve(args: Args) -> Result<(), Failed> {
     let role = Arc::new(Role::new(election.is_none()));
     let (context, changed) = wiring::context(&args, client, metrics, keyring, role.clone())?;
     watch_halts(&args, &context)?;
+    watch_store(&args, &context)?;
     let archives = context.archives.clone();
     tokio::spawn(archives::run(
         archives,
@@ -84,6 +85,17 @@ fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         tokio::spawn(halts::watch_switch(context.clone(), namespace, name));
     }
+    Ok(())
+}
+
+/// Starts to probe the store, once this replica leads.
+fn watch_store(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
+    let map = args.status_config_map.as_deref();
+    let map = map
+        .map(|map| split("--status-config-map", map))
+        .transpose()?;
+    let map = map.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    tokio::spawn(store_watch::run(context.clone(), map));
     Ok(())
 }
 

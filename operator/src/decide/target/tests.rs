@@ -184,6 +184,30 @@ fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
 }
 
 #[test]
+fn a_refused_upload_is_told_with_its_cause_and_one_of_the_relay_as_it_is() {
+    let refused = |detail: &str| {
+        let line = format!(r#"{{"reason":"UploadRefused","detail":"{detail}"}}"#);
+        let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+        match step(
+            at(41),
+            &target(),
+            Some(&with(ended(21, &line))),
+            None,
+            &deadlines,
+        ) {
+            Step::Fail(TargetReason::UploadRefused, message) => message,
+            other => format!("{other:?}"),
+        }
+    };
+    let expired = "the session token of the operator's credentials has expired";
+    assert_eq!(
+        refused("HTTP 403 ExpiredToken"),
+        format!("the profile was refused: {expired} (HTTP 403 ExpiredToken)")
+    );
+    assert_eq!(refused("HTTP 409"), "the profile was refused: HTTP 409");
+}
+
+#[test]
 fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() {
     check(41, Some(with(ended(137, ""))), "Sampling until 42");
     check(

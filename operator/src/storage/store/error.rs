@@ -6,15 +6,22 @@ use std::iter::successors;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
+use super::answer::{Answer, certificate_in_message, in_message};
+
 /// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The message without parts that differ between tries, because it goes into a status.
     #[error("{0}")]
     Store(String),
-    /// Usually because of the bucket's policy.
-    #[error("the store denies access; check the permissions of the operator's credentials")]
-    Denied,
+    /// Usually because of the bucket's policy. Has the cause in words.
+    #[error("{0}")]
+    Denied(String),
+    /// The store has no create-only writes. Has what the probe found.
+    #[error(
+        "{0}; use another store, or allow it with store.allowOverwrite in the chart (docs/security.md says what that weakens)"
+    )]
+    Overwrites(&'static str),
     /// The key.
     #[error("object {0} does not exist")]
     Missing(String),
@@ -33,17 +40,27 @@ pub enum StoreError {
 
 impl From<object_store::Error> for StoreError {
     fn from(error: object_store::Error) -> Self {
-        if matches!(error, object_store::Error::PermissionDenied { .. }) {
-            return StoreError::Denied;
-        }
-        let cause = causes(&error).last().map(ToString::to_string);
-        StoreError::Store(match &error {
-            object_store::Error::Unauthenticated { .. } => {
-                "the store does not accept the operator's credentials".to_owned()
+        let cause = deepest(&error);
+        let answer = in_message(&cause);
+        let words = answer.as_ref().map(Answer::words);
+        let certificate = certificate_in_message(&cause).map(ToOwned::to_owned);
+        let words = words.or(certificate);
+        match error {
+            object_store::Error::PermissionDenied { .. } => {
+                StoreError::Denied(words.unwrap_or_else(|| DENIED.to_owned()))
             }
-            _ => cause.unwrap_or_default(),
-        })
+            _ => StoreError::Store(words.unwrap_or(cause)),
+        }
     }
+}
+
+/// Of a volume.
+const DENIED: &str = "the store denies access; check the permissions of the operator's credentials";
+
+/// The words of the deepest cause. The others differ between tries: they have times.
+pub(super) fn deepest(error: &object_store::Error) -> String {
+    let cause = causes(error).last().map(ToString::to_string);
+    cause.unwrap_or_default()
 }
 
 /// The calls to a store.

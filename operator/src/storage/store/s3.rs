@@ -2,26 +2,18 @@
 //!
 //! Invariant: a given value overrides the environment.
 
-use object_store::ClientOptions;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use http::{HeaderName, HeaderValue};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 
 use super::{OpenError, StoreConfig, quick_retry};
-
-/// A bucket of S3, or of a compatible server.
-pub(super) fn bucket(
-    config: &StoreConfig,
-    bucket: String,
-    options: ClientOptions,
-) -> Result<AmazonS3, OpenError> {
-    let builder = settings(config, bucket)?.with_client_options(options);
-    builder.build().map_err(OpenError::Build)
-}
 
 /// All settings except those of the HTTP client.
 pub(super) fn settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3Builder, OpenError> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(!config.path_style)
+        // The operator deletes one object at a time, and some servers have no other way.
+        .with_disable_bulk_delete(true)
         .with_retry(quick_retry());
     for (name, key) in CREDENTIALS {
         if let Ok(value) = std::env::var(name) {
@@ -34,7 +26,58 @@ pub(super) fn settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3B
     if let Some(region) = &config.region {
         builder = builder.with_region(region);
     }
+    for (name, key, value) in [
+        ("encryption", ENCRYPTION, &config.encryption),
+        ("KMS key", KMS_KEY, &config.kms_key),
+    ] {
+        if let Some(value) = value {
+            let key = key.parse().map_err(OpenError::Build)?;
+            builder = builder.with_config(key, value_of(name, value)?);
+        }
+    }
+    if let Some(checksum) = &config.checksum {
+        let wrong = |()| OpenError::Setting("checksum", checksum.clone());
+        let algorithm: Checksum = checksum.parse().map_err(wrong)?;
+        builder = builder.with_checksum_algorithm(algorithm);
+    }
     Ok(builder)
+}
+
+const ENCRYPTION: &str = "aws_server_side_encryption";
+const KMS_KEY: &str = "aws_sse_kms_key_id";
+const BUCKET_KEY: &str = "aws_sse_bucket_key_enabled";
+
+/// The headers that a sampler's PUT must have, so that the bucket's policy lets it pass: those of the operator's own writes.
+pub(super) fn encryption_headers(
+    settings: &AmazonS3Builder,
+) -> Result<Vec<(HeaderName, HeaderValue)>, OpenError> {
+    let mut headers = Vec::new();
+    for (key, header) in [
+        (ENCRYPTION, "x-amz-server-side-encryption"),
+        (KMS_KEY, "x-amz-server-side-encryption-aws-kms-key-id"),
+        (
+            BUCKET_KEY,
+            "x-amz-server-side-encryption-bucket-key-enabled",
+        ),
+    ] {
+        let key: AmazonS3ConfigKey = key.parse().map_err(OpenError::Build)?;
+        // object_store would print a missing value as an empty one.
+        let value = settings.get_config_value(&key).filter(|it| !it.is_empty());
+        if let Some(value) = value {
+            let wrong = |_| OpenError::Setting(header, value.clone());
+            let value = HeaderValue::from_str(&value).map_err(wrong)?;
+            headers.push((HeaderName::from_static(header), value));
+        }
+    }
+    Ok(headers)
+}
+
+/// A value for a header.
+fn value_of<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
+    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(value),
+        false => Err(OpenError::Setting(name, value.to_owned())),
+    }
 }
 
 const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [

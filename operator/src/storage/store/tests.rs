@@ -42,6 +42,53 @@ async fn a_grant_is_signed_for_the_region_that_was_named() {
 }
 
 #[tokio::test]
+async fn a_grant_signs_the_encryption_that_the_administrator_has_set() {
+    let config = StoreConfig {
+        url: "s3://profiles/p".into(),
+        endpoint: Some("https://s3.example.org".into()),
+        encryption: Some("aws:kms".into()),
+        kms_key: Some("arn:aws:kms:eu-west-1:123456789012:key/1234".into()),
+        ..StoreConfig::default()
+    };
+    let settings = s3::settings(&config, "profiles".into()).unwrap();
+    let encryption = s3::encryption_headers(&settings).unwrap();
+    let bucket = settings.with_access_key_id("test");
+    let bucket = bucket.with_secret_access_key("test").build().unwrap();
+    let presigner = Presigner::new(Arc::new(bucket), "if-none-match", "*").with(encryption);
+    let store = Store {
+        presigner: Some(presigner),
+        ..Store::in_memory(Arc::new(InMemory::new()))
+    };
+    let grant = store.grant("a", Duration::from_secs(60)).await.unwrap();
+    assert_eq!(grant.headers["if-none-match"], "*");
+    assert_eq!(grant.headers["x-amz-server-side-encryption"], "aws:kms");
+    let key = &grant.headers["x-amz-server-side-encryption-aws-kms-key-id"];
+    assert_eq!(Some(key), config.kms_key.as_ref());
+    let url = Url::parse(&grant.url).unwrap();
+    let query: std::collections::HashMap<_, _> = url.query_pairs().collect();
+    assert_eq!(
+        query["X-Amz-SignedHeaders"],
+        "host;if-none-match;x-amz-server-side-encryption;x-amz-server-side-encryption-aws-kms-key-id"
+    );
+}
+
+#[test]
+fn a_setting_that_s3_does_not_have_is_refused() {
+    let open = |change: fn(&mut StoreConfig)| {
+        let mut config = StoreConfig {
+            url: "s3://profiles/p".into(),
+            ..StoreConfig::default()
+        };
+        change(&mut config);
+        Store::open(&config).unwrap_err().to_string()
+    };
+    let checksum = open(|config| config.checksum = Some("MD5".into()));
+    assert_eq!(checksum, "the store's checksum \"MD5\" is not valid");
+    let key = open(|config| config.kms_key = Some("a\nb".into()));
+    assert!(key.starts_with("the store's KMS key"), "{key}");
+}
+
+#[tokio::test]
 async fn an_object_is_never_overwritten() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     assert_eq!(store.create("a", vec![1]).await.unwrap(), Created::Now);

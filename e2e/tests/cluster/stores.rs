@@ -1,0 +1,103 @@
+//! Stores as they are: what the operator finds out about them, and what it does with a store that overwrites objects.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::release;
+use e2e::requests::{holds, only_target, status};
+use e2e::{ENABLED, Fixture, exclusive, pods, poll, shared};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::Api;
+use kube::api::PostParams;
+use phpprof_crds::{Reason, UploadRoute, condition};
+use serde_json::{Value, json};
+
+/// How the operator finds its store.
+async fn told(fixture: &Fixture) -> Result<Value> {
+    let maps: Api<ConfigMap> = Api::namespaced(fixture.client.clone(), release::NAMESPACE);
+    let map = maps.get("phpprof-operator-status").await?;
+    let told = map.data.unwrap_or_default().remove("store");
+    Ok(serde_json::from_str(&told.context("nothing is told yet")?)?)
+}
+
+/// Waits until the operator has probed its store with this result.
+async fn probed(fixture: &Fixture, expected: (&str, &str)) -> Result<()> {
+    poll("the probe's result", Duration::from_secs(60), async || {
+        let told = told(fixture).await.unwrap_or_default();
+        let found = (told["status"].as_str(), told["reason"].as_str());
+        Ok((found == (Some(expected.0), Some(expected.1))).then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn the_operator_tells_how_its_store_is_and_doctor_repeats_it() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        fixture.start(&[pods::idle_php("web")]).await?;
+        probed(fixture, ("True", "Refused")).await?;
+        let user = fixture.administrator()?;
+        let report = user.run("doctor pod/web -o json").await?.well()?;
+        ensure!(report.contains("last success 20"), "{report}");
+        // The probe has left nothing.
+        let keys = fixture.keys().await?;
+        ensure!(keys.iter().all(|key| !key.contains(".probe")), "{keys:?}");
+        Ok(())
+    })
+}
+
+/// The release with such a store.
+async fn install(fixture: &Fixture, name: &str, allow: &str) -> Result<()> {
+    let endpoint = format!(
+        "store.endpoint=http://{name}.{}.svc:9000",
+        fixture.namespace
+    );
+    let allow = format!("store.allowOverwrite={allow}");
+    let values = [
+        &endpoint,
+        "store.allowInsecure=true",
+        "store.caBundle=",
+        &allow,
+    ];
+    release::install(&values).await
+}
+
+/// No real server that can be had here ignores If-None-Match, so this one is a small server in PHP.
+#[test]
+fn a_store_that_overwrites_is_found_and_refused_unless_it_is_allowed() -> Result<()> {
+    exclusive(async |fixture| {
+        let script = include_str!("odd-store.php");
+        for (name, mode, reason) in [
+            ("ignores", "ignore", "Overwrites"),
+            ("lacks", "501", "NotImplemented"),
+        ] {
+            let server = pods::odd_store(name, mode, script);
+            fixture
+                .start(&[server, pods::php(&format!("web-{name}"))])
+                .await?;
+            let service = json!({
+                "metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 9000}]},
+            });
+            let service: Service = serde_json::from_value(service)?;
+            fixture
+                .api()
+                .create(&PostParams::default(), &service)
+                .await?;
+            install(fixture, name, "false").await?;
+            probed(fixture, ("False", reason)).await?;
+            let target = json!({"podName": format!("web-{name}")});
+            let spec = json!({"target": target, "durationSeconds": 2});
+            let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
+            let failed = holds(&request, condition::FAILED)?;
+            ensure!(
+                failed.reason == Reason::StoreOverwrites.to_string(),
+                "{failed:?}"
+            );
+            ensure!(status(&request).targets.is_empty());
+            install(fixture, name, "true").await?;
+            probed(fixture, ("False", reason)).await?;
+            let target = only_target(&fixture.completed(spec).await?)?;
+            ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
+        }
+        Ok(())
+    })
+}

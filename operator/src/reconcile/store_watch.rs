@@ -1,0 +1,175 @@
+//! Probes the store while this replica leads, and writes how the store is into a ConfigMap, where `doctor` reads it.
+//!
+//! Invariant: a store that was found without create-only writes is probed again each hour until it has them; a probe that was not answered
+//! is repeated after a minute.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use phpprof_crds::chain;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::reconcile::calls::call;
+use crate::reconcile::context::Context;
+use crate::storage::store::health::{Health, Writes};
+
+/// How often a store without create-only writes is probed.
+const PROBE_AGAIN: Duration = Duration::from_secs(3600);
+/// How soon after a probe without an answer the next one comes.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// How often the ConfigMap is compared with what is known.
+const WRITE_EVERY: Duration = Duration::from_secs(10);
+/// A newer success alone is written this seldom.
+const SUCCESS_EVERY: i64 = 300;
+/// The key of the ConfigMap. The plugin has the same (`doctor/observe.rs`).
+const KEY: &str = "store";
+
+/// Runs until the process ends. `map` is the ConfigMap as namespace and name, if there is one.
+pub async fn run(context: Arc<Context>, map: Option<(String, String)>) {
+    let mut leads = context.role.subscribe();
+    loop {
+        // The sender lives as long as the context.
+        let _ = leads.wait_for(|leads| *leads).await;
+        tokio::select! {
+            () = watch(&context, map.as_ref()) => {}
+            _ = leads.wait_for(|leads| !*leads) => {}
+        }
+    }
+}
+
+async fn watch(context: &Context, map: Option<&(String, String)>) {
+    let (mut next, mut written) = (Some(Instant::now()), Health::default());
+    loop {
+        if next.is_some_and(|next| next <= Instant::now()) {
+            next = probe(context).await.map(|pause| Instant::now() + pause);
+        }
+        let health = context.store.health();
+        if let Some((namespace, name)) = map
+            && is_news(&written, &health)
+        {
+            match write(context, namespace, name, &health).await {
+                Ok(()) => written = health,
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(error, name, "writing how the store is failed");
+                }
+            }
+        }
+        tokio::time::sleep(WRITE_EVERY).await;
+    }
+}
+
+/// Probes once. Returns the time until the next probe; `None` if the store has create-only writes.
+async fn probe(context: &Context) -> Option<Duration> {
+    let probed = context.store.probe().await;
+    context.metrics.found(context.store.health().writes);
+    match probed {
+        Ok(Writes::CreateOnly) => None,
+        Ok(_) => Some(PROBE_AGAIN),
+        // The store has logged the cause.
+        Err(_) => Some(TRY_AGAIN),
+    }
+}
+
+/// Whether the ConfigMap has to be written again.
+fn is_news(written: &Health, now: &Health) -> bool {
+    let seconds = |health: &Health| health.last_success.map(Timestamp::as_second);
+    let is_newer = match (seconds(written), seconds(now)) {
+        (Some(before), Some(now)) => now - before >= SUCCESS_EVERY,
+        (before, now) => before != now,
+    };
+    let rest = |health: &Health| {
+        let error = health
+            .last_error
+            .as_ref()
+            .map(|error| error.message.clone());
+        (health.writes, health.probed_at, error, health.is_failing())
+    };
+    is_newer || rest(written) != rest(now)
+}
+
+async fn write(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    health: &Health,
+) -> kube::Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
+    let patch = Patch::Merge(json!({"data": {KEY: told(health).to_string()}}));
+    let params = PatchParams::default();
+    call(|| maps.patch(name, &params, &patch)).await.map(|_| ())
+}
+
+/// A condition as Kubernetes has them, with the last success and the last error.
+fn told(health: &Health) -> Value {
+    let (status, reason) = match health.writes {
+        Writes::Unknown => ("Unknown", "NotProbed"),
+        Writes::CreateOnly => ("True", "Refused"),
+        Writes::Overwrites => ("False", "Overwrites"),
+        Writes::NotImplemented => ("False", "NotImplemented"),
+    };
+    let error = health.last_error.as_ref();
+    json!({
+        "type": "StoreCreateOnly", "status": status, "reason": reason, "message": health.words(),
+        "lastProbeTime": health.probed_at,
+        "lastSuccessTime": health.last_success,
+        "lastErrorTime": error.map(|error| error.at),
+        "lastError": error.map(|error| error.message.as_str()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::store::health::LastError;
+    use crate::testing::at;
+
+    fn known(writes: Writes, success: i64) -> Health {
+        Health {
+            writes,
+            probed_at: Some(at(0)),
+            last_success: Some(at(success)),
+            last_error: None,
+        }
+    }
+
+    #[test]
+    fn is_news_what_people_have_to_know_and_a_success_now_and_then() {
+        let good = known(Writes::CreateOnly, 0);
+        assert!(is_news(&Health::default(), &good));
+        assert!(!is_news(&good, &known(Writes::CreateOnly, 299)));
+        assert!(is_news(&good, &known(Writes::CreateOnly, 300)));
+        assert!(is_news(&good, &known(Writes::Overwrites, 0)));
+        let failed = Health {
+            last_error: Some(LastError {
+                at: at(1),
+                message: "put: no".into(),
+            }),
+            ..good.clone()
+        };
+        assert!(is_news(&good, &failed));
+        // The same error, and then a success: what matters is whether the last call failed.
+        let recovered = Health {
+            last_success: Some(at(2)),
+            ..failed.clone()
+        };
+        assert!(is_news(&failed, &recovered));
+    }
+
+    #[test]
+    fn told_is_a_condition() {
+        let told = told(&known(Writes::Overwrites, 5));
+        assert_eq!(told["type"], "StoreCreateOnly");
+        assert_eq!(
+            (&told["status"], &told["reason"]),
+            (&json!("False"), &json!("Overwrites"))
+        );
+        assert_eq!(told["lastSuccessTime"], json!(at(5)));
+        assert_eq!(told["lastError"], Value::Null);
+    }
+}

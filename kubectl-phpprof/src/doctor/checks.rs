@@ -6,10 +6,12 @@ mod chosen;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use phpprof_crds::{Target, TargetReason};
 use phpprof_decide::limits::Limits;
 use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::PodView;
+use serde::Deserialize;
 
 use crate::duration;
 use crate::results::Reach;
@@ -56,6 +58,19 @@ pub struct OperatorFacts {
     pub arguments: Vec<String>,
 }
 
+/// What the operator wrote of its store (`operator/src/reconcile/store_watch.rs`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StoreFacts {
+    /// `True` if the store keeps create-only writes, `False` if not.
+    pub status: String,
+    /// That in words.
+    pub message: String,
+    pub last_success_time: Option<Timestamp>,
+    pub last_error_time: Option<Timestamp>,
+    pub last_error: Option<String>,
+}
+
 /// A profile that is older than this many seconds is no evidence of what works now.
 const RECENT: i64 = 86_400;
 
@@ -80,6 +95,8 @@ pub struct Observed {
     pub namespace_labels: Option<(Option<String>, Option<String>)>,
     /// The error says why the Deployment is not known.
     pub operator: Result<OperatorFacts, String>,
+    /// How the operator finds its store; the error says why it is not known.
+    pub store: Result<StoreFacts, String>,
     /// A recent request of the namespace with a stored profile.
     pub last_stored: Option<Stored>,
     /// Whether a GET reaches the operator's results.
@@ -375,14 +392,60 @@ fn image(observed: &Observed) -> Check {
 }
 
 fn store(observed: &Observed) -> Check {
-    match argument(observed, "--store-url=") {
-        Some(url) => check(
+    let url = argument(observed, "--store-url=");
+    let named = url.map(|url| format!("{url}; ")).unwrap_or_default();
+    match (&observed.store, url) {
+        (Ok(facts), _) => store_as_told(observed, facts, &named),
+        (Err(_), Some(url)) => check(
             "store",
             Verdict::Good,
             format!("{url}; the operator's logs show whether it answers"),
             "",
         ),
-        None => shown_by_a_run(observed, "store", "the store", "stored its profile"),
+        (Err(_), None) => shown_by_a_run(observed, "store", "the store", "stored its profile"),
+    }
+}
+
+/// The store as its operator finds it. An error counts until a call has succeeded.
+fn store_as_told(observed: &Observed, facts: &StoreFacts, named: &str) -> Check {
+    let failed = facts.last_error_time > facts.last_success_time;
+    let time =
+        |time: Option<Timestamp>| time.map_or("never".to_owned(), |time| format!("{time:.0}"));
+    let success = format!("last success {}", time(facts.last_success_time));
+    let error = match &facts.last_error {
+        Some(error) => format!("last error {}: {error}", time(facts.last_error_time)),
+        None => "no error".to_owned(),
+    };
+    let found = |why: &str| format!("{named}{why}{success}, {error}");
+    let overwrites = facts.status == "False";
+    let allowed = has_argument(observed, "--store-allow-overwrite=true");
+    match (failed, overwrites) {
+        (true, _) => check(
+            "store",
+            Verdict::Bad,
+            found(""),
+            "ask the operator's administrator; the error says what to change",
+        ),
+        (false, true) if allowed => check(
+            "store",
+            Verdict::Good,
+            found(&format!(
+                "{}, which the administrator allows; ",
+                facts.message
+            )),
+            "",
+        ),
+        // Without a look at the Deployment, nobody knows whether it is allowed.
+        (false, true) => check(
+            "store",
+            match observed.operator.is_ok() {
+                true => Verdict::Bad,
+                false => Verdict::Unknown,
+            },
+            found(&format!("{}; ", facts.message)),
+            "ask the operator's administrator for a store with create-only writes, or for store.allowOverwrite in the chart",
+        ),
+        (false, false) => check("store", Verdict::Good, found(""), ""),
     }
 }
 

@@ -54,6 +54,7 @@ fn fit() -> Observed {
                 "--max-ephemeral-containers=64".into(),
             ],
         }),
+        store: Err("you may not read it".into()),
         last_stored: None,
         reach: Reach::Proxy,
         pods: Ok(vec![PodView {
@@ -185,6 +186,42 @@ fn what_the_operator_would_refuse_is_found() {
             o.namespace_labels = Some((None, None));
         },
         &[],
+    );
+}
+
+#[test]
+fn the_store_is_as_its_operator_tells() {
+    let told = |facts: &str| {
+        let facts = serde_json::from_str(facts).unwrap();
+        move |o: &mut Observed| o.store = Ok(facts)
+    };
+    let success = r#""lastSuccessTime": "2026-11-29T10:00:00Z""#;
+    let early = r#""lastError": "put: no", "lastErrorTime": "2026-11-29T09:00:00Z""#;
+    let late = r#""lastError": "put: no", "lastErrorTime": "2026-11-29T11:00:00Z""#;
+    check_failed(
+        told(&format!(r#"{{"status": "True", {success}, {early}}}"#)),
+        &[],
+    );
+    check_failed(
+        told(&format!(r#"{{"status": "True", {success}, {late}}}"#)),
+        &["store"],
+    );
+    check_failed(
+        told(&format!(r#"{{"status": "True", {late}}}"#)),
+        &["store"],
+    );
+    let overwrites = format!(r#"{{"status": "False", "message": "it overwrites", {success}}}"#);
+    check_failed(told(&overwrites), &["store"]);
+    let mut allowed = fit();
+    told(&overwrites)(&mut allowed);
+    let facts = allowed.operator.as_mut().unwrap();
+    facts.arguments.push("--store-allow-overwrite=true".into());
+    let checks = check_all(&allowed);
+    let store = checks.iter().find(|check| check.name == "store").unwrap();
+    assert_eq!(store.verdict, Verdict::Good);
+    assert_eq!(
+        store.found,
+        "s3://bucket/phpprof; it overwrites, which the administrator allows; last success 2026-11-29T10:00:00Z, no error"
     );
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, Selector};
@@ -22,8 +22,8 @@ use phpprof_decide::pod::view;
 use serde_json::json;
 
 use super::checks::{
-    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, Stored, Unseen, argument, first,
-    nothing, sampler_mode,
+    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, StoreFacts, Stored, Unseen,
+    argument, first, nothing, sampler_mode,
 };
 use crate::connect::Cluster;
 use crate::failure::Failure;
@@ -51,6 +51,7 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
         rights: rights(cluster).await,
         namespace_labels: namespace(cluster).await,
         operator: operator(cluster).await,
+        store: store(cluster).await,
         last_stored: last_stored(cluster).await,
         reach: results::reach(cluster).await,
         pods,
@@ -198,6 +199,16 @@ pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
         image: container.image.unwrap_or_default(),
         arguments: container.args.unwrap_or_default(),
     })
+}
+
+/// How the operator finds its store: it writes that into a ConfigMap beside its Deployment.
+async fn store(cluster: &Cluster) -> Result<StoreFacts, String> {
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.operator_namespace);
+    let name = format!("{}-status", cluster.operator_name);
+    let map = maps.get(&name).await.map_err(|error| error.to_string())?;
+    let data = map.data.unwrap_or_default();
+    let told = data.get("store").ok_or("the operator has not looked yet")?;
+    serde_json::from_str(told).map_err(|error| error.to_string())
 }
 
 /// The newest request with a stored profile among some of the namespace's, if this user may list them.

@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod cancellation;
+mod certificate;
 pub mod checkpoints;
 pub mod deltas;
 pub mod environment;

@@ -1,15 +1,16 @@
 //! Makes one try: a create-only PUT by a grant, to a store or to the relay.
 //!
-//! [`verdict`], a pure function, interprets the answer. This module does not read, list or delete anything, and sends a
+//! [`verdict`], a pure function, interprets the answer; the operator means the same by it (`contract/store_answers.json`). This module does not read, list or delete anything, and sends a
 //! grant to its URL only; it does not follow redirects.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Timeout};
 
+use super::certificate;
 use super::grants::{Grant, UploadRoute};
 use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
 use crate::failure::{Failure, Reason};
@@ -29,27 +30,59 @@ pub enum Verdict {
     Again(String),
     /// The server cannot be reached; another route is tried at once.
     Unreachable(String),
-    /// The server refuses the grant for good, with this status.
-    Refused(u16),
+    /// The server refuses the grant for good, with this status and a store's code of the error, which may be empty.
+    Refused(u16, String),
     /// The relay saw another address than the pod's; the text has both.
     SourceNotPod(String),
-    /// The server has no certificate of a trusted CA, or another key.
-    CertificateUntrusted,
+    /// The server has no certificate of a trusted CA, or another key; the text says what is wrong with it, if that is known.
+    CertificateUntrusted(&'static str),
 }
 
 /// The beginning of the relay's answer if it saw another address than the pod's.
 const SOURCE_NOT_POD: &str = "SourceNotPod: ";
 
-/// Judges a status. From a store, 412 (and 409 from Azure) means that the object exists: an earlier answer was lost, or the object is
-/// a foreign one; the operator distinguishes these by size and sha256. The relay has already distinguished them.
+/// Judges a status, and a store's code of the error. From a store, 412 and most 409 mean that the object exists: an earlier answer was lost,
+/// or the object is a foreign one; the operator distinguishes these by size and sha256. The relay has already distinguished them.
 #[must_use]
-pub fn verdict(route: UploadRoute, status: u16) -> Verdict {
-    match (route, status) {
-        (_, 200 | 201) | (UploadRoute::Direct, 409 | 412) => Verdict::Stored,
-        (_, 408 | 425 | 429 | 500..=599) => Verdict::Again(format!("HTTP {status}")),
-        _ => Verdict::Refused(status),
+pub fn verdict(route: UploadRoute, status: u16, code: &str) -> Verdict {
+    match (route, status, code) {
+        (_, 200 | 201, _) => Verdict::Stored,
+        // AWS answers so if another write of the key was under way.
+        (UploadRoute::Direct, 409, "ConditionalRequestConflict" | "OperationAborted")
+        // S3 has not got all of the body in time.
+        | (UploadRoute::Direct, 400, "RequestTimeout") => Verdict::Again(said(status, code)),
+        (UploadRoute::Direct, 409 | 412, _) => Verdict::Stored,
+        // The store has no create-only writes, and will have none at the next try.
+        (UploadRoute::Direct, 501, _) => Verdict::Refused(status, code.to_owned()),
+        (_, 408 | 425 | 429 | 500..=599, _) => Verdict::Again(said(status, code)),
+        _ => Verdict::Refused(status, code.to_owned()),
     }
 }
+
+/// An answer in a few words.
+#[must_use]
+pub fn said(status: u16, code: &str) -> String {
+    let separator = if code.is_empty() { "" } else { " " };
+    format!("HTTP {status}{separator}{code}")
+}
+
+/// S3's code in an error's XML; empty if there is none of a name's length and characters.
+fn code(body: &str) -> &str {
+    let rest = body.split_once("<Code>").map(|(_, rest)| rest);
+    let code = rest.and_then(|rest| rest.split_once("</Code>"));
+    let is_plain = |code: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        code.len() <= LONGEST_CODE && code.bytes().all(plain)
+    };
+    code.map(|(code, _)| code)
+        .filter(|code| is_plain(code))
+        .unwrap_or_default()
+}
+
+/// The longest code of S3's has 40 characters.
+const LONGEST_CODE: usize = 48;
+/// As much of a store's error is read.
+const LONGEST_ERROR: u64 = 4096;
 
 /// Makes one try.
 #[must_use]
@@ -77,7 +110,7 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
 pub fn verdict_of_call(called: Result<Answer, CallError>) -> Verdict {
     match called {
         Ok(answer) => verdict_of_relay(&answer),
-        Err(CallError::Untrusted) => Verdict::CertificateUntrusted,
+        Err(CallError::Untrusted) => Verdict::CertificateUntrusted(""),
         Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
         Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
     }
@@ -86,21 +119,42 @@ pub fn verdict_of_call(called: Result<Answer, CallError>) -> Verdict {
 fn verdict_of_relay(answer: &Answer) -> Verdict {
     match (answer.status, answer.body.strip_prefix(SOURCE_NOT_POD)) {
         (403, Some(addresses)) => Verdict::SourceNotPod(addresses.trim().to_owned()),
-        (status, _) => verdict(UploadRoute::Relay, status),
+        (status, _) => match verdict(UploadRoute::Relay, status, "") {
+            // The relay says why: for instance its store's error.
+            Verdict::Again(words) => Verdict::Again(with_line(words, &answer.body)),
+            other => other,
+        },
     }
 }
+
+/// The words, and the first line of an answer.
+fn with_line(words: String, body: &str) -> String {
+    let line = body.lines().next().unwrap_or_default().chars();
+    let line: String = line
+        .filter(|letter| !letter.is_control())
+        .take(LONGEST_LINE)
+        .collect();
+    match line.trim() {
+        "" => words,
+        line => format!("{words}: {line}"),
+    }
+}
+
+/// As much of the relay's own words is repeated.
+const LONGEST_LINE: usize = 200;
 
 /// A store's certificate may be of the private CA or of a public one, so a client of each is tried; one that does not trust it does not
 /// count.
 fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
-    let mut last = Verdict::CertificateUntrusted;
+    // The first client trusts the private CA, if there is one: its words say more than that no public CA has signed.
+    let mut first = None;
     for agent in agents {
-        last = put_with(agent, grant, body);
-        if last != Verdict::CertificateUntrusted {
-            break;
+        match put_with(agent, grant, body) {
+            untrusted @ Verdict::CertificateUntrusted(_) => first = first.or(Some(untrusted)),
+            answer => return answer,
         }
     }
-    last
+    first.unwrap_or(Verdict::CertificateUntrusted(""))
 }
 
 fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
@@ -111,7 +165,18 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
         request = request.header(name, value);
     }
     match request.send(body) {
-        Ok(response) => verdict(UploadRoute::Direct, response.status().as_u16()),
+        Ok(response) => {
+            let status = response.status().as_u16();
+            let mut body = response.into_body().into_reader().take(LONGEST_ERROR);
+            let mut text = Vec::new();
+            // Without its body, an answer has its status.
+            let _ = body.read_to_end(&mut text);
+            verdict(
+                UploadRoute::Direct,
+                status,
+                code(&String::from_utf8_lossy(&text)),
+            )
+        }
         Err(error) => verdict_of_error(&error, host(&grant.url)),
     }
 }
@@ -124,14 +189,13 @@ fn host(url: &str) -> &str {
 }
 
 fn verdict_of_error(error: &ureq::Error, host: &str) -> Verdict {
-    let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
-    let is_untrusted = match error {
-        ureq::Error::Rustls(error) => untrusted(error),
+    let untrusted = match error {
+        ureq::Error::Rustls(error) => certificate::what_is_wrong(error),
         ureq::Error::Io(error) => error
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            .is_some_and(untrusted),
-        _ => false,
+            .and_then(certificate::what_is_wrong),
+        _ => None,
     };
     let unreachable = match error {
         ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
@@ -140,8 +204,8 @@ fn verdict_of_error(error: &ureq::Error, host: &str) -> Verdict {
         | ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => true,
         _ => false,
     };
-    match (is_untrusted, unreachable) {
-        (true, _) => Verdict::CertificateUntrusted,
+    match (untrusted, unreachable) {
+        (Some(what), _) => Verdict::CertificateUntrusted(what),
         (_, true) => Verdict::Unreachable(short(error, host)),
         _ => Verdict::Again(short(error, host)),
     }
@@ -212,17 +276,65 @@ fn agent(roots: RootCerts) -> Agent {
 mod tests {
     use super::*;
 
+    #[derive(serde::Deserialize)]
+    struct Row {
+        status: u16,
+        code: String,
+        sampler: String,
+    }
+
     #[test]
-    fn an_answer_is_final_or_worth_another_try() {
-        let check = |route, status, expected| assert_eq!(verdict(route, status), expected);
-        check(UploadRoute::Direct, 200, Verdict::Stored);
-        check(UploadRoute::Direct, 412, Verdict::Stored);
-        check(UploadRoute::Direct, 503, Verdict::Again("HTTP 503".into()));
-        check(UploadRoute::Direct, 403, Verdict::Refused(403));
-        check(UploadRoute::Direct, 307, Verdict::Refused(307));
-        check(UploadRoute::Relay, 200, Verdict::Stored);
-        check(UploadRoute::Relay, 409, Verdict::Refused(409));
-        check(UploadRoute::Relay, 503, Verdict::Again("HTTP 503".into()));
+    fn verdict_of_a_store_is_that_of_the_contract() {
+        let table = include_str!("../../../contract/store_answers.json");
+        let rows: Vec<Row> = serde_json::from_str(table).unwrap();
+        assert!(rows.len() > 30);
+        for Row {
+            status,
+            code: name,
+            sampler,
+        } in rows
+        {
+            let body = format!("<?xml version=\"1.0\"?><Error><Code>{name}</Code></Error>");
+            let expected = match sampler.as_str() {
+                "Stored" => Verdict::Stored,
+                "Again" => Verdict::Again(format!("HTTP {status} {name}").trim().to_owned()),
+                _ => Verdict::Refused(status, name.clone()),
+            };
+            let found = verdict(UploadRoute::Direct, status, code(&body));
+            assert_eq!(found, expected, "{status} {name}");
+        }
+    }
+
+    #[test]
+    fn verdict_is_total_and_no_error_counts_as_stored() {
+        for status in 0..=999 {
+            let is_stored = |route| verdict(route, status, "") == Verdict::Stored;
+            let has_it = [200, 201].contains(&status);
+            assert_eq!(is_stored(UploadRoute::Relay), has_it, "{status}");
+            let direct = has_it || [409, 412].contains(&status);
+            assert_eq!(is_stored(UploadRoute::Direct), direct, "{status}");
+        }
+    }
+
+    #[test]
+    fn verdict_of_the_relay_has_no_code_of_a_store() {
+        let check = |status, expected| {
+            assert_eq!(verdict(UploadRoute::Relay, status, ""), expected);
+        };
+        check(409, Verdict::Refused(409, String::new()));
+        check(501, Verdict::Again("HTTP 501".into()));
+        check(503, Verdict::Again("HTTP 503".into()));
+    }
+
+    #[test]
+    fn code_is_a_name_or_nothing() {
+        let of = |text: &str| code(&format!("<Error><Code>{text}</Code>")).to_owned();
+        assert_eq!(of("KMS.DisabledException"), "KMS.DisabledException");
+        assert_eq!(code("<html><Code>Cut"), "");
+        assert_eq!(code("busy"), "");
+        for odd in ["a b", "\u{1b}[31m", "\n", &"x".repeat(49)] {
+            assert_eq!(of(odd), "");
+        }
     }
 
     #[test]
@@ -239,7 +351,14 @@ mod tests {
         let words = "192.0.2.7 is not 10.244.0.5";
         let body = format!("SourceNotPod: {words}\n");
         check(403, &body, Verdict::SourceNotPod(words.to_owned()));
-        check(403, "the grant has ended\n", Verdict::Refused(403));
-        check(503, &body, Verdict::Again("HTTP 503".into()));
+        check(
+            403,
+            "the grant has ended\n",
+            Verdict::Refused(403, String::new()),
+        );
+        check(503, "", Verdict::Again("HTTP 503".into()));
+        let cause = "store: the store is full (HTTP 507)";
+        let said = format!("HTTP 503: {cause}");
+        check(503, &format!("{cause}\nmore\n"), Verdict::Again(said));
     }
 }

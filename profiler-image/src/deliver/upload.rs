@@ -8,7 +8,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ureq::Agent;
 
 use super::grants::{Grant, UploadRoute};
-use super::put::{CA_BUNDLE, Verdict, put};
+use super::put::{CA_BUNDLE, Verdict, put, said};
 use crate::failure::{Failure, Reason};
 use crate::run::stop::Stop;
 
@@ -167,16 +167,23 @@ impl<'a> Routes<'a> {
 
 fn refusal(verdict: &Verdict) -> Failure {
     match verdict {
-        Verdict::Refused(status) => {
+        Verdict::Refused(status, code) => {
+            let status = said(*status, code);
             let message = format!(
-                "the store refuses the upload with HTTP {status}; has the grant expired, or is the clock wrong?"
+                "the store refuses the upload with {status}; has the grant expired, or is the clock wrong?"
             );
-            Failure::new(Reason::UploadRefused, format!("HTTP {status}"), message)
+            Failure::new(Reason::UploadRefused, status, message)
         }
         Verdict::SourceNotPod(addresses) => {
             let message =
                 format!("the relay refuses the upload because of its source address: {addresses}");
             Failure::new(Reason::SourceNotPod, addresses, message)
+        }
+        Verdict::CertificateUntrusted(what) if !what.is_empty() => {
+            let message = format!(
+                "the store's certificate is not trusted: {what}; trusted are public CAs and those in {CA_BUNDLE}"
+            );
+            Failure::new(Reason::CertificateUntrusted, *what, message)
         }
         _ => {
             let message =
@@ -279,11 +286,20 @@ mod tests {
         );
         check_ladder(&[nobody(), nobody(), nobody()], "D R, D ");
         check_ladder(
-            &[Verdict::Refused(403), again(), again(), again(), again()],
+            &[
+                Verdict::Refused(403, String::new()),
+                again(),
+                again(),
+                again(),
+                again(),
+            ],
             "D R, R, R, R, ",
         );
         check_ladder(
-            &[Verdict::CertificateUntrusted, Verdict::Refused(403)],
+            &[
+                Verdict::CertificateUntrusted(""),
+                Verdict::Refused(403, String::new()),
+            ],
             "D R CertificateUntrusted",
         );
     }

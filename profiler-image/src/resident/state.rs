@@ -355,7 +355,7 @@ impl State {
         let why = match verdict {
             Verdict::Stored => None,
             Verdict::SourceNotPod(addresses) => Some(addresses.clone()),
-            Verdict::Refused(status @ (403 | 409)) => Some(format!("HTTP {status}")),
+            Verdict::Refused(status @ (403 | 409), _) => Some(format!("HTTP {status}")),
             _ if now < self.lease_until => {
                 self.receipts[index].at = Some(now + spread(AGAIN, chance));
                 return;

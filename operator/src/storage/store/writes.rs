@@ -3,9 +3,9 @@
 //! Invariant: a plain write reaches only a store that is known to have no create-only ones, only if the administrator allows it, and only
 //! after a HEAD has found no object. The HEAD and the write are two calls, so another writer may come between them (`docs/security.md`).
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::answer::{Meaning, in_message};
 use super::error::deepest;

@@ -282,8 +282,8 @@ fn a_receipt_is_tried_until_it_is_stored_or_refused_by_the_newest_grant() {
     scene.take(answer(vec![newer]));
     for verdict in [
         again(),
-        Verdict::Refused(404),
-        Verdict::CertificateUntrusted,
+        Verdict::Refused(404, String::new()),
+        Verdict::CertificateUntrusted(""),
     ] {
         scene.take(delivered("a", verdict));
         scene.now += SECOND * 6;
@@ -294,7 +294,7 @@ fn a_receipt_is_tried_until_it_is_stored_or_refused_by_the_newest_grant() {
         assert_eq!(grant.url, "https://newer/");
     }
     let before = scene.state.receipts.len();
-    scene.take(delivered("a", Verdict::Refused(409)));
+    scene.take(delivered("a", Verdict::Refused(409, String::new())));
     assert_eq!((before, scene.state.receipts.len()), (1, 0));
 }
 

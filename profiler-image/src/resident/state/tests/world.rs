@@ -25,8 +25,8 @@ fn op() -> impl Strategy<Value = Op> {
     let verdict = prop_oneof![
         3 => Just(Verdict::Stored),
         2 => Just(again()),
-        1 => Just(Verdict::Refused(403)),
-        1 => Just(Verdict::CertificateUntrusted),
+        1 => Just(Verdict::Refused(403, String::new())),
+        1 => Just(Verdict::CertificateUntrusted("")),
     ];
     let answer = (
         prop::collection::vec(0..40_u8, 0..12),

@@ -1,0 +1,46 @@
+//! What is wrong with a store's certificate, in words.
+//!
+//! Invariant: an error that is not about a certificate is none of these. The words fit a receipt, and name the property and not the certificate,
+//! which a foreign server chooses.
+
+use rustls::{CertificateError, Error, PeerIncompatible, PeerMisbehaved};
+
+/// What is wrong; `None` if the error is not about the server's certificate or key.
+pub(super) fn what_is_wrong(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::InvalidCertificate(error) => Some(of_certificate(error)),
+        // rustls with ring verifies no signature of P-521; the server then has none to offer.
+        Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon)
+        | Error::PeerMisbehaved(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)
+        | Error::AlertReceived(rustls::AlertDescription::HandshakeFailure) => Some(UNSUPPORTED),
+        _ => None,
+    }
+}
+
+const UNSUPPORTED: &str = "key or signature not supported (P-521?)";
+
+fn of_certificate(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::UnknownIssuer => "no trusted CA signed it",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name"
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => UNSUPPORTED,
+        // webpki's errors of which rustls has no kind of its own come with their words.
+        other if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is a CA's own (CA:TRUE), not a server's"
+        }
+        other if other.to_string().contains("UnsupportedCertVersion") => {
+            "it is not of X.509 version 3"
+        }
+        _ => "it is not valid",
+    }
+}
+
+#[cfg(test)]
+mod tests;

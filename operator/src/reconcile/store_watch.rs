@@ -1,4 +1,4 @@
-//! Probes the store while this replica leads, and writes how the store is into a ConfigMap, where `doctor` reads it.
+//! Probes the store, and while this replica leads, writes how the store is into a ConfigMap, where `doctor` reads it.
 //!
 //! Invariant: a store that was found without create-only writes is probed again each hour until it has them; a probe that was not answered
 //! is repeated after a minute.
@@ -29,30 +29,20 @@ const SUCCESS_EVERY: i64 = 300;
 /// The key of the ConfigMap. The plugin has the same (`doctor/observe.rs`).
 const KEY: &str = "store";
 
-/// Runs until the process ends. `map` is the ConfigMap as namespace and name, if there is one.
+/// Runs until the process ends. `map` is the ConfigMap as namespace and name, if there is one. Each replica probes, because each writes uploads
+/// of its relay; the leader alone writes the ConfigMap.
 pub async fn run(context: Arc<Context>, map: Option<(String, String)>) {
-    let mut leads = context.role.subscribe();
-    loop {
-        // The sender lives as long as the context.
-        let _ = leads.wait_for(|leads| *leads).await;
-        tokio::select! {
-            () = watch(&context, map.as_ref()) => {}
-            _ = leads.wait_for(|leads| !*leads) => {}
-        }
-    }
-}
-
-async fn watch(context: &Context, map: Option<&(String, String)>) {
     let (mut next, mut written) = (Some(Instant::now()), Health::default());
     loop {
         if next.is_some_and(|next| next <= Instant::now()) {
-            next = probe(context).await.map(|pause| Instant::now() + pause);
+            next = probe(&context).await.map(|pause| Instant::now() + pause);
         }
         let health = context.store.health();
-        if let Some((namespace, name)) = map
+        if let Some((namespace, name)) = &map
+            && context.role.leads()
             && is_news(&written, &health)
         {
-            match write(context, namespace, name, &health).await {
+            match write(&context, namespace, name, &health).await {
                 Ok(()) => written = health,
                 Err(error) => {
                     let error = chain(&error);

@@ -88,7 +88,7 @@ fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts to probe the store, once this replica leads.
+/// Starts to probe the store.
 fn watch_store(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
     let map = args.status_config_map.as_deref();
     let map = map

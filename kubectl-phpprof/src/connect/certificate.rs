@@ -9,6 +9,9 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use x509_parser::public_key::PublicKey;
 
+/// The most letters of a subject in a message.
+const SUBJECT: usize = 200;
+
 /// A property by which rustls refuses a server's certificate that Go takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Odd {
@@ -68,9 +71,12 @@ impl Odd {
 pub fn odd<'a>(chain: impl Iterator<Item = &'a CertificateDer<'a>>) -> Option<Odd> {
     chain.enumerate().find_map(|(position, der)| {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
-        let subject = certificate.subject().to_string();
+        let subject = shown(&certificate);
         if position == 0 && certificate.version() != X509Version::V3 {
-            return Some(Odd::Version(subject, certificate.version().0 + 1));
+            return Some(Odd::Version(
+                subject,
+                certificate.version().0.saturating_add(1),
+            ));
         }
         let bits = bits_of(&certificate).filter(|bits| !(2048..=8192).contains(bits));
         if let Some(bits) = bits {
@@ -80,10 +86,20 @@ pub fn odd<'a>(chain: impl Iterator<Item = &'a CertificateDer<'a>>) -> Option<Od
     })
 }
 
+/// The subject for a terminal: a server that nobody trusts yet has written it.
+fn shown(certificate: &X509Certificate<'_>) -> String {
+    let subject = certificate.subject().to_string();
+    subject
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(SUBJECT)
+        .collect()
+}
+
 /// The subject with the place, for messages.
 pub fn named(der: &CertificateDer<'_>, place: &str) -> String {
     match X509Certificate::from_der(der) {
-        Ok((_, certificate)) => format!("{} in {place}", certificate.subject()),
+        Ok((_, certificate)) => format!("{} in {place}", shown(&certificate)),
         Err(_) => place.to_owned(),
     }
 }
@@ -109,6 +125,22 @@ fn bits_of(certificate: &X509Certificate<'_>) -> Option<usize> {
 pub fn public_key<'a>(der: &'a CertificateDer<'_>) -> Option<&'a [u8]> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(certificate.tbs_certificate.subject_pki.raw)
+}
+
+/// Whether a certificate may sign others at this time: webpki asks nothing of an anchor (crypto/x509 `isValid` and `CheckSignatureFrom` do).
+pub fn may_sign(der: &CertificateDer<'_>, now: UnixTime) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return false;
+    };
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let validity = certificate.validity();
+    let is_current =
+        (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now);
+    // Before version 3, no certificate says whether it is an authority's.
+    let is_authority = certificate.version() != X509Version::V3 || certificate.is_ca();
+    let usage = certificate.key_usage();
+    let signs = usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.key_cert_sign()));
+    is_current && is_authority && signs
 }
 
 /// Refuses a certificate out of its time, or for another use than a server's (crypto/x509 `isValid` and `Verify`).

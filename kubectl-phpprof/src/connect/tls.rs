@@ -4,7 +4,7 @@
 //!
 //! Invariant: what Go's crypto/tls takes from an administrator is taken here: a certificate that stands itself among the authorities is
 //! trusted as it is (crypto/x509 `Verify`: "if opts.Roots.contains(c)"), and a user's own certificate is sent unread, so that the
-//! server judges it. Names, dates and signatures are checked as ever.
+//! server judges it. Names, dates and signatures are checked as ever; only what may sign is an authority for others (crypto/x509 `isValid`).
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -178,6 +178,8 @@ fn private_key(pem: &[u8]) -> Option<PrivateKeyDer<'static>> {
 #[derive(Debug)]
 struct Listed {
     inner: Arc<WebPkiServerVerifier>,
+    /// One of the certificates may sign others. Without one, `inner` is for the signatures of the handshake alone.
+    has_authority: bool,
     certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -187,11 +189,21 @@ impl Listed {
         none: impl FnOnce() -> TlsError,
     ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
-        let (taken, _) = roots.add_parsable_certificates(certificates.iter().cloned());
-        if taken == 0 {
-            return Err(none());
+        let now = UnixTime::now();
+        let authorities = certificates
+            .iter()
+            .filter(|it| certificate::may_sign(it, now))
+            .cloned();
+        let (taken, _) = roots.add_parsable_certificates(authorities);
+        let has_authority = taken > 0;
+        if !has_authority {
+            let (taken, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+            if taken == 0 {
+                return Err(none());
+            }
         }
         Ok(Listed {
+            has_authority,
             inner: WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
                 .build()?,
             certificates,
@@ -229,6 +241,9 @@ impl ServerCertVerifier for Listed {
     ) -> Result<ServerCertVerified, rustls::Error> {
         if self.is_listed(own, name, now)? {
             return Ok(ServerCertVerified::assertion());
+        }
+        if !self.has_authority {
+            return Err(CertificateError::UnknownIssuer.into());
         }
         self.inner
             .verify_server_cert(own, intermediates, name, ocsp, now)

@@ -189,10 +189,10 @@ async fn connected(
     config.auth_info = user(global, &entries.user, &plan);
     let giver = match plan.login {
         Login::Plain => None,
-        Login::Exec(config) => Some(Giver::Exec(Exec {
+        Login::Exec(config) => Some(Giver::Exec(Box::new(Exec {
             config: *config,
             identity,
-        })),
+        }))),
         Login::Oidc(config) => Some(Giver::Oidc(Box::new(Oidc {
             config,
             kept: entries.kept,

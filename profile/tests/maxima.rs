@@ -37,9 +37,9 @@ fn written(stack: &[FrameRef<'_>], labels: &[Label<'_>]) -> Profile {
     builder.add(stack, &[1, 2, 3], labels);
     let (file, built) = (writer.finish(), builder.finish());
     let limits = Limits::default();
-    let profile = decode(&file, &limits).unwrap();
+    let profile = decode(&file, &limits).expect("the reader takes what the writer wrote");
     assert_eq!(profile, built);
-    assert_eq!(Packed::open(&file, &limits).unwrap().count(), 1);
+    assert_eq!(Packed::open(&file, &limits).expect("as above").count(), 1);
     profile
 }
 

@@ -25,7 +25,7 @@ struct Held {
 
 /// Who gives credentials.
 pub enum Giver {
-    Exec(Exec),
+    Exec(Box<Exec>),
     Oidc(Box<Oidc>),
 }
 

@@ -34,7 +34,7 @@ pub fn pem(source: &Source) -> Result<Pem, SourceError> {
                 .collect();
             STANDARD
                 .decode(whole)
-                .map_err(|_| SourceError::Base64(*field))?
+                .map_err(|_| SourceError::Base64(field))?
         }
     };
     Ok(Pem {

@@ -99,7 +99,7 @@ pub async fn send(cluster: &Cluster, question: &Question) -> Result<Answer, NoFo
     let answer = answer_of(stream, request(cluster, question)?, forward).await;
     let Err(why) = answer else { return answer };
     // The kubelet says more than that the connection broke.
-    let said = async { Some(said?.await?) };
+    let said = async { said?.await };
     match timeout(SAID_WITHIN, said).await.ok().flatten() {
         Some(said) => Err(failed(format!(
             "port {} of pod {}: {}",

@@ -21,7 +21,10 @@ const UNSUPPORTED: &str = "key or signature not supported (P-521?)";
 
 fn of_certificate(error: &CertificateError) -> &'static str {
     match error {
-        CertificateError::UnknownIssuer => "no trusted CA signed it",
+        // A CA with the name of a trusted one has signed it.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "no trusted CA signed it"
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "it is not valid yet"

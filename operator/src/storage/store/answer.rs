@@ -41,8 +41,8 @@ const SEARCHED: usize = 4096;
 impl Answer {
     /// An answer with S3's error in XML, or with any other body.
     pub fn new(status: u16, body: &str) -> Self {
-        let end = body.floor_char_boundary(SEARCHED);
-        let body = body.get(..end).unwrap_or_default();
+        let end = (0..=SEARCHED.min(body.len())).rfind(|&end| body.is_char_boundary(end));
+        let body = body.get(..end.unwrap_or(0)).unwrap_or_default();
         Answer {
             status,
             code: plain(element(body, "Code")),

@@ -106,7 +106,7 @@ fn evaled_code_is_known_again_by_one_read() {
     // ZEND_EVAL_CODE
     image.put_byte(frame.func, kind, 4);
     image.put_top(frame.address);
-    image.put_string(FILE, &format!("/{}.php(1) : eval()'d code", "d".repeat(80)));
+    image.put_string(FILE, format!("/{}.php(1) : eval()'d code", "d".repeat(80)));
     image.put_word(FILE, image.layout.zend_string.h, 0);
     let (ids, _) = identified(&mut codes, &image, &mut maps, &[frame]);
     assert!(ids[0].is_some());

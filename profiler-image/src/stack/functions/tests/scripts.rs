@@ -15,7 +15,7 @@ fn cache(memory: &mut EngineImage, number: u64) -> Frame {
     memory.put_opcache(SHARED.start, TABLE, u32::try_from(number + 1).unwrap());
     memory.room(TABLE, 0x200);
     memory.put_word(TABLE + 40 * number, 24, script);
-    memory.put_string(file, &format!("/part{number}.php"));
+    memory.put_string(file, format!("/part{number}.php"));
     let key = Key {
         code,
         last: 4,

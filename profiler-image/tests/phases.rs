@@ -466,7 +466,7 @@ fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
         (WAITS, "", "{main};receive;fread"),
         (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
         (WAITS_FOR_ANOTHER, "pipes", "{main};fread"),
-        (HAS_A_CHILD, "pipes", "{main};fread"),
+        (HAS_A_CHILD, "pipes", "{main} (Command line code);fread"),
     ] {
         let stacks = worker(script, relay)?;
         let samples = stacks.get(expected).copied().unwrap_or(0);

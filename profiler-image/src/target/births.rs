@@ -37,11 +37,11 @@ pub(super) struct Births {
 }
 
 impl Births {
-    /// Notes the newest number.
-    pub fn note(&mut self, newest: Option<i32>) {
+    /// Notes the newest number; returns whether something may have been born, as always where the number is not available.
+    pub fn note(&mut self, newest: Option<i32>) -> bool {
         let (Some(newest), Some(last)) = (newest, std::mem::replace(&mut self.newest, newest))
         else {
-            return;
+            return newest.is_none();
         };
         let first = if newest < last { FIRST } else { last + 1 };
         for number in first..=newest {
@@ -54,6 +54,7 @@ impl Births {
                 was_absent: false,
             });
         }
+        newest != last
     }
 
     /// The next number to look at; `None` if there is none, or no room for another look at this time, in milliseconds.
@@ -116,7 +117,9 @@ mod tests {
 
     fn births(newest: impl IntoIterator<Item = i32>) -> Births {
         let mut births = Births::default();
-        newest.into_iter().for_each(|it| births.note(Some(it)));
+        for number in newest {
+            births.note(Some(number));
+        }
         births
     }
 
@@ -124,10 +127,10 @@ mod tests {
     fn what_was_given_since_the_last_look_is_looked_at_once() {
         let mut births = births([500, 503]);
         assert_eq!(numbers(&mut births, 1000), [501, 502, 503]);
-        births.note(Some(503));
-        assert_eq!(numbers(&mut births, 1000), [0; 0]);
+        assert!(births.note(Some(504)) && !births.note(Some(504)));
+        assert_eq!(numbers(&mut births, 1000), [504]);
         // Where the number is not available, only listings tell.
-        births.note(None);
+        assert!(births.note(None));
         births.note(Some(600));
         assert_eq!(numbers(&mut births, 1000), [0; 0]);
     }

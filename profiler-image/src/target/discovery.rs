@@ -107,6 +107,8 @@ pub struct Discovery {
     fresh: Vec<Fresh>,
     reaped: Reaped,
     read_accounts_at: u64,
+    /// Until when children may end that nobody saw: that long after the last birth or end.
+    accounts_change_until: u64,
 }
 
 impl Discovery {
@@ -134,6 +136,7 @@ impl Discovery {
             fresh: Vec::new(),
             reaped: Reaped::default(),
             read_accounts_at: 0,
+            accounts_change_until: 0,
         }
     }
 
@@ -141,7 +144,7 @@ impl Discovery {
     pub fn scan(&mut self) -> Changes {
         let now = boot_milliseconds();
         // Before the listing, which has all that have these numbers and live.
-        self.births.note(self.newest.read());
+        self.note_births(now);
         let mut listed = std::mem::take(&mut self.listing.pids);
         listed.clear();
         let is_due = self.listing.is_due(now);
@@ -266,6 +269,9 @@ impl Discovery {
             }
             false
         });
+        if !ended.is_empty() {
+            self.accounts_change(now);
+        }
         for (parent, account) in ended {
             let parent = self.seen.get(&parent);
             let has_parent = parent.is_some_and(|parent| parent.in_scope);

@@ -49,14 +49,27 @@ pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
+        // php-fpm ends its workers at SIGTERM; a process that ignores that, or has no time for it, is killed with its children.
         let _ = self.signal(Signal::SIGTERM);
         let began = Instant::now();
         while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(5));
         }
+        let pid = self.pid();
+        let is_there = matches!(self.0.try_wait(), Ok(None));
+        let list = match is_there {
+            true => fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")),
+            false => Ok(String::new()),
+        };
         let _ = self.0.kill();
         let _ = self.0.wait();
+        let list = list.unwrap_or_default();
+        for child in list
+            .split_ascii_whitespace()
+            .filter_map(|it| it.parse().ok())
+        {
+            let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+        }
     }
 }
 

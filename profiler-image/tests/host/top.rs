@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -32,6 +34,41 @@ fn top(scene: &Scene, target: &Running) -> Result<Running> {
     Ok(Running(command.spawn().context("starting script")?))
 }
 
+/// What a terminal shows, which a thread reads.
+struct Shown {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Shown {
+    fn of(mut stdout: ChildStdout) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let read = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stdout.read(&mut buffer) {
+                let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+                read.extend(buffer.iter().take(length));
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    /// What was shown until now.
+    fn text(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// All of it, once the terminal has ended.
+    fn whole(self) -> Result<String> {
+        let Self { bytes, reader } = self;
+        ensure!(reader.join().is_ok(), "the reader has failed");
+        let bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(String::from_utf8(bytes.clone())?)
+    }
+}
+
 /// The processes that `script` has started.
 fn children(of: &Running) -> Result<Vec<i32>> {
     let pid = of.pid();
@@ -44,7 +81,10 @@ fn children(of: &Running) -> Result<Vec<i32>> {
 fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     let (scene, target) = (Scene::new()?, busy()?);
     let mut running = top(&scene, &target)?;
-    std::thread::sleep(Duration::from_millis(2700));
+    // A busy machine may take a second to start it, and what it saves is as long as it has run.
+    let shown = Shown::of(running.0.stdout.take().context("no stdout")?);
+    wait_until("the first screen", || Ok(shown.text().contains("SELF%")))?;
+    std::thread::sleep(Duration::from_millis(2200));
     let mut terminal = running.0.stdin.take().context("no stdin")?;
     terminal.write_all(b"s")?;
     let has_saved = || Ok(fs::read_dir(scene.path(""))?.next().is_some());
@@ -54,9 +94,7 @@ fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     std::thread::sleep(Duration::from_millis(300));
     terminal.write_all(b"q")?;
     ensure!(running.exit_code()? == Some(0));
-    let mut shown = String::new();
-    let mut stdout = running.0.stdout.take().context("no stdout")?;
-    stdout.read_to_string(&mut shown)?;
+    let shown = shown.whole()?;
     // The terminal discards what is drawn between the alternate screen's beginning and end.
     let (_, drawn) = shown.split_once("\x1b[?1049h").context("not drawn")?;
     let (drawn, left) = drawn.split_once("\x1b[?1049l").context("not restored")?;

@@ -212,7 +212,7 @@ fn it_ends_where_no_relay_answers_in_time() -> Result<()> {
     let unreachable = |why| format!(r#"{{"reason":"RelayUnreachable","detail":"{why}"}}"#);
     let ends = [
         (25, unreachable("timeout")),
-        (25, unreachable("connection refused")),
+        (25, unreachable("127.0.0.1:1: connection refused")),
         (22, r#"{"reason":"CertificateUntrusted"}"#.to_owned()),
     ];
     // All three at the same time.

@@ -9,6 +9,9 @@ use super::{Discovery, TICK, boot_milliseconds};
 const READ_ACCOUNTS_EVERY: u64 = 250;
 /// For each of this many more, that time is added once more.
 const FEW: u64 = 16;
+/// For this long after a birth or an end, in milliseconds, a parent may wait for a child that nobody saw. Later no time of children can have
+/// grown but by a child that is seen to end.
+const WAITED_FOR: u64 = 3000;
 
 /// What nobody saw of processes that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct Missed {
 impl Discovery {
     /// What came and went unseen until now.
     pub fn missed(&mut self) -> Missed {
-        self.read_accounts(u64::MAX);
+        self.read_all_accounts();
         let living = self.seen.values().filter(|seen| seen.in_scope);
         let ticks = self.reaped.ticks(living.map(|seen| seen.account));
         Missed {
@@ -42,11 +45,26 @@ impl Discovery {
         }
     }
 
-    /// Reads what the children of each process have used, before it ends itself.
-    pub(super) fn read_accounts(&mut self, now: u64) {
-        if now < self.read_accounts_at {
-            return;
+    /// Notes what was born since the last look.
+    pub(super) fn note_births(&mut self, now: u64) {
+        if self.births.note(self.newest.read()) {
+            self.accounts_change(now);
         }
+    }
+
+    /// Notes a birth or an end: only after these the time of a process's children grows.
+    pub(super) fn accounts_change(&mut self, now: u64) {
+        self.accounts_change_until = now + WAITED_FOR;
+    }
+
+    /// Reads what the children of each process have used, before it ends itself; where nothing starts or ends, it reads nothing.
+    pub(super) fn read_accounts(&mut self, now: u64) {
+        if (self.read_accounts_at..self.accounts_change_until).contains(&now) {
+            self.read_all_accounts();
+        }
+    }
+
+    fn read_all_accounts(&mut self) {
         let mut read = 0;
         let processes = self.seen.iter_mut().filter(|(_, seen)| seen.in_scope);
         for (&pid, seen) in processes {

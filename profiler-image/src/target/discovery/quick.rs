@@ -45,7 +45,7 @@ impl Discovery {
         for &pid in failed {
             self.see_end(pid, now, &mut quick.changes);
         }
-        self.births.note(self.newest.read());
+        self.note_births(now);
         while let Some(given) = self.births.next(now) {
             self.see_birth(given, now, &mut quick.changes);
         }
@@ -72,6 +72,7 @@ impl Discovery {
             seen.verdict = Verdict::Other(Other::unexamined(now));
             self.may_become_php(pid, now);
         } else if let Some(seen) = self.seen.remove(&pid) {
+            self.accounts_change(now);
             self.forget(&seen);
         }
     }

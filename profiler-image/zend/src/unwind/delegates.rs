@@ -8,7 +8,7 @@
 
 use super::{Copy, Frame, MAX_FRAMES};
 use crate::layouts::Layout;
-use crate::memory::{Memory, Piece, word_at};
+use crate::memory::{Memory, Piece, half_at, word_at};
 
 /// Up to this many generators are read with the looks.
 const FEW: usize = 3;
@@ -112,7 +112,17 @@ fn few<M: Memory + ?Sized>(
     let mut outer_first = Vec::with_capacity(FEW);
     let mut next = outermost;
     loop {
-        let bytes = copy.generator(memory, layout, next, &fields)?;
+        let Some(bytes) = copy.generator(memory, layout, next, &fields) else {
+            // The frame that runs was read already; a leaf has a pointer to its generator.
+            let leaf = [(row.node_children, 4), (row.node_ptr, 8)];
+            let leaf = copy.generator(memory, layout, outermost, &leaf)?;
+            let is_root =
+                half_at(&leaf, row.node_children) == 0 && word_at(&leaf, row.node_ptr) == next;
+            if !is_root || outer_first.is_empty() {
+                return None;
+            }
+            break;
+        };
         let (execute_data, parent) = (
             word_at(&bytes, row.execute_data),
             word_at(&bytes, row.node_parent),
@@ -120,10 +130,14 @@ fn few<M: Memory + ?Sized>(
         if execute_data == running {
             break;
         }
-        if parent == 0 || outer_first.len() >= FEW {
+        if outer_first.len() >= FEW || (parent == 0 && !outer_first.is_empty()) {
             return None;
         }
         outer_first.push(execute_data);
+        if parent == 0 {
+            // It has no parent as long as the tree knows no other generator: what runs is its own delegate.
+            break;
+        }
         next = parent;
     }
     let inner_first = outer_first.into_iter().rev();

@@ -17,18 +17,16 @@ fn blind(since: i64, retry: i64) -> Observed {
 }
 
 #[test]
-fn of_a_short_run_whose_pod_has_gone_the_store_is_asked_for_its_profile_once_it_may_be_there() {
+fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
     let limits = Limits::default();
     let status = decide(at(0), &request(spec()), &admission(&["a"]), &limits).status;
     let mut request = request(spec());
     request.status = Some(status);
-    check(9, &request, &pods(&[]), "Collecting; ; now");
-    check(
-        31,
-        &request,
-        &pods(&[]),
-        "Collecting; recovery 1; on change",
-    );
+    // The profile, and the checkpoints at 5, 10 and 20 s that were due.
+    for (now, keys) in [(9, 2), (31, 4)] {
+        let expected = format!("Collecting; recovery {keys}; on change");
+        check(now, &request, &pods(&[]), &expected);
+    }
     let under_way = Observed {
         under_way: [Job::Target("uid-of-a".into())].into(),
         ..pods(&[])

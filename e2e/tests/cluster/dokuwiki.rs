@@ -139,7 +139,10 @@ async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     // A name in brackets is not a function: it is what PHP itself did, or what is unknown.
     let functions: BTreeSet<_> = frames
         .filter(|frame| !frame.name.starts_with('['))
-        .map(|frame| (frame.name, frame.file, frame.start_line))
+        .map(|frame| {
+            let name = plain_name(frame.name, frame.file);
+            (name, frame.file, frame.start_line)
+        })
         .collect();
     ensure!(functions.len() > 100, "only {} functions", functions.len());
     let php = [

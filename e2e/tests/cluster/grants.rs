@@ -79,7 +79,13 @@ fn check_sampler(fixture: &Fixture, sampler: &Sampler) -> Result<()> {
         .map(|variable| variable.name.as_str())
         .collect();
     ensure!(
-        names == ["PHPPROF_CONTRACT", "PHPPROF_GRANTS", "PHPPROF_CA_BUNDLE"],
+        names
+            == [
+                "PHPPROF_CONTRACT",
+                "PHPPROF_GRANTS",
+                "PHPPROF_RELAY_ADDRESSES",
+                "PHPPROF_CA_BUNDLE"
+            ],
         "{names:?}"
     );
     ensure!(

@@ -84,7 +84,7 @@ fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_
             let word = format!("{SWITCH}{}", if off { "=stopped" } else { "-" });
             let namespace = ["--namespace", release::NAMESPACE, "--overwrite"];
             let annotate = ["annotate", "configmap", "phpprof-operator-switch", &word];
-            kubectl(&[&namespace[..], &annotate[..]].concat())
+            kubectl(&[&annotate[..], &namespace[..]].concat())
                 .await
                 .map(drop)
         };

@@ -131,12 +131,11 @@ impl Clocks {
     /// The worker's mark now; `None` if nothing tells whether it has run.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        if let Some(clock) = self.process {
-            return clock.now().map(Mark::Process);
-        }
-        // Without the number of slices, one sleep cannot be distinguished from the next.
+        // Without the number of slices, one sleep cannot be distinguished from the next. The process's clock alone moves at the kernel's ticks: a
+        // worker that woke since the last one would seem to sleep.
         let look = self.look().ok().filter(|look| look.slices > 0);
-        look.map(Mark::Thread)
+        let clock = || self.process?.now().map(Mark::Process);
+        look.map(Mark::Thread).or_else(clock)
     }
 
     /// Whether the worker sleeps now; `None` if nothing tells.

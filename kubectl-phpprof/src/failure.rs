@@ -110,19 +110,19 @@ impl Failure {
     /// A failure from the API server's answer to `action`, for instance "create profilerequests in namespace shop".
     pub fn of_api(suggest: &Suggest, action: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            let remedy = refused(error).map(|it| it.odd.remedy().to_owned());
+            let refused = refused(error);
+            let why = refused.map_or_else(|| chain(error), ToString::to_string);
             return Failure::new(
                 Exit::Unreachable,
-                format!(
-                    "cannot {action}: the API server does not answer: {}",
-                    chain(error)
-                ),
-                remedy.unwrap_or_else(|| {
-                    format!(
-                        "check the kubeconfig and its context: {}",
-                        suggest.of_cluster("cluster-info")
-                    )
-                }),
+                format!("cannot {action}: the API server does not answer: {why}"),
+                refused
+                    .map(|it| it.odd.remedy().to_owned())
+                    .unwrap_or_else(|| {
+                        format!(
+                            "check the kubeconfig and its context: {}",
+                            suggest.of_cluster("cluster-info")
+                        )
+                    }),
             );
         };
         Failure::of_status(suggest, action, status)

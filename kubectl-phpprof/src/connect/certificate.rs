@@ -24,11 +24,18 @@ pub enum Odd {
 }
 
 /// A refusal for such a property.
-#[derive(Debug, thiserror::Error)]
-#[error("{cause}: {odd}")]
+#[derive(thiserror::Error)]
+#[error("{odd} ({cause})")]
 pub struct Refused {
     pub odd: Odd,
     pub cause: String,
+}
+
+/// rustls shows another library's error by `Debug`, also to a user.
+impl std::fmt::Debug for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl std::fmt::Display for Odd {

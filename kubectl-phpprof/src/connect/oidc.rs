@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::{Client, Config};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::client::{self, ClientError, Way};
@@ -240,8 +240,15 @@ async fn sent<T: for<'a> Deserialize<'a>>(
     serde_json::from_slice(&bytes).map_err(|_| wrong())
 }
 
+/// All but RFC 3986's unreserved characters, as Go's `url.QueryEscape`.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 fn form(values: &[(&str, &str)]) -> String {
@@ -307,7 +314,10 @@ mod tests {
 
     #[test]
     fn a_form_and_a_header_are_encoded() {
-        assert_eq!(form(&[("a", "x y&"), ("b", "é")]), "a=x%20y%26&b=%C3%A9");
+        assert_eq!(
+            form(&[("a_b", "x y&"), ("c", "é-.~")]),
+            "a_b=x%20y%26&c=%C3%A9-.~"
+        );
         assert_eq!(basic("i:d", "s"), "Basic aSUzQWQ6cw==");
     }
 }

@@ -68,6 +68,9 @@ fn compared(cluster: &Cluster, row: &Row) -> Option<String> {
         Same::Refused(_) if plugin.outcome != Outcome::NoConnection => {
             return wrong("the plugin does what the row says that it refuses");
         }
+        Same::AsNobody if plugin.outcome != Outcome::Forbidden => {
+            return wrong("the plugin does not connect as nobody");
+        }
         Same::Refused(words) if !plugin.text.contains(words) => {
             return wrong(&format!("the plugin does not say «{words}»"));
         }

@@ -93,7 +93,10 @@ fn a_saved_file_opens_without_an_error_or_a_request() {
         "{facts}"
     );
     assert!(
-        facts.ends_with("UTC · 0.91 % unstable · 0.47 % over the memory cap · 0.37 % of stopped workers · 9.16 s wall"),
+        facts.ends_with(concat!(
+            "UTC · 0.91 % unstable · 0.47 % over the memory cap · 0.37 % of stopped workers",
+            " · up to 217 short-lived processes unseen, 4.87 s of CPU time of ended ones in no sample · 9.16 s wall"
+        )),
         "of the busy samples, and at the rate that was asked for: {facts}"
     );
     assert!(page.browser.eval(FRAMES).as_i64().unwrap() >= 12);

@@ -16,7 +16,7 @@ use phpprof_zend::memory::Memory as _;
 use crate::run::Seen;
 use crate::run::snapshot::{Keep, Snapshot};
 use crate::target::pattern::{pool_of, title};
-use crate::target::process::held::Held;
+use crate::target::process::held::{Held, HeldFiles};
 use crate::target::process::stat::Watch;
 use crate::target::process::{ProcessMemory, proc_path, text};
 
@@ -122,7 +122,7 @@ impl Said {
         Self {
             call: call.filter(|_| has_slept),
             is_runnable: state.is_some_and(|(state, _)| state == 'R'),
-            is_stopped: Held::of(pid, tid) == Held::Stopped,
+            is_stopped: HeldFiles::open(pid, tid).held() == Held::Stopped,
             request: request.and_then(|word| age(f64::from_bits(word), unix_time())),
             pool: title(pid).and_then(|title| pool_of(&title).map(ToOwned::to_owned)),
         }

@@ -11,10 +11,7 @@ use phpprof_zend::memory::{Fault, Memory, Piece};
 use phpprof_zend::opcache::Restarts;
 use smallvec::SmallVec;
 
-use crate::target::process::ProcessMemory;
-
-/// Pieces of a gather that need no allocation.
-const IN_PLACE: usize = 64;
+use crate::target::process::{IN_PLACE, ProcessMemory};
 
 /// A memory, and the restarts of opcache that were counted with the last stack.
 #[derive(Debug, Clone)]

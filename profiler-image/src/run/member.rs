@@ -13,7 +13,7 @@ use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
 use crate::stack::trace::Stack;
 use crate::target::process::Process;
-use crate::target::process::held::Held;
+use crate::target::process::held::{Held, HeldFiles};
 
 /// Nanoseconds between two checks of the program.
 const CHECK_EVERY: u64 = 80 * SECOND / 1000;
@@ -38,6 +38,8 @@ pub struct Member {
     check_at: u64,
     /// Since when it sleeps, and in which stack.
     pub asleep: Option<Asleep>,
+    /// Opened when it is first asked what holds it.
+    held_files: Option<HeldFiles>,
     /// In how many samples up to the last it ran.
     ran: u32,
     /// The numbers of its thread when they last changed, or were doubted, and when that was.
@@ -93,6 +95,7 @@ impl Member {
             sampled_to: None,
             check_at: now,
             asleep: None,
+            held_files: None,
             ran: 0,
             moved: None,
             busy_samples: 0,
@@ -165,9 +168,10 @@ impl Member {
 
     /// Asks the kernel whether it can go on.
     #[must_use]
-    pub fn held(&self) -> Held {
-        let process = &self.worker.process;
-        Held::of(process.pid, process.tid)
+    pub fn held(&mut self) -> Held {
+        let (pid, tid) = (self.worker.process.pid, self.worker.process.tid);
+        let open = || HeldFiles::open(pid, tid);
+        self.held_files.get_or_insert_with(open).held()
     }
 
     /// Remembers whether it ran in its newest sample.

@@ -8,8 +8,8 @@ use std::fs::read_dir;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The most files of a worker: `mem`, `schedstat`, `wchan` and `stat`, and two of its quiescent reads.
-const OF_A_WORKER: u64 = 6;
+/// The most files of a worker: `mem`, `schedstat`, `wchan` and `stat`, these two again for what holds it, and two of its quiescent reads.
+const OF_A_WORKER: u64 = 8;
 /// Files for the rest of a run: those opened for a moment, threads, and the connections of the delivery.
 const OF_A_RUN: u64 = 32;
 

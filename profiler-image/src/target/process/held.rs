@@ -4,8 +4,11 @@
 //! letting it run for a moment: it stops itself on its way out of the kernel (`get_signal`, kernel/signal.c; `__refrigerator`,
 //! kernel/freezer.c).
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use super::stat::Stat;
-use super::{proc_path, text};
+use super::{calls, proc_path, text};
 
 /// Where control groups are mounted, and version 2 beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -34,31 +37,56 @@ pub enum Held {
     Stopped,
 }
 
-impl Held {
-    /// Whether and by what a thread of a process is held now.
+/// The files of a thread that tell it, kept open. They stay bound to this thread.
+#[derive(Debug)]
+pub struct HeldFiles {
+    pid: i32,
+    stat: Option<File>,
+    place: Option<File>,
+}
+
+impl HeldFiles {
+    /// Opens the files of a thread of a process.
     #[must_use]
-    pub fn of(pid: i32, tid: i32) -> Self {
-        let read = |name: &str| text(proc_path(format_args!("{pid}/task/{tid}/{name}")).as_str());
-        let state = read("stat").and_then(|line| Stat::parse(line).map(|stat| stat.state));
-        let is_frozen = || {
-            let groups = text(proc_path(format_args!("{pid}/cgroup")).as_str());
-            groups.is_some_and(|groups| is_frozen(&groups, text))
-        };
-        Self::judge(state, || read("wchan"), is_frozen)
+    pub fn open(pid: i32, tid: i32) -> Self {
+        let open =
+            |name: &str| calls::open(proc_path(format_args!("{pid}/task/{tid}/{name}"))).ok();
+        Self {
+            pid,
+            stat: open("stat"),
+            place: open("wchan"),
+        }
     }
 
+    /// Whether and by what the thread is held now.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let state = self.stat.as_ref().and_then(Stat::at).map(|stat| stat.state);
+        let mut bytes = [0_u8; 64];
+        let place = self.place_in(&mut bytes).unwrap_or_default();
+        let is_frozen = || {
+            let groups = text(proc_path(format_args!("{}/cgroup", self.pid)).as_str());
+            groups.is_some_and(|groups| is_frozen(&groups, text))
+        };
+        Held::judge(state, place, is_frozen)
+    }
+
+    /// Where in the kernel the thread sleeps.
+    fn place_in<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a str> {
+        calls::count_file_read();
+        let length = self.place.as_ref()?.read_at(bytes, 0).ok()?;
+        std::str::from_utf8(bytes.get(..length)?).ok()
+    }
+}
+
+impl Held {
     /// Asks no more than it needs: `wchan` tells nothing where the kernel refuses, or cannot name the place.
-    fn judge(
-        state: Option<char>,
-        place: impl FnOnce() -> Option<String>,
-        is_frozen: impl FnOnce() -> bool,
-    ) -> Self {
+    fn judge(state: Option<char>, place: &str, is_frozen: impl FnOnce() -> bool) -> Self {
         match state {
             Some('T' | 't') => return Self::Stopped,
             Some('S' | 'D') => {}
             _ => return Self::No,
         }
-        let place = place().unwrap_or_default();
         let (place, is_disk) = (place.trim(), state == Some('D'));
         let may_be_hidden = is_disk || ["", "0"].contains(&place);
         if STOPPED_IN.contains(&place) || may_be_hidden && is_frozen() {
@@ -95,7 +123,7 @@ mod tests {
 
     #[track_caller]
     fn check(state: char, place: &str, is_frozen: bool, expected: Held) {
-        let found = Held::judge(Some(state), || Some(place.to_owned()), || is_frozen);
+        let found = Held::judge(Some(state), place, || is_frozen);
         assert_eq!(found, expected, "{state} {place}");
     }
 
@@ -115,7 +143,7 @@ mod tests {
         check('S', "0", false, Held::No);
         check('R', "0", true, Held::No);
         check('Z', "0", true, Held::No);
-        assert_eq!(Held::judge(None, || None, || true), Held::No);
+        assert_eq!(Held::judge(None, "", || true), Held::No);
     }
 
     #[test]
@@ -144,6 +172,6 @@ mod tests {
     #[test]
     fn of_this_thread_is_no() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(Held::of(pid, pid), Held::No);
+        assert_eq!(HeldFiles::open(pid, pid).held(), Held::No);
     }
 }

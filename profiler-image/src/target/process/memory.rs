@@ -24,8 +24,8 @@ use super::calls;
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
-/// Pieces of a call that need no allocation: as many as functions are checked together.
-const IN_PLACE: usize = 64;
+/// Pieces of a call that need no allocation: more than as many functions as are checked together, and opcache's counters.
+pub const IN_PLACE: usize = 96;
 
 /// The memory of one process.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ pub mod relay;
 pub mod stat;
 mod text;
 
-pub use memory::ProcessMemory;
 pub(super) use memory::fault;
+pub use memory::{IN_PLACE, ProcessMemory};
 use relay::Relay;
 pub use text::{bytes, proc_path, read_text, text};
 

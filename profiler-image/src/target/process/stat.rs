@@ -46,6 +46,12 @@ impl Stat {
         Self::read(|bytes| file.read(bytes))
     }
 
+    /// Reads them again from a file that was kept open.
+    #[must_use]
+    pub(super) fn at(file: &File) -> Option<Self> {
+        Self::read(|bytes| file.read_at(bytes, 0))
+    }
+
     fn read(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> Option<Self> {
         let mut bytes = [0_u8; MAX_LINE];
         calls::count_file_read();

@@ -80,8 +80,8 @@ mod tests {
         let check = |limit: u64, open: u64, expected: usize| {
             assert_eq!(workers(limit, open), expected, "{limit} {open}");
         };
-        check(1024, 12, 163);
-        check(64, 14, 3);
+        check(1024, 12, 122);
+        check(64, 14, 2);
         check(64, 64, 1);
         check(0, 0, 1);
         assert!(workers(u64::MAX, 12) > 1 << 40);

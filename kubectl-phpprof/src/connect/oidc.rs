@@ -240,7 +240,7 @@ async fn sent<T: for<'a> Deserialize<'a>>(
     serde_json::from_slice(&bytes).map_err(|_| wrong())
 }
 
-/// All but RFC 3986's unreserved characters, as Go's `url.QueryEscape`.
+/// All but RFC 3986's unreserved characters. Go's `url.QueryEscape` leaves the same ones as they are.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -2,17 +2,16 @@
 //!
 //! | question | answer | a read here |
 //! |---|---|---|
-//! | does it still sleep? | its process has the CPU time that it had when it was seen asleep | 0.3 µs |
-//! | | of a thread: `schedstat` says the same | 0.8 µs |
+//! | does it still sleep? | `schedstat` says the same as when it was seen asleep | 0.8 µs |
+//! | | where it counts no slices: its process has the CPU time that it had then, up to the kernel's last tick | 0.3 µs |
 //! | does it sleep? | `syscall`, where it may be read: the call that it sleeps in, or `running` | 1.3 µs |
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
 //! Nothing distinguishes a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
 //! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Mark`]s
-//! say that the worker did not run in between (a process's CPU time is that of all its threads, up to now: `thread_group_cputime`,
-//! kernel/sched/cputime.c; of other processes' threads the kernel gives no clock. `schedstat`: proc(5); `sum_exec_runtime` moves
-//! when a thread leaves its CPU, kernel/sched/core.c).
+//! say that the worker did not run in between, a [`Mark::Process`] only since the last tick (`schedstat`: proc(5), its third number grows
+//! each time the thread is put on a CPU. A process's CPU time is that of all its threads: `thread_group_cputime`, kernel/sched/cputime.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -39,7 +38,7 @@ pub struct Look {
 /// A value that changes whenever a worker runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// The CPU time of its process.
+    /// The CPU time of its process, where the kernel counts no slices of the thread.
     Process(TimeSpec),
     /// The numbers of the thread.
     Thread(Look),
@@ -131,8 +130,8 @@ impl Clocks {
     /// The worker's mark now; `None` if nothing tells whether it has run.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        // Without the number of slices, one sleep cannot be distinguished from the next. The process's clock alone moves at the kernel's ticks: a
-        // worker that woke since the last one would seem to sleep.
+        // Without the number of slices, one sleep cannot be distinguished from the next. The process's clock alone moves at the
+        // kernel's ticks: a worker that woke since the last one would seem to sleep.
         let look = self.look().ok().filter(|look| look.slices > 0);
         let clock = || self.process?.now().map(Mark::Process);
         look.map(Mark::Thread).or_else(clock)
@@ -227,6 +226,10 @@ mod tests {
         assert!(sleeps && one.run_nanoseconds > 0);
         assert_eq!(clocks.look(), Ok(one));
         assert_eq!(clocks.mark(), Some(Mark::Thread(one)));
+        clocks.process = CpuClock::of(pid);
+        assert!(clocks.process.is_some());
+        assert_eq!(clocks.mark(), Some(Mark::Thread(one)));
+        clocks.process = None;
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(clocks.look(), Err(NoLook::Gone));

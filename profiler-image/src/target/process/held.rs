@@ -37,7 +37,7 @@ pub enum Held {
     Stopped,
 }
 
-/// The files of a thread that tell it, kept open. They stay bound to this thread.
+/// The files that tell whether a thread is held. They are kept open, and stay bound to this thread.
 #[derive(Debug)]
 pub struct HeldFiles {
     pid: i32,

@@ -147,7 +147,7 @@ impl Watch {
     /// The state and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
-        let stat = Stat::read(|bytes| self.stat.read_at(bytes, 0))?;
+        let stat = Stat::at(&self.stat)?;
         Some((stat.state, stat.processor))
     }
 }

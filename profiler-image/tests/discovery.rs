@@ -83,6 +83,68 @@ fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> 
     Ok(found)
 }
 
+/// A program that the discovery knows, started again: its engine is found again with few reads, and is what a complete search finds.
+#[test]
+fn a_known_program_is_found_again_where_it_was_loaded() -> Result<()> {
+    let (first, second) = (Target::php()?, Target::php()?);
+    let mut discovery = Discovery::new(Scope::Pids(vec![first.pid(), second.pid()]));
+    let both = find(&mut discovery, 2)?;
+    ensure!(both[0].family != both[1].family);
+    ensure!(both[0].engine.executor_globals != both[1].engine.executor_globals);
+    for process in both {
+        let mut alone = Discovery::new(Scope::Pids(vec![process.pid]));
+        let complete = find(&mut alone, 1)?;
+        let (again, complete) = (
+            format!("{:?}", process.engine),
+            format!("{:?}", complete[0].engine),
+        );
+        ensure!(again == complete, "{again}\n{complete}");
+    }
+    Ok(())
+}
+
+/// An update puts another program where the known one was.
+#[test]
+fn another_program_at_a_known_path_is_searched_completely() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (path, script) = (folder.path().join("php"), folder.path().join("a.php"));
+    fs::write(&script, "<?php while (true) usleep(1000);")?;
+    let start = |source: &str| -> Result<Target> {
+        // As a package manager does it: the running program keeps its file.
+        let new = folder.path().join("new");
+        fs::copy(source, &new)?;
+        fs::rename(&new, &path)?;
+        Target::start(
+            Command::new(&path)
+                .arg(&script)
+                .env("SCRIPT_FILENAME", &script)
+                .env("REDIRECT_STATUS", "200"),
+        )
+    };
+    let mut sapis = Vec::new();
+    let mut discovery = Discovery::new(Scope::All);
+    for source in [PHP, "/usr/bin/php-cgi8.2"] {
+        let target = start(source)?;
+        let own = |process: &Arc<Process>| process.pid == target.pid();
+        let began = Instant::now();
+        let process = loop {
+            ensure!(began.elapsed() < PATIENCE, "{source} was not found");
+            if let Some(process) = discovery.scan().new.into_iter().find(own) {
+                break process;
+            }
+            std::thread::sleep(EVERY);
+        };
+        ensure!(
+            Path::new(&process.executable) == path,
+            "{}",
+            process.executable
+        );
+        sapis.push(process.engine.sapi.clone());
+    }
+    ensure!(sapis == ["cli", "cgi-fcgi"], "{sapis:?}");
+    Ok(())
+}
+
 /// Scans until a condition on the changes holds.
 fn wait(discovery: &mut Discovery, holds: impl Fn(&mut Discovery) -> bool) -> Result<Duration> {
     let began = Instant::now();

@@ -24,7 +24,7 @@ use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::Calls;
 use crate::target::process::last_pid::LastPid;
-use crate::target::scanner::{Report, Scanner};
+use crate::target::scanner::{Found, Report, Scanner};
 
 pub mod aggregate;
 mod budget;
@@ -357,7 +357,9 @@ impl<'a> Run<'a> {
                 let mut member = self.members.remove(index);
                 self.sampler.functions.forget(&mut member.worker.local);
                 self.workers.end(member.summed_as);
-                self.sampled_of_ended += member.cpu_seen();
+                if member.worker.process.has_parent {
+                    self.sampled_of_ended += member.cpu_seen();
+                }
                 self.count(member);
             }
         }
@@ -376,7 +378,7 @@ impl<'a> Run<'a> {
                 ANY_WORKER
             };
             let mut member = Member::new(process, summed_as, current);
-            if report.are_newborn {
+            if report.found == Found::Forked {
                 member.has_just_begun();
             }
             if self.requests.asked().is_on() {

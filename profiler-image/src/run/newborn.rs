@@ -10,6 +10,7 @@ use super::time::SECOND;
 use super::{Run, now};
 use crate::target::Scope;
 use crate::target::discovery::Missed;
+use crate::target::scanner::Found;
 
 /// At higher rates not each turn looks.
 const LOOK_EVERY: u64 = 4 * SECOND / 1000;
@@ -33,10 +34,10 @@ impl Run<'_> {
         self.is_fresh = is_fresh;
         for report in reports {
             let before = self.members.len();
-            let are_newborn = report.are_newborn;
+            let is_newborn = report.found != Found::ByScan;
             let gone = report.changes.gone.len();
             self.follow(report, now());
-            if are_newborn {
+            if is_newborn {
                 self.take_those_from(before.saturating_sub(gone), turn);
             }
         }

@@ -11,8 +11,9 @@ use std::collections::VecDeque;
 /// The looks in a second. One takes less than ten microseconds, and attaching to a forked worker five times as much, so all take less
 /// than 0.3 % of a core.
 const PER_SECOND: u64 = 300;
-/// The looks that attaching to a worker counts as.
+/// The looks that attaching to a forked worker counts as, and examining a known program.
 const ATTACHING: u64 = 5;
+const EXAMINING: u64 = 10;
 /// The numbers that may wait for a look.
 const MAX_WAITING: usize = 1024;
 /// After the largest number the kernel begins with this one again: RESERVED_PIDS of kernel/pid.c.
@@ -59,11 +60,7 @@ impl Births {
 
     /// The next number to look at; `None` if there is none, or no room for another look at this time, in milliseconds.
     pub fn next(&mut self, now: u64) -> Option<Given> {
-        let (room, since) = self.room;
-        let more = now.saturating_sub(since).saturating_mul(PER_SECOND);
-        let room = room.saturating_add(more).min(PER_SECOND * 1000);
-        self.room = (room, now);
-        if room < 1000 {
+        if !self.has_room(now) {
             return None;
         }
         let given = self.waiting.pop_front()?;
@@ -71,9 +68,26 @@ impl Births {
         Some(given)
     }
 
+    /// Whether there is room for another look.
+    pub fn has_room(&mut self, now: u64) -> bool {
+        let (room, since) = self.room;
+        let more = now.saturating_sub(since).saturating_mul(PER_SECOND);
+        self.room = (room.saturating_add(more).min(PER_SECOND * 1000), now);
+        self.room.0 >= 1000
+    }
+
     /// Notes that a look has attached to a worker.
     pub fn attached(&mut self) {
-        self.room.0 = self.room.0.saturating_sub(ATTACHING * 1000);
+        self.spend(ATTACHING);
+    }
+
+    /// Notes that a look has examined a known program.
+    pub fn examined(&mut self) {
+        self.spend(EXAMINING);
+    }
+
+    fn spend(&mut self, looks: u64) {
+        self.room.0 = self.room.0.saturating_sub(looks * 1000);
     }
 
     /// Notes that there was nothing at a look.

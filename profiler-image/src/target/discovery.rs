@@ -273,8 +273,7 @@ impl Discovery {
             self.accounts_change(now);
         }
         for (parent, account) in ended {
-            let parent = self.seen.get(&parent);
-            let has_parent = parent.is_some_and(|parent| parent.in_scope);
+            let has_parent = self.is_of_target(parent);
             self.reaped.ended(account, has_parent);
         }
         let unknown = listed
@@ -370,9 +369,7 @@ impl Discovery {
                 .is_some_and(|text| text.contains(id.as_str())),
             Scope::Pids(pids) => {
                 // Parents are examined first, so their descent is known.
-                let is_meant = |pid: i32| {
-                    pids.contains(&pid) || self.seen.get(&pid).is_some_and(|seen| seen.in_scope)
-                };
+                let is_meant = |pid: i32| pids.contains(&pid) || self.is_of_target(pid);
                 // Only descendants are in a session that a process has begun.
                 pids.contains(&pid)
                     || is_meant(stat.parent)
@@ -387,12 +384,18 @@ impl Discovery {
         let executable = executable(pid).ok_or(Refusal::NoPhpFound)?;
         let parent = self.seen.get(&stat.parent).and_then(Seen::process);
         let parent = parent.map(|process| process.family);
+        let has_parent = self.is_of_target(stat.parent);
         let (number, family) = self.families.of(pid, parent, &memory, &executable)?;
         if !self.room.take() {
             return Err(Refusal::Unreadable(Fault::NoFiles));
         }
-        let process = family.process(number, (pid, stat), memory, executable);
+        let process = family.process(number, (pid, stat), has_parent, memory, executable);
         Ok(Program::new(process))
+    }
+
+    /// Whether a process is known to be one of the target's.
+    fn is_of_target(&self, pid: i32) -> bool {
+        self.seen.get(&pid).is_some_and(|seen| seen.in_scope)
     }
 
     /// Checks once a second what the scope still has, if no process runs PHP.

@@ -6,9 +6,12 @@
 //! runtime does, only a child of a known member joins. The engine's fingerprint has to be the same in any case: a process may
 //! load its engine after its fork.
 //!
+//! A program that is started anew is a family of its own, but its engine is where it was in the last one that ran the same executable.
+//! So the engines of the last few programs are kept, and found again in a dozen reads.
+//!
 //! Invariant: a number names one family, and is not reused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,12 +21,18 @@ use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Memory, word_at};
 use phpprof_zend::opcache::restarts_at;
 
+use super::process::maps::Maps;
 use super::process::relay::Relay;
 use super::process::stat::Stat;
 use super::process::{Process, ProcessMemory, calls, fault, maps, read_text};
 
 /// linux/auxvec.h.
+const AT_PHDR: u64 = 3;
 const AT_RANDOM: u64 = 25;
+/// The programs whose engines are kept; few targets run more.
+const MAX_EXAMINED: usize = 8;
+/// The size of a page, or a part of one: an image begins at one.
+const PAGE: u64 = 4096;
 /// The kernel writes some twenty pairs of words.
 const MAX_AUXV: u64 = 4096;
 
@@ -56,6 +65,8 @@ pub(super) struct Family {
 pub(super) struct Families {
     known: HashMap<usize, Family>,
     next: usize,
+    /// The engines of the last programs, each with its executable; the last one first.
+    examined: VecDeque<(String, Arc<Engine>)>,
 }
 
 impl Families {
@@ -73,7 +84,11 @@ impl Families {
         let number = match self.kin(pid, parent, memory, executable) {
             Some(number) => number,
             None => {
-                let family = Family::found(pid, memory, executable)?;
+                let family = match self.found_again(pid, memory, executable) {
+                    Some(found) => found?,
+                    None => Family::found(pid, memory, executable)?,
+                };
+                self.examined(&family);
                 let number = self.next;
                 self.next += 1;
                 self.known.insert(number, family);
@@ -119,6 +134,38 @@ impl Families {
             .any(|family| family.executable == executable)
     }
 
+    /// Whether the engine of this executable was found before, so that it takes little to find it again.
+    pub fn has_examined(&self, executable: &str) -> bool {
+        self.examined.iter().any(|(path, _)| path == executable)
+    }
+
+    /// The family of a process that runs a known executable; `None` if that is another file by now.
+    fn found_again(
+        &self,
+        pid: i32,
+        memory: &ProcessMemory,
+        executable: &str,
+    ) -> Option<Result<Family, Refusal>> {
+        let mut examined = self.examined.iter();
+        let (_, engine) = examined.find(|(path, _)| path == executable)?;
+        let headers = auxiliary(pid, AT_PHDR)?;
+        let engine = engine.relocated(memory, headers & !(PAGE - 1))?;
+        Some(engine.and_then(|engine| {
+            Family::of(pid, memory, executable, engine, &maps_of(pid, executable)?)
+        }))
+    }
+
+    fn examined(&mut self, family: &Family) {
+        if !family.engine.is_recognisable(&family.executable) {
+            return;
+        }
+        self.examined.retain(|(path, _)| *path != family.executable);
+        self.examined.truncate(MAX_EXAMINED - 1);
+        let engine = Arc::clone(&family.engine);
+        self.examined
+            .push_front((family.executable.clone(), engine));
+    }
+
     /// A known family.
     pub fn get(&self, number: usize) -> Option<&Family> {
         self.known.get(&number)
@@ -147,6 +194,7 @@ impl Family {
         &self,
         number: usize,
         (pid, stat): (i32, &Stat),
+        has_parent: bool,
         memory: Arc<ProcessMemory>,
         executable: String,
     ) -> Process {
@@ -154,6 +202,7 @@ impl Family {
             pid,
             tid: pid,
             start_time: stat.start_time,
+            has_parent,
             engine: Arc::clone(&self.engine),
             shared_ranges: Arc::clone(&self.shared_ranges),
             restarts_at: self.restarts_at,
@@ -167,9 +216,7 @@ impl Family {
     }
 
     fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, Refusal> {
-        let text = read_text(&format!("/proc/{pid}/maps"));
-        let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;
-        let maps = maps::parse(&text, executable);
+        let maps = maps_of(pid, executable)?;
         let engine = match find(memory, &maps.modules) {
             Err(Refusal::NoPhpFound) => match find(memory, &maps.unnamed) {
                 Err(Refusal::Unreadable(_)) => Err(Refusal::NoPhpFound),
@@ -177,7 +224,22 @@ impl Family {
             },
             found => found,
         };
-        let engine = emulated(engine, executable)?;
+        Self::of(
+            pid,
+            memory,
+            executable,
+            emulated(engine, executable)?,
+            &maps,
+        )
+    }
+
+    fn of(
+        pid: i32,
+        memory: &ProcessMemory,
+        executable: &str,
+        engine: Engine,
+        maps: &Maps,
+    ) -> Result<Self, Refusal> {
         let fingerprint = memory
             .word(engine.fingerprint_at)
             .map_err(Refusal::Unreadable)?;
@@ -185,7 +247,7 @@ impl Family {
             engine: Arc::new(engine),
             fingerprint,
             restarts_at: restarts_at(memory, &maps.shared),
-            shared_ranges: maps.shared.into(),
+            shared_ranges: maps.shared.clone().into(),
             jit: maps.jit,
             executable: executable.to_owned(),
             birthmark: Birthmark::of(pid, memory),
@@ -198,6 +260,12 @@ impl Family {
         self.executable == executable
             && memory.word(self.engine.fingerprint_at) == Ok(self.fingerprint)
     }
+}
+
+fn maps_of(pid: i32, executable: &str) -> Result<Maps, Refusal> {
+    let text = read_text(&format!("/proc/{pid}/maps"));
+    let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;
+    Ok(maps::parse(&text, executable))
 }
 
 /// Emulators of another machine, by the name of their executable: qemu-user, Rosetta, FEX, box64.
@@ -220,21 +288,26 @@ fn emulated(found: Result<Engine, Refusal>, executable: &str) -> Result<Engine, 
 impl Birthmark {
     /// Reads it by the address in `/proc/PID/auxv`.
     fn of(pid: i32, memory: &ProcessMemory) -> Option<Self> {
-        let file = calls::open(format!("/proc/{pid}/auxv")).ok()?;
-        calls::count_file_read();
-        let mut auxv = Vec::new();
-        file.take(MAX_AUXV).read_to_end(&mut auxv).ok()?;
-        let address = address(&auxv)?;
+        let address = auxiliary(pid, AT_RANDOM)?;
         let mut bytes = [0; 16];
         memory.read(address, &mut bytes).ok()?;
         (bytes != [0; 16]).then_some(Self { address, bytes })
     }
 }
 
-/// The address of the random bytes in an auxiliary vector.
-fn address(auxv: &[u8]) -> Option<u64> {
+/// A value of a process's auxiliary vector.
+fn auxiliary(pid: i32, key: u64) -> Option<u64> {
+    let file = calls::open(format!("/proc/{pid}/auxv")).ok()?;
+    calls::count_file_read();
+    let mut auxv = Vec::new();
+    file.take(MAX_AUXV).read_to_end(&mut auxv).ok()?;
+    value(&auxv, key)
+}
+
+/// The value of a key in an auxiliary vector.
+fn value(auxv: &[u8], key: u64) -> Option<u64> {
     let mut pairs = auxv.chunks_exact(16);
-    pairs.find_map(|pair| (word_at(pair, 0) == AT_RANDOM).then(|| word_at(pair, 8)))
+    pairs.find_map(|pair| (word_at(pair, 0) == key).then(|| word_at(pair, 8)))
 }
 
 #[cfg(test)]
@@ -244,11 +317,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_random_bytes_are_found_by_their_key_alone() {
+    fn a_value_is_found_by_its_key_alone() {
         let words: [u64; 7] = [6, AT_RANDOM, AT_RANDOM, 0x7fff_0000_1230, 0, 0, 1];
         let auxv: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(address(&auxv), Some(0x7fff_0000_1230));
-        assert_eq!(address(&auxv[..24]), None);
+        assert_eq!(value(&auxv, AT_RANDOM), Some(0x7fff_0000_1230));
+        assert_eq!(value(&auxv[..24], AT_RANDOM), None);
     }
 
     #[test]

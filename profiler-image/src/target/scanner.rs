@@ -48,18 +48,29 @@ pub struct Report {
     pub is_target_gone: bool,
     /// Workers that are not sampled now, because the limit of open files has no room for them.
     pub without_room: usize,
-    /// The new workers were forked since the last look: they are sampled from their first moment on.
-    pub are_newborn: bool,
+    /// How its new workers were found.
+    pub found: Found,
+}
+
+/// How workers were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// By a scan: they may have been there for a while.
+    ByScan,
+    /// They were forked since the last look.
+    Forked,
+    /// They have begun with an `execve` some looks ago, and their CPU time so far is in part that of the program before it.
+    Started,
 }
 
 impl Report {
-    fn of(discovery: &Discovery, changes: Changes, are_newborn: bool) -> Self {
+    fn of(discovery: &Discovery, changes: Changes, found: Found) -> Self {
         Self {
             changes,
             refused: discovery.refused().cloned(),
             is_target_gone: discovery.is_target_gone(),
             without_room: discovery.without_room(),
-            are_newborn,
+            found,
         }
     }
 }
@@ -121,8 +132,13 @@ impl Scanner {
         if quick.asks {
             let _ = self.asks.try_send(Ask::Again);
         }
-        if !quick.changes.new.is_empty() || !quick.changes.gone.is_empty() {
-            reports.push(Report::of(&discovery, quick.changes, true));
+        for (changes, found) in [
+            (quick.changes, Found::Forked),
+            (quick.started, Found::Started),
+        ] {
+            if !changes.new.is_empty() || !changes.gone.is_empty() {
+                reports.push(Report::of(&discovery, changes, found));
+            }
         }
         Some((reports, quick.goes_on))
     }
@@ -179,7 +195,7 @@ fn scan_until_over(
             Ask::Again => discovery.scan_known(),
         };
         let rest = discovery.rest();
-        let report = Report::of(&discovery, changes, false);
+        let report = Report::of(&discovery, changes, Found::ByScan);
         hurries &= report.changes.new.is_empty();
         let (took, used) = (began.elapsed(), own_cpu().saturating_sub(cpu));
         let is_over = outbox.send(report).is_err();

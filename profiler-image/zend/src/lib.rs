@@ -23,6 +23,7 @@ pub mod op;
 pub mod opcache;
 pub mod phase;
 pub mod read_set;
+mod relocated;
 pub mod request;
 pub mod short;
 pub mod shown;

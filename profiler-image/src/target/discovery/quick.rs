@@ -1,10 +1,12 @@
 //! The look between two listings: what was just born, and what has just ended, in some microseconds.
 //!
 //! The sampling thread takes it, in a turn that it takes anyway, and samples what it finds in the same turn: so a forked child has samples from
-//! its first moment on. A child of a known worker is attached at once. A process that has done an `execve` is left to the scanner's
-//! thread, because a program that is not known takes long to examine.
+//! its first moment on. A child of a known worker is attached at once, and so is a process after its `execve` if its program was examined
+//! before. A program that is not known is left to the scanner's thread, because it takes long to examine.
 //!
 //! Invariant: it lists no folder and examines no unknown program, and the number of its looks is bounded (`births.rs`).
+
+use phpprof_zend::engine::Refusal;
 
 use super::super::births::Given;
 use super::super::process::ProcessMemory;
@@ -29,8 +31,10 @@ pub(super) struct Fresh {
 /// What a quick look has found.
 #[derive(Debug, Default)]
 pub struct Quick {
-    /// The workers that began and ended.
+    /// The workers that were forked, and those that ended.
     pub changes: Changes,
+    /// The workers that began with an `execve`.
+    pub started: Changes,
     /// A process has to be examined by [`Discovery::scan_known`].
     pub asks: bool,
     /// The next look is worth it even if nothing is born.
@@ -49,7 +53,7 @@ impl Discovery {
         while let Some(given) = self.births.next(now) {
             self.see_birth(given, now, &mut quick.changes);
         }
-        quick.asks = self.has_due(now);
+        self.see_fresh(now, &mut quick);
         quick.goes_on = !self.fresh.is_empty();
         quick
     }
@@ -138,7 +142,14 @@ impl Discovery {
             .kin(new.pid, parent, &memory, &executable)
             .filter(|_| self.room.take())?;
         let family = self.families.get(number)?;
-        let process = family.process(number, (new.pid, &new.stat), memory.into(), executable);
+        let has_parent = self.is_of_target(new.stat.parent);
+        let process = family.process(
+            number,
+            (new.pid, &new.stat),
+            has_parent,
+            memory.into(),
+            executable,
+        );
         Some(Program::new(process))
     }
 
@@ -148,26 +159,65 @@ impl Discovery {
         }
     }
 
-    /// Whether one of those that may become PHP runs another program by now, or is starting its engine.
-    fn has_due(&mut self, now: u64) -> bool {
-        let mut has_due = false;
-        let seen = &mut self.seen;
-        self.fresh.retain(|fresh| {
-            let Some(Verdict::Other(other)) =
-                seen.get_mut(&fresh.pid).map(|seen| &mut seen.verdict)
-            else {
-                return false;
-            };
-            if now > fresh.since + IS_FRESH {
-                return false;
+    /// Looks at those that may become PHP: whether one runs another program by now, or is starting its engine.
+    fn see_fresh(&mut self, now: u64, quick: &mut Quick) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.retain(|fresh| now <= fresh.since + IS_FRESH && self.is_open(*fresh, now, quick));
+        self.fresh = fresh;
+    }
+
+    /// Looks at a process that may become PHP; returns whether it still may.
+    fn is_open(&mut self, fresh: Fresh, now: u64, quick: &mut Quick) -> bool {
+        let Some(Verdict::Other(other)) = self.seen.get(&fresh.pid).map(|seen| &seen.verdict)
+        else {
+            return false;
+        };
+        let hash = executable_hash(fresh.pid);
+        if hash == other.executable && !other.is_starting {
+            return true;
+        }
+        if !self.births.has_room(now) {
+            return true;
+        }
+        match self.attach_known(fresh.pid) {
+            Some(Ok(mut program)) => {
+                let Program {
+                    process, threads, ..
+                } = &mut program;
+                threads.follow(process, &mut self.room, &mut quick.started);
+                if let Some(seen) = self.seen.get_mut(&fresh.pid) {
+                    seen.verdict = Verdict::Php(program);
+                }
+                false
             }
-            if other.is_starting || executable_hash(fresh.pid) != other.executable {
-                other.look_at = 0;
-                has_due = true;
+            Some(Err(Refusal::Starting)) => {
+                self.note_other(fresh.pid, |other| {
+                    (other.executable, other.is_starting) = (hash, true);
+                });
+                true
             }
-            true
-        });
-        has_due
+            Some(Err(_)) | None => {
+                self.note_other(fresh.pid, |other| other.look_at = 0);
+                quick.asks = true;
+                true
+            }
+        }
+    }
+
+    fn note_other(&mut self, pid: i32, note: impl FnOnce(&mut Other)) {
+        if let Some(Verdict::Other(other)) = self.seen.get_mut(&pid).map(|seen| &mut seen.verdict) {
+            note(other);
+        }
+    }
+
+    /// Attaches to a process whose program was examined before; `None` if it was not.
+    fn attach_known(&mut self, pid: i32) -> Option<Result<Program, Refusal>> {
+        let executable = executable(pid)?;
+        if !self.families.has_examined(&executable) {
+            return None;
+        }
+        self.births.examined();
+        Some(self.attach(pid, &Stat::of(pid)?))
     }
 
     /// What a process and its children have used until now.
@@ -179,8 +229,7 @@ impl Discovery {
     /// Notes the end of a process.
     pub(super) fn forget(&mut self, seen: &Seen) {
         if seen.in_scope {
-            let parent = self.seen.get(&seen.parent);
-            let has_parent = parent.is_some_and(|parent| parent.in_scope);
+            let has_parent = self.is_of_target(seen.parent);
             self.reaped.ended(seen.account, has_parent);
         }
     }

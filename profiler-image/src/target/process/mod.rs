@@ -33,6 +33,8 @@ pub struct Process {
     pub tid: i32,
     /// Ticks since boot: with the PID it identifies a process for good.
     pub start_time: u64,
+    /// Its parent is of the target, and gets its CPU time when it has waited for it.
+    pub has_parent: bool,
     /// Its engine, or its thread's.
     pub engine: Arc<Engine>,
     /// Memory that it shares with its siblings: opcache's.
@@ -73,6 +75,7 @@ impl Process {
             pid,
             tid: pid,
             start_time: 0,
+            has_parent: false,
             fingerprint: memory.bound_word(engine.fingerprint_at).unwrap_or(0),
             engine: Arc::new(engine),
             shared_ranges: Arc::new([]),

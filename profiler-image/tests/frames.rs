@@ -64,6 +64,14 @@ function fibers() { $fiber = new Fiber('in_fiber'); $fiber->start(); while (!$fi
 while (true) { shares(); pipeline(); fibers(); }
 "#;
 
+/// Fifty fibers that run for 30 µs each.
+const TURNS: &str = "<?php
+function work() { $end = hrtime(true) + 30000; while (hrtime(true) < $end) { md5('a'); } }
+function task() { while (true) { work(); Fiber::suspend(); } }
+for ($i = 0; $i < 50; $i++) { $fibers[$i] = new Fiber('task'); $fibers[$i]->start(); }
+while (true) foreach ($fibers as $fiber) $fiber->resume();
+";
+
 /// A target that is ended with the test.
 struct Target(Child);
 
@@ -92,10 +100,15 @@ fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
 
 /// Samples by their stack, root first, without the folder of files.
 fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
+    sampled_for(target, folder, Duration::from_secs(2))
+}
+
+/// The same for so long.
+fn sampled_for(target: &Target, folder: &Path, duration: Duration) -> Result<HashMap<String, i64>> {
     let options = Options {
         scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
         samples_per_second: 499,
-        duration: Duration::from_secs(2),
+        duration,
         max_samples: None,
         unpaced: false,
         include_idle: false,
@@ -183,6 +196,32 @@ fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
             "Fiber::start;outer;Fiber::resume",
             "Fiber::start;outer;Fiber::suspend;inner",
         ],
+    )
+}
+
+/// Each fiber has a page of its own, and the next one runs a moment later: a long read would be of two.
+#[test]
+fn of_many_fibers_that_run_in_turn_three_quarters_of_the_samples_have_a_name() -> Result<()> {
+    let folder = TempDir::new()?;
+    let target = start(&folder, TURNS, &[])?;
+    let stacks = sampled_for(&target, folder.path(), Duration::from_secs(6))?;
+    let sum = |part: &str| -> i64 {
+        let of = stacks.iter().filter(|(stack, _)| stack.contains(part));
+        of.map(|(_, samples)| samples).sum()
+    };
+    let (all, unnamed) = (sum(""), sum("[unstable]"));
+    eprintln!("{unnamed} of {all} without a name");
+    ensure!(
+        all > 200 && 4 * unnamed < all,
+        "{unnamed} of {all}: {stacks:?}"
+    );
+    ensure!(
+        2 * sum("{main};Fiber::resume;task;work") > all,
+        "{stacks:?}"
+    );
+    check_without(
+        &stacks,
+        &["{main};task", "{main};work", "resume;work", "task;task"],
     )
 }
 

@@ -67,6 +67,7 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 	@$(STAGE) "requests" tools/twice cargo test --quiet --release --locked -p phpprof --test requests --no-fail-fast
+	@$(STAGE) "names in FrankenPHP" cargo test --quiet --release --locked -p phpprof --test matrix -- --ignored
 
 .PHONY: truth
 truth: setup ## stacks and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, shares of time, and two wikis compared with Xdebug's traces

@@ -30,6 +30,10 @@ const LONG_AGO: u64 = 1_600_000_000;
 const STATUS: &str = "<?php $s = opcache_get_status(false)['opcache_statistics'];
 echo '#', $s['oom_restarts'] + $s['hash_restarts'], ' ', $s['manual_restarts'], '#';";
 
+/// As a deploy does that knows which files it has replaced.
+const INVALIDATE: &str =
+    "<?php foreach (glob(__DIR__ . '/p*.php') as $page) opcache_invalidate($page, true);";
+
 /// php-fpm, its clients, and who disturbs them. All end with the value.
 struct Scene {
     folder: TempDir,
@@ -60,6 +64,7 @@ impl Scene {
             put_page(path, page, 0)?;
         }
         fs::write(path.join("reset.php"), "<?php opcache_reset();")?;
+        fs::write(path.join("invalidate.php"), INVALIDATE)?;
         fs::write(path.join("status.php"), STATUS)?;
         let (configuration, socket) = (path.join("fpm.conf"), path.join("fpm.sock"));
         let text = format!(
@@ -114,8 +119,12 @@ impl Scene {
     }
 
     fn reset_every(&mut self, pause: Duration) {
-        self.repeat(pause, |folder| {
-            let _ = ask(&folder.join("fpm.sock"), &folder.join("reset.php"));
+        self.request_every(pause, "reset.php");
+    }
+
+    fn request_every(&mut self, pause: Duration, script: &'static str) {
+        self.repeat(pause, move |folder| {
+            let _ = ask(&folder.join("fpm.sock"), &folder.join(script));
         });
     }
 
@@ -294,5 +303,13 @@ fn workers_that_are_reset_while_their_scripts_are_replaced_stay_apart() -> Resul
     let mut scene = Scene::start(2, &[])?;
     scene.rewrite_every(Duration::from_millis(40));
     scene.reset_every(Duration::from_millis(700));
+    check(&scene.record()?)
+}
+
+#[test]
+fn scripts_that_are_replaced_and_invalidated_keep_their_names() -> Result<()> {
+    let mut scene = Scene::start(1, &[])?;
+    scene.rewrite_every(Duration::from_millis(40));
+    scene.request_every(Duration::from_millis(100), "invalidate.php");
     check(&scene.record()?)
 }

@@ -53,6 +53,8 @@ class @e {
 $closure = function () { \note('c', '', __FILE__, __LINE__); @b(); };
 $anonymous = new class { function @h() { \note('a', __FUNCTION__, __FILE__, __LINE__); @b(); } };
 \note('main', '', __FILE__, 0);
+// FrankenPHP makes it for scripts that use it, and it has the request's script.
+\count($_SERVER);
 $until = \microtime(true) + %END%;
 do {
     @c(); @d(); (new @e)->@f(); @e::@g(); $closure(); $anonymous->@h();
@@ -132,6 +134,14 @@ impl Listed {
             file: bytes(file)?,
             line: line.parse()?,
         })
+    }
+
+    /// The bytes of the longest text that the engine stores of it: the name of a function, a class or a file.
+    pub fn longest_text(&self) -> usize {
+        let parts = self.name.windows(2).position(|two| two == b"::");
+        let class = parts.unwrap_or(0);
+        let method = self.name.len() - class;
+        class.max(method).max(self.file.len())
     }
 
     /// Whether a profile's function, by its name and file, is this one.

@@ -1,10 +1,11 @@
-//! How the programs are run and recorded: on the command line and in php-fpm, with opcache and without.
+//! How the programs are run and recorded: on the command line, in php-fpm and in FrankenPHP, with opcache and without.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -30,36 +31,62 @@ use crate::program::{Program, read_back};
 
 const CLI: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
+/// Below the folder of runtimes.
+const FRANKENPHP: &str = "frankenphp-8.2/usr/local/bin/frankenphp";
+const OPCACHE_OF_ZTS: &str =
+    "php-8.2-zts/usr/local/lib/php/extensions/no-debug-zts-20220829/opcache.so";
+
+/// What runs PHP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    CommandLine,
+    Fpm,
+    FrankenPhp,
+}
 
 /// A way to run PHP.
 #[derive(Debug)]
 pub struct Cell {
     program: PathBuf,
-    pub is_fpm: bool,
+    pub server: Server,
     opcache: bool,
+}
+
+fn runtimes() -> PathBuf {
+    std::env::var_os("RUNTIMES").map_or_else(|| "/var/cache/phpprof/runtimes".into(), PathBuf::from)
 }
 
 /// All ways: this machine's, and with `full` those of other versions that are there.
 pub fn cells(full: bool) -> Vec<Cell> {
-    let mut programs = vec![(PathBuf::from(CLI), false), (PathBuf::from(FPM), true)];
+    let mut programs = vec![
+        (PathBuf::from(CLI), Server::CommandLine),
+        (PathBuf::from(FPM), Server::Fpm),
+    ];
     if full {
         programs.extend(built());
     }
-    let cell = |(program, is_fpm): (PathBuf, bool)| {
-        [false, true].map(|opcache| Cell {
-            program: program.clone(),
-            is_fpm,
-            opcache,
-        })
-    };
-    programs.into_iter().flat_map(cell).collect()
+    let cells = programs.into_iter();
+    cells
+        .flat_map(|(program, server)| with_and_without_opcache(&program, server))
+        .collect()
+}
+
+/// FrankenPHP as `runtimes/build` makes it.
+pub fn frankenphp_cells() -> Vec<Cell> {
+    with_and_without_opcache(&runtimes().join(FRANKENPHP), Server::FrankenPhp).into()
+}
+
+fn with_and_without_opcache(program: &Path, server: Server) -> [Cell; 2] {
+    [false, true].map(|opcache| Cell {
+        program: program.to_owned(),
+        server,
+        opcache,
+    })
 }
 
 /// The command lines of PHP that `runtimes/build` has made.
-fn built() -> Vec<(PathBuf, bool)> {
-    let folder = std::env::var_os("RUNTIMES")
-        .map_or_else(|| "/var/cache/phpprof/runtimes".into(), PathBuf::from);
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn built() -> Vec<(PathBuf, Server)> {
+    let entries = fs::read_dir(runtimes()).into_iter().flatten().flatten();
     let programs = entries.map(|entry| entry.path().join("usr/local/bin/php"));
     let found: Vec<_> = programs
         .filter(|program| {
@@ -67,7 +94,7 @@ fn built() -> Vec<(PathBuf, bool)> {
             let output = Command::new(program).arg("-v").output();
             output.is_ok_and(|output| output.status.success())
         })
-        .map(|program| (program, false))
+        .map(|program| (program, Server::CommandLine))
         .collect();
     eprintln!("{} other versions are there", found.len());
     found
@@ -149,23 +176,34 @@ impl Running {
         program: &Program,
         random: &mut Random,
     ) -> Result<Self> {
-        if !cell.is_fpm {
-            let running = Self {
-                target: script(&cell.program, &program.main, cell.opcache)?,
-                client: None,
-                pool: None,
-                last: None.into(),
-            };
-            running.wait(program)?;
-            return Ok(running);
-        }
-        let (pool, socket) = (random.pool(), folder.join("socket"));
-        let target = fpm(cell, folder, &pool, &socket)?;
-        let client = Client::start(&socket, &program.main);
+        let (target, client, pool) = match cell.server {
+            Server::CommandLine => (
+                script(&cell.program, &program.main, cell.opcache)?,
+                None,
+                None,
+            ),
+            Server::Fpm => {
+                let (pool, socket) = (random.pool(), folder.join("socket"));
+                let target = fpm(cell, folder, &pool, &socket)?;
+                (
+                    target,
+                    Some(Client::start(fastcgi(&socket, &program.main))),
+                    Some(pool),
+                )
+            }
+            Server::FrankenPhp => {
+                let (target, address) = frankenphp(cell, folder, &program.main)?;
+                (
+                    target,
+                    Some(Client::start(http(address, &program.main))),
+                    None,
+                )
+            }
+        };
         let running = Self {
             target,
-            client: Some(client),
-            pool: Some(pool),
+            client,
+            pool,
             last: None.into(),
         };
         running.wait(program)?;
@@ -196,7 +234,7 @@ impl Running {
     /// The script and the route of requests, and the pool's name.
     pub fn check_labels(&self, program: &Program) -> Result<()> {
         let last = self.last.borrow();
-        let (Some(pool), Some(profile)) = (&self.pool, last.as_ref()) else {
+        let (Some(_), Some(profile)) = (&self.client, last.as_ref()) else {
             return Ok(());
         };
         let name = program.main.file_name().context("no name")?.as_bytes();
@@ -207,6 +245,9 @@ impl Running {
         };
         let script = value("script").context("no script")?;
         ensure!(read_back(&script) == name, "the script is {script:?}");
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
         let route = value("route").context("no route")?;
         ensure!(route == "/{text}", "the route is {route:?}");
         let children = format!("/proc/{0}/task/{0}/children", self.target.pid());
@@ -254,6 +295,38 @@ fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target>
     Ok(target)
 }
 
+/// FrankenPHP with one thread for requests, and its address.
+fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Target, SocketAddr)> {
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let ini = match cell.opcache {
+        true => format!(
+            "zend_extension={}\nopcache.enable=1\nopcache.file_update_protection=0\n",
+            runtimes().join(OPCACHE_OF_ZTS).display()
+        ),
+        false => String::new(),
+    };
+    fs::write(folder.join("php.ini"), ini)?;
+    let child = Command::new(&cell.program)
+        .args(["-listen", &address.to_string(), "-threads", "2", "-root"])
+        .arg(main.parent().context("no folder")?)
+        .env("PHPRC", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting {}; make real builds it", cell.program.display()))?;
+    let target = Target(child);
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        ensure!(
+            began.elapsed() < Duration::from_secs(120),
+            "FrankenPHP has not started"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok((target, address))
+}
+
 /// Sends one request after the other.
 struct Client {
     stop: Arc<AtomicBool>,
@@ -261,13 +334,12 @@ struct Client {
 }
 
 impl Client {
-    fn start(socket: &Path, script: &Path) -> Self {
+    fn start(request: impl Fn() -> Result<()> + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (socket, script) = (socket.to_owned(), script.as_os_str().to_owned());
         let ends = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
-                if request(&socket, &script).is_err() {
+                if request().is_err() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
             }
@@ -279,6 +351,35 @@ impl Client {
     }
 }
 
+/// Requests of a script by HTTP.
+fn http(address: SocketAddr, main: &Path) -> impl Fn() -> Result<()> + use<> {
+    let name = main.file_name().unwrap_or_default().as_bytes();
+    let path: String = name.iter().map(|byte| format!("%{byte:02X}")).collect();
+    move || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        write!(
+            stream,
+            "GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        )?;
+        is_done(stream)
+    }
+}
+
+/// Requests of a script by FastCGI.
+fn fastcgi(socket: &Path, main: &Path) -> impl Fn() -> Result<()> + use<> {
+    let (socket, main) = (socket.to_owned(), main.as_os_str().to_owned());
+    move || request(&socket, &main)
+}
+
+fn is_done(mut stream: impl Read) -> Result<()> {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let is_done = answer.windows(4).any(|four| four == b"done");
+    ensure!(is_done, "{}", String::from_utf8_lossy(&answer));
+    Ok(())
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -288,7 +389,7 @@ impl Drop for Client {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Before php-fpm.
+        // Before its server.
         self.client = None;
     }
 }
@@ -318,11 +419,7 @@ fn request(socket: &Path, script: &OsString) -> Result<()> {
         sent.extend(packet(kind, content)?);
     }
     stream.write_all(&sent)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let is_done = answer.windows(4).any(|four| four == b"done");
-    ensure!(is_done, "{}", String::from_utf8_lossy(&answer));
-    Ok(())
+    is_done(stream)
 }
 
 fn packet(kind: u8, content: &[u8]) -> Result<Vec<u8>> {

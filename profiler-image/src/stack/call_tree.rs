@@ -5,6 +5,7 @@
 //! that was seen again and again but hardly ever stands, while the same op makes the same call below other callers.
 
 mod callers;
+mod paths;
 
 use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
@@ -16,6 +17,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use super::edges::{EdgeId, Edges};
 use super::names::{NameId, Names};
 use callers::{Chain, Chains};
+use paths::Line;
+pub use paths::Paths;
 
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
@@ -421,79 +424,6 @@ impl Default for CallTree {
             children: HashTable::new(),
             by_function: HashTable::new(),
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Line {
-    parent: u32,
-    name: NameId,
-    line: u32,
-    is_hidden: bool,
-    is_proven: bool,
-    /// The first path with the same lines: two ops can be on one line, and hidden frames have none.
-    shown: u32,
-    /// The `shown` of the nearest path, itself or a caller, that is proven.
-    proven: u32,
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self {
-            parent: 0,
-            name: Names::UNSTABLE,
-            line: 0,
-            is_hidden: true,
-            is_proven: true,
-            shown: 0,
-            proven: 0,
-        }
-    }
-}
-
-/// The call paths of a run at a moment.
-#[derive(Debug)]
-pub struct Paths(Vec<Line>);
-
-impl Paths {
-    /// Whether all edges of a path are proven, and none of its calls is a mixture of two.
-    #[must_use]
-    pub fn is_proven(&self, path: PathId) -> bool {
-        let line = self.0.get(path.0 as usize);
-        line.is_none_or(|line| line.is_proven)
-    }
-
-    /// The part of a path that is proven: the same for paths that are shown with the same lines.
-    #[must_use]
-    pub fn proven(&self, path: PathId) -> PathId {
-        PathId(self.0.get(path.0 as usize).map_or(0, |line| line.proven))
-    }
-
-    /// How many lines each path has, by its number.
-    #[must_use]
-    pub fn depths(&self) -> Vec<u16> {
-        let mut depths: Vec<u16> = Vec::with_capacity(self.0.len());
-        for line in &self.0 {
-            let above = depths.get(line.parent as usize).copied().unwrap_or(0);
-            depths.push(above.saturating_add(u16::from(!line.is_hidden)));
-        }
-        depths
-    }
-
-    /// Writes the lines of a path, root first: function and line.
-    pub fn lines(&self, path: PathId, lines: &mut Vec<(NameId, u32)>) {
-        lines.clear();
-        let mut at = path.0;
-        while at != 0 {
-            let Some(line) = self.0.get(at as usize) else {
-                break;
-            };
-            if !line.is_hidden {
-                lines.push((line.name, line.line));
-            }
-            at = line.parent;
-        }
-        lines.reverse();
     }
 }
 

@@ -16,18 +16,16 @@
 mod fetch;
 mod held;
 mod lifetime;
+mod map;
 mod ops;
 mod resolve;
 mod scripts;
 mod unchecked;
 
-use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
 use std::ops::Range;
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::{Arena, is_closure};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use phpprof_zend::function::{Function, HEAD, Key};
@@ -38,8 +36,9 @@ use phpprof_zend::unwind::Frame;
 use held::Searched;
 pub use held::was_there;
 pub use lifetime::stands;
+pub use map::Map;
+use map::{Block, Entry};
 use ops::{Ops, ops_size};
-use scripts::Scripts;
 use unchecked::Unchecked;
 
 use crate::read::pauses::Pauses;
@@ -99,73 +98,6 @@ pub struct Code {
 /// Distinguishes a function from all others that are remembered: its key and [`Function::fingerprints`]. For a method of a class that each
 /// request links anew, the address of the class's name replaces that of the class.
 type Identity = (Key, [u64; 2]);
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    code: FunctionId,
-    checked: u64,
-    met: u64,
-}
-
-/// A code block in shared memory.
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    end: u64,
-    code: FunctionId,
-    /// Two functions share it, such as those of a trait.
-    is_ambiguous: bool,
-    /// When its function was last read.
-    checked: u64,
-}
-
-/// Known functions by their addresses: one map for the memory that an engine's processes share, one for each
-/// worker's own.
-#[derive(Debug, Default)]
-pub struct Map {
-    /// The age of its ids ([`Functions::renew`]).
-    age: u32,
-    /// The restarts of opcache before its functions were learned.
-    restarts: Restarts,
-    by_func: FxHashMap<u64, Entry>,
-    /// Hashes of the keys in `by_identity`, whatever their texts.
-    known_keys: FxHashSet<u64>,
-    /// By the hash of [`Code::identity`], or if that is taken, by the next free number.
-    by_identity: FxHashMap<u64, FunctionId>,
-    /// The addresses in `by_func`, in the order in which they are checked, and the next one.
-    order: Vec<u64>,
-    next: usize,
-    next_check: u64,
-    /// When functions of scripts were last checked, and all were unchanged: opcache has not restarted.
-    scripts_checked: u64,
-    /// Code blocks in shared memory, by their start.
-    blocks: BTreeMap<u64, Block>,
-    /// The scripts in opcache's table.
-    scripts: Scripts,
-}
-
-impl Map {
-    fn knows(&self, key: &Key) -> bool {
-        self.known_keys.contains(&FxBuildHasher.hash_one(key))
-    }
-
-    /// The place of this identity in `by_identity`, and the code there.
-    fn find(&self, functions: &Functions, identity: &Identity) -> (u64, Option<FunctionId>) {
-        let mut place = FxBuildHasher.hash_one(identity);
-        while let Some(&id) = self.by_identity.get(&place) {
-            if functions.get(id).map(Code::identity).as_ref() == Some(identity) {
-                return (place, Some(id));
-            }
-            place = place.wrapping_add(1);
-        }
-        (place, None)
-    }
-
-    fn forget_addresses(&mut self) {
-        self.by_func.clear();
-        self.blocks.clear();
-        self.order.clear();
-    }
-}
 
 /// Where a stack was read, and what is known there.
 pub struct Place<'a, M: Memory + ?Sized> {

@@ -1,0 +1,192 @@
+//! What an aggregate keeps of the samples that it is given.
+
+use super::*;
+use crate::stack::call_tree::Call;
+use crate::stack::edges::{Edge, Known};
+use phpprof_zend::site::Check;
+
+/// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is open.
+fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>, Sum)>, i64) {
+    let (mut edges, mut tree, mut aggregate) =
+        (Edges::default(), CallTree::default(), Aggregate::default());
+    let edge = Edge {
+        site: (Names::TRUNCATED, 4),
+        via: None,
+        callee: Names::IDLE,
+    };
+    let Known::Open(id) = edges.open(edge) else {
+        panic!("not open")
+    };
+    let open = Call {
+        edge: Some(id),
+        ..Call::default()
+    };
+    let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 7, Call::default());
+    let leaf = tree.add(main.unwrap(), Names::IDLE, 0, 8, open).unwrap();
+    aggregate.add(stack(leaf), 42, 10);
+    aggregate.add(stack(leaf), 42, 10);
+    let cpu = Sum {
+        cpu_nanoseconds: 5,
+        ..Sum::default()
+    };
+    aggregate.merge(stack(leaf).into(), 42, cpu);
+    if is_proven {
+        edges.prove(edge, Check::Nothing);
+    }
+    let settled = aggregate.settle(&tree, &edges);
+    let (stacks, unstable) = settled.sum();
+    let lines = |stack: &Settlement| {
+        let mut lines = Vec::new();
+        settled.lines(stack, &mut lines);
+        (lines, stack.sum)
+    };
+    (stacks.iter().map(lines).collect(), unstable)
+}
+
+const SUM: Sum = Sum {
+    samples: 2,
+    wall_nanoseconds: 20,
+    cpu_nanoseconds: 5,
+    heap_growth: 0,
+    heap_change: 0,
+};
+
+#[track_caller]
+fn check(stack: Stack, is_proven: bool, leaves: &[Line], unstable: i64) {
+    let of = |path| Stack { path, ..stack };
+    let (stacks, cut) = settled(of, is_proven);
+    let lines = [&[(Names::TRUNCATED, 7)], leaves].concat();
+    assert_eq!((stacks, cut), (vec![(lines, SUM)], unstable));
+}
+
+#[test]
+fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
+    let stack = Stack {
+        path: PathId::NONE,
+        ending: Ending::Whole,
+        phase: None,
+        candidate: PathId::NONE,
+    };
+    check(stack, false, &[(Names::UNSTABLE, 0)], 2);
+    check(stack, true, &[(Names::IDLE, 8)], 0);
+}
+
+#[test]
+fn a_candidate_that_was_proven_takes_the_place_of_its_path() {
+    let candidate_of = |path| Stack {
+        path: PathId::NONE,
+        ending: Ending::Cut,
+        phase: None,
+        candidate: path,
+    };
+    let (stacks, unstable) = settled(candidate_of, true);
+    let lines = vec![(Names::TRUNCATED, 7), (Names::IDLE, 8)];
+    assert_eq!((stacks, unstable), (vec![(lines, SUM)], 0));
+    let (stacks, unstable) = settled(candidate_of, false);
+    let lines = vec![(Names::UNSTABLE, 0)];
+    assert_eq!((stacks, unstable), (vec![(lines, SUM)], 2));
+}
+
+/// What becomes known of a sample later has to find the key of its sample.
+#[test]
+fn candidates_that_find_no_room_are_left_out() {
+    let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
+    let stack = |candidate| Stack {
+        candidate,
+        ..Stack::of_phase(Names::IDLE)
+    };
+    for op in 0..30_000 {
+        let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+        let sample = stack(added.unwrap()).into();
+        aggregate.add(sample, 42, 1);
+        aggregate.merge(sample, 42, Sum::default());
+    }
+    assert_eq!(aggregate.sums.len(), MAX_WITH_CANDIDATE + 1);
+    let left = (stack(PathId::NONE).into(), 42);
+    let samples = aggregate.sums.get(&left).map(|times| times[0]);
+    assert_eq!(samples, Some(30_000 - MAX_WITH_CANDIDATE as i64));
+}
+
+#[test]
+fn a_phase_is_the_leaf_of_a_whole_stack() {
+    let stack = |ending| Stack {
+        path: PathId::NONE,
+        ending,
+        phase: Some(Names::COMPILING),
+        candidate: PathId::NONE,
+    };
+    let whole = (Names::IDLE, 8);
+    check(
+        stack(Ending::Whole),
+        true,
+        &[whole, (Names::COMPILING, 0)],
+        0,
+    );
+    check(stack(Ending::Whole), false, &[(Names::UNSTABLE, 0)], 2);
+    check(stack(Ending::Cut), true, &[whole, (Names::UNSTABLE, 0)], 2);
+    check(stack(Ending::Full), true, &[whole, (Names::OVERFLOW, 0)], 0);
+}
+
+#[test]
+fn what_heaps_did_stands_beside_the_samples_of_its_stack() {
+    let mut aggregate = Aggregate::default();
+    let stack = Stack::of_phase(Names::IDLE);
+    aggregate.add(stack, 7, 1);
+    aggregate.add(stack, 8, 1);
+    let heap = Sum {
+        heap_growth: 5,
+        heap_change: -3,
+        ..Sum::default()
+    };
+    aggregate.merge(stack.into(), 7, heap);
+    aggregate.merge(stack.into(), 7, heap);
+    let settled = aggregate.settle(&CallTree::default(), &Edges::default());
+    let (stacks, _) = settled.sum();
+    let sums = stacks.iter().map(|stack| {
+        let sum = stack.sum;
+        (sum.samples, sum.heap_growth, sum.heap_change)
+    });
+    assert_eq!(sums.collect::<Vec<_>>(), [(1, 10, -6), (1, 0, 0)]);
+}
+
+#[test]
+fn workers_that_find_no_room_are_summed_together() {
+    let mut aggregate = Aggregate::default();
+    let stack = Stack::of_phase(Names::IDLE);
+    (1..100_000).for_each(|tid| aggregate.add(stack, tid, 1));
+    assert_eq!(aggregate.sums.len(), MAX_BY_WORKER + 1);
+    let settled = aggregate.settle(&CallTree::default(), &Edges::default());
+    let (stacks, _) = settled.sum();
+    let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
+    assert_eq!(all, 99_999);
+    assert!(stacks.iter().any(|stack| stack.tid == ANY_WORKER));
+}
+
+#[test]
+fn stacks_that_find_no_room_are_summed_as_what_is_over_the_cap() {
+    let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
+    let edges = Edges::default();
+    let mut path = PathId::NONE;
+    for op in 0..57_000 {
+        let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+        path = added.unwrap_or(path);
+        for ending in [Ending::Whole, Ending::Cut] {
+            let stack = Stack {
+                path,
+                ending,
+                phase: None,
+                candidate: PathId::NONE,
+            };
+            aggregate.add(stack, 42, 1);
+        }
+    }
+    assert_eq!(aggregate.sums.len(), MAX_SUMS);
+    let settled = aggregate.settle(&tree, &edges);
+    let (stacks, _) = settled.sum();
+    let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
+    assert_eq!(all, 114_000);
+    let over = stacks
+        .iter()
+        .find(|stack| stack.leaf == Some(Names::OVERFLOW));
+    assert!(over.is_some_and(|over| over.sum.samples > 50_000));
+}

@@ -109,20 +109,19 @@ pub fn provider() -> Arc<CryptoProvider> {
 
 pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConfig, TlsError> {
     let provider = provider();
-    let verifier: Arc<dyn ServerCertVerifier> = match authorities {
-        Authorities::Anyone => Arc::new(Anyone),
+    let verifier = match authorities {
+        Authorities::Anyone => Verifier::Anyone,
         Authorities::Named(pem) => {
             let certificates = certificates(&pem.bytes);
-            Arc::new(Listed::new(certificates, || {
-                TlsError::NoAuthority(pem.name.clone())
-            })?)
+            let none = || TlsError::NoAuthority(pem.name.clone());
+            Verifier::Listed(Listed::new(certificates, none)?)
         }
         Authorities::System => {
             let found = rustls_native_certs::load_native_certs().certs;
             match Listed::new(found, || TlsError::NoSystemAuthority) {
-                Ok(listed) => Arc::new(listed),
+                Ok(listed) => Verifier::Listed(listed),
                 // A server without TLS needs none.
-                Err(TlsError::NoSystemAuthority) => Arc::new(Nobody),
+                Err(TlsError::NoSystemAuthority) => Verifier::Nobody,
                 Err(error) => return Err(error),
             }
         }
@@ -130,7 +129,7 @@ pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConf
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(identity)))
 }
 
@@ -228,10 +227,9 @@ impl Listed {
         certificate::check_time_and_use(own, now)?;
         Ok(true)
     }
-}
 
-impl ServerCertVerifier for Listed {
-    fn verify_server_cert(
+    /// Whether the server has this certificate, and an authority stands for it.
+    fn check(
         &self,
         own: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -249,6 +247,53 @@ impl ServerCertVerifier for Listed {
             .verify_server_cert(own, intermediates, name, ocsp, now)
             .map_err(|error| explained(error, own, intermediates))
     }
+}
+
+/// Judges a server's certificate, and the signature by which the server shows that it has the key.
+#[derive(Debug)]
+enum Verifier {
+    Listed(Listed),
+    /// On a machine without authorities.
+    Nobody,
+    /// `insecure-skip-tls-verify`.
+    Anyone,
+}
+
+impl Verifier {
+    /// The signature of a handshake, of either version of TLS.
+    fn signed(
+        &self,
+        own: &CertificateDer<'_>,
+        check: impl FnOnce(&WebPkiServerVerifier) -> Result<HandshakeSignatureValid, rustls::Error>,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match self {
+            Verifier::Listed(listed) => {
+                check(&listed.inner).map_err(|error| explained(error, own, &[]))
+            }
+            Verifier::Nobody => Err(CertificateError::UnknownIssuer.into()),
+            Verifier::Anyone => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self {
+            Verifier::Listed(listed) => listed.check(own, intermediates, name, ocsp, now),
+            Verifier::Nobody => Err(rustls::Error::General(format!(
+                "{}; give the cluster a certificate-authority, or name a file with SSL_CERT_FILE",
+                TlsError::NoSystemAuthority
+            ))),
+            Verifier::Anyone => Ok(ServerCertVerified::assertion()),
+        }
+    }
 
     fn verify_tls12_signature(
         &self,
@@ -256,9 +301,7 @@ impl ServerCertVerifier for Listed {
         own: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls12_signature(message, own, signed)
-            .map_err(|error| explained(error, own, &[]))
+        self.signed(own, |it| it.verify_tls12_signature(message, own, signed))
     }
 
     fn verify_tls13_signature(
@@ -267,13 +310,13 @@ impl ServerCertVerifier for Listed {
         own: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner
-            .verify_tls13_signature(message, own, signed)
-            .map_err(|error| explained(error, own, &[]))
+        self.signed(own, |it| it.verify_tls13_signature(message, own, signed))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -306,88 +349,5 @@ fn explained(
             })),
         )),
         None => error,
-    }
-}
-
-/// On a machine without authorities.
-#[derive(Debug)]
-struct Nobody;
-
-impl ServerCertVerifier for Nobody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Err(rustls::Error::General(format!(
-            "{}; give the cluster a certificate-authority, or name a file with SSL_CERT_FILE",
-            TlsError::NoSystemAuthority
-        )))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        Anyone.supported_verify_schemes()
-    }
-}
-
-/// `insecure-skip-tls-verify`.
-#[derive(Debug)]
-struct Anyone;
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider()
-            .signature_verification_algorithms
-            .supported_schemes()
     }
 }

@@ -109,10 +109,13 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let hint = match error.downcast_ref::<tls::TlsError>() {
-        Some(error) => error.remedy(),
-        None => "name one with --kubeconfig or KUBECONFIG, and a context of it with --context",
-    };
+    let of_plan = error
+        .downcast_ref::<plan::PlanError>()
+        .and_then(|it| it.remedy());
+    let of_tls = error.downcast_ref::<tls::TlsError>().map(|it| it.remedy());
+    let hint = of_plan
+        .or(of_tls)
+        .unwrap_or("name one with --kubeconfig or KUBECONFIG, and a context of it with --context");
     Failure::new(
         Exit::Unreachable,
         format!("no usable kubeconfig: {}", chain(error)),

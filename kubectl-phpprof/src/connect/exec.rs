@@ -16,6 +16,10 @@ use super::tls::{self, Current, Pem, TlsError};
 /// More is no credential. `Command::output` has read it by then; the plugin is the user's own program.
 const ANSWER: usize = 1 << 20;
 
+const KIND: &str = "ExecCredential";
+/// The most letters of a wrong kind in a message.
+const SHOWN: usize = 200;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     #[error("exec has no command")]
@@ -37,7 +41,9 @@ pub enum ExecError {
     },
     #[error("{command} printed no ExecCredential to standard output: {why}")]
     Answer { command: String, why: String },
-    #[error("{command} answered in {got}, and the kubeconfig asks for {wanted}")]
+    #[error(
+        "{command} answered with {got}, and the kubeconfig asks for an ExecCredential of {wanted}"
+    )]
     Version {
         command: String,
         got: String,
@@ -62,7 +68,10 @@ pub struct Exec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Credential {
-    api_version: Option<String>,
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
     status: Option<Status>,
 }
 
@@ -126,8 +135,8 @@ fn command(config: &ExecConfig, has_terminal: bool) -> Result<(String, Run), Exe
     let mut command = Command::new(&name);
     command.args(config.args.iter().flatten());
     for variable in config.env.iter().flatten() {
-        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
-            command.env(name, value);
+        if let Some(name) = variable.get("name") {
+            command.env(name, variable.get("value").map_or("", String::as_str));
         }
     }
     command.env("KUBERNETES_EXEC_INFO", info(config, interactive));
@@ -148,7 +157,7 @@ fn info(config: &ExecConfig, interactive: bool) -> String {
         spec["cluster"] = cluster;
     }
     json!({
-        "kind": "ExecCredential",
+        "kind": KIND,
         "apiVersion": config.api_version,
         "spec": spec,
     })
@@ -172,12 +181,12 @@ fn answer(command: &str, wanted: Option<&str>, output: &Output) -> Result<Status
     // A parser's message would quote the credential.
     let credential: Credential = serde_json::from_slice(&output.stdout)
         .map_err(|error| wrong(format!("line {}, {:?}", error.line(), error.classify())))?;
-    if let (Some(got), Some(wanted)) = (credential.api_version, wanted)
-        && got != wanted
-    {
+    let wanted = wanted.unwrap_or_default();
+    if credential.api_version != wanted || credential.kind != KIND {
+        let got = format!("kind {:?} of {:?}", credential.kind, credential.api_version);
         return Err(ExecError::Version {
             command: command.to_owned(),
-            got,
+            got: got.chars().take(SHOWN).collect(),
             wanted: wanted.to_owned(),
         });
     }
@@ -246,13 +255,16 @@ mod tests {
             "{text}"
         );
         let old = said(
-            r#"{"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": "t"}}"#,
+            r#"{"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": "t"}}"#,
         );
         let version = answer("p", Some(V1), &old).err().unwrap().to_string();
         assert!(
-            version.contains("v1beta1, and the kubeconfig asks for"),
+            version.contains("v1beta1\", and the kubeconfig asks for"),
             "{version}"
         );
+        let nameless = said(r#"{"status": {"token": "t"}}"#);
+        let refused = answer("p", Some(V1), &nameless);
+        assert!(matches!(refused, Err(ExecError::Version { .. })));
     }
 
     #[test]

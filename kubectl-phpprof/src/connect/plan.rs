@@ -91,6 +91,29 @@ pub enum PlanError {
     TwoLogins,
     #[error("kubectl has no auth-provider {0} any more")]
     Provider(String),
+    #[error("the user has an exec plugin and an auth-provider; only one can be")]
+    TwoPlugins,
+    #[error("the user's exec has no {0}")]
+    ExecWithout(&'static str),
+    #[error("the user's exec has the apiVersion {0}, which no kubectl has any more")]
+    ExecVersion(String),
+    #[error("the user has groups, a UID or extra fields to be seen with, and nobody to be seen as")]
+    AsNobody,
+}
+
+impl PlanError {
+    /// What to do about it, if it is not another kubeconfig.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            PlanError::ExecWithout("apiVersion") | PlanError::ExecVersion(_) => Some(
+                "kubectl refuses it too: write the kubeconfig again with a newer version of the program that wrote it, or set apiVersion: client.authentication.k8s.io/v1 if the plugin answers in that",
+            ),
+            PlanError::ExecWithout(_) => Some(
+                "kubectl refuses it too: add the field to the user's exec in the kubeconfig; interactiveMode is Never, IfAvailable or Always",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// The plan for a cluster and a user of a kubeconfig.
@@ -111,6 +134,7 @@ pub fn plan(
         (None, _) => Trust::System,
     };
     let identity = identity(user)?;
+    check(user)?;
     let server = server(cluster, trust != Trust::System || identity.is_some())?;
     let proxy = match filled(cluster.proxy_url.as_deref()) {
         Some(value) => Some(proxy::of_kubeconfig(value)?),
@@ -118,6 +142,9 @@ pub fn plan(
     };
     // `ClientConfig` reads what a user has only if the transport is TLS.
     let is_secret = server.scheme_str() == Some("https");
+    if is_secret {
+        check_version(user)?;
+    }
     Ok(Plan {
         proxy,
         server_name: filled(cluster.tls_server_name.as_deref()).map(str::to_owned),
@@ -179,6 +206,52 @@ fn login(user: &AuthInfo, has_certificate: bool) -> Result<Login, PlanError> {
         Some(exec) if !has_certificate => Login::Exec(Box::new(exec.clone())),
         _ => Login::Plain,
     })
+}
+
+/// What clientcmd's `validateAuthInfo` asks of a user, also of a part that is not used.
+fn check(user: &AuthInfo) -> Result<(), PlanError> {
+    let is_nobody = filled(user.impersonate.as_deref()).is_none();
+    let has_uid = filled(user.impersonate_uid.as_deref()).is_some();
+    let has_groups = user.impersonate_groups.iter().any(|it| !it.is_empty());
+    let has_extra = user.impersonate_user_extra.iter().any(|it| !it.is_empty());
+    if is_nobody && (has_uid || has_groups || has_extra) {
+        return Err(PlanError::AsNobody);
+    }
+    let Some(exec) = &user.exec else {
+        return Ok(());
+    };
+    if user.auth_provider.is_some() {
+        return Err(PlanError::TwoPlugins);
+    }
+    let version = filled(exec.api_version.as_deref());
+    // `SetDefaults_ExecConfig` of clientcmd/api/v1: the versions before v1 need not say it.
+    let needs_mode = !matches!(version, Some(V1ALPHA1 | V1BETA1));
+    let is_named = |it: &HashMap<String, String>| it.get("name").is_some_and(|it| !it.is_empty());
+    let missing = if filled(exec.command.as_deref()).is_none() {
+        "command"
+    } else if version.is_none() {
+        "apiVersion"
+    } else if !exec.env.iter().flatten().all(is_named) {
+        "name of each variable in env"
+    } else if needs_mode && exec.interactive_mode.is_none() {
+        "interactiveMode"
+    } else {
+        return Ok(());
+    };
+    Err(PlanError::ExecWithout(missing))
+}
+
+const V1: &str = "client.authentication.k8s.io/v1";
+const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
+const V1ALPHA1: &str = "client.authentication.k8s.io/v1alpha1";
+
+/// `newAuthenticator` of plugin/pkg/client/auth/exec, also where a token goes before the plugin.
+fn check_version(user: &AuthInfo) -> Result<(), PlanError> {
+    let version = user.exec.as_ref().and_then(|it| it.api_version.as_deref());
+    match version {
+        None | Some(V1 | V1BETA1) => Ok(()),
+        Some(other) => Err(PlanError::ExecVersion(other.to_owned())),
+    }
 }
 
 fn is_filled(secret: &secrecy::SecretString) -> bool {

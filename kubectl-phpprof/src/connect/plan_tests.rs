@@ -89,7 +89,8 @@ fn a_server_without_a_scheme_has_tls_if_anything_says_so() {
 #[test]
 fn a_token_goes_before_a_plugin_and_a_file_before_a_token() {
     let login = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.login);
-    let exec = "exec: {command: x}";
+    let exec =
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}";
     assert!(matches!(login(&format!("{{{exec}}}")), Ok(Login::Exec(_))));
     assert!(matches!(
         login(&format!("{{token: t, {exec}}}")),
@@ -149,4 +150,52 @@ fn a_certificate_needs_a_key() {
         })
     );
     assert_eq!(identity("{client-key: /k}").unwrap(), None);
+}
+
+#[test]
+fn an_exec_needs_what_kubectl_asks_of_it() {
+    let check = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.login);
+    let exec = |fields: &str| check(&format!("{{exec: {{command: x, {fields}}}}}"));
+    let version = |version: &str| format!("apiVersion: client.authentication.k8s.io/{version}");
+    let mode = "interactiveMode: Never";
+    assert!(exec(&version("v1beta1")).is_ok());
+    assert!(exec(&format!("{}, {mode}", version("v1"))).is_ok());
+    let missing = |result: Result<Login, PlanError>| match result {
+        Err(PlanError::ExecWithout(what)) => what,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(missing(exec(mode)), "apiVersion");
+    assert_eq!(
+        missing(exec(&format!("apiVersion: '', {mode}"))),
+        "apiVersion"
+    );
+    assert_eq!(missing(exec(&version("v1"))), "interactiveMode");
+    assert_eq!(
+        missing(exec(&format!(
+            "{}, env: [{{value: v}}]",
+            version("v1beta1")
+        ))),
+        "name of each variable in env"
+    );
+    // Also where a token goes before it.
+    assert_eq!(
+        missing(check("{token: t, exec: {apiVersion: v}}")),
+        "command"
+    );
+    for version in [version("v1alpha1"), format!("apiVersion: v1, {mode}")] {
+        let refused = exec(&version);
+        assert!(
+            matches!(refused, Err(PlanError::ExecVersion(_))),
+            "{version}"
+        );
+    }
+    let both = format!(
+        "{{exec: {{command: x, {}}}, auth-provider: {{name: oidc, config: {{}}}}}}",
+        version("v1beta1")
+    );
+    assert!(matches!(check(&both), Err(PlanError::TwoPlugins)));
+    assert!(matches!(
+        check("{as-groups: [admins]}"),
+        Err(PlanError::AsNobody)
+    ));
 }

@@ -36,3 +36,10 @@ pub fn certificate(pair: &Pair) -> serde_json::Value {
 pub fn user(command: &str, mode: &str) -> serde_json::Value {
     serde_json::json!({"exec": {"apiVersion": V1, "command": command, "interactiveMode": mode, "provideClusterInfo": true}})
 }
+
+/// A user's entry with these fields of `exec` beside the command.
+pub fn user_with(command: &str, fields: &serde_json::Value) -> serde_json::Value {
+    let mut exec = fields.clone();
+    exec["command"] = command.into();
+    serde_json::json!({"exec": exec})
+}

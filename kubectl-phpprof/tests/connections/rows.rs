@@ -338,6 +338,11 @@ fn tokens(cluster: &Cluster) -> Vec<Row> {
             Answered,
         ),
         row(
+            "as-a-group-of-nobody",
+            &json!({"token": "admin", "as-groups": ["system:masters"]}),
+            NoConnection,
+        ),
+        row(
             "provider-that-is-gone",
             &json!({"auth-provider": {"name": "gcp"}}),
             NoConnection,
@@ -368,7 +373,80 @@ fn execs(cluster: &Cluster) -> Vec<Row> {
         row(name, &base, &plugins::user(text(command), mode), wanted)
     };
     let relative = Path::new("./exec-token.sh");
+    let of = |name, path: &Path, fields: &Value, wanted| {
+        let user = plugins::user_with(text(path), fields);
+        self::row(name, &base, &user, wanted)
+    };
+    let v1 = "client.authentication.k8s.io/v1";
+    let v1beta1 = "client.authentication.k8s.io/v1beta1";
+    let older = plugins::script(
+        folder,
+        "exec-beta.sh",
+        &format!(
+            r#"echo '{{"apiVersion": "{v1beta1}", "kind": "ExecCredential", "status": {{"token": "admin"}}}}'"#
+        ),
+    );
+    let nameless = plugins::script(
+        folder,
+        "exec-nameless.sh",
+        r#"echo '{"status": {"token": "admin"}}'"#,
+    );
+    let never = json!({"apiVersion": v1, "interactiveMode": "Never"});
+    let mut both = plugins::user_with(text(&token), &never);
+    both["auth-provider"] = json!({"name": "oidc", "config": {}});
+    let mut unused = plugins::user_with(text(&token), &json!({"interactiveMode": "Never"}));
+    unused["token"] = json!("admin");
     vec![
+        of(
+            "exec-without-a-version",
+            &token,
+            &json!({"interactiveMode": "Never"}),
+            NoConnection,
+        ),
+        of(
+            "exec-without-a-mode",
+            &token,
+            &json!({"apiVersion": v1}),
+            NoConnection,
+        ),
+        of(
+            "exec-beta-without-a-mode",
+            &older,
+            &json!({"apiVersion": v1beta1}),
+            Answered,
+        ),
+        of(
+            "exec-alpha",
+            &older,
+            &json!({"apiVersion": "client.authentication.k8s.io/v1alpha1"}),
+            NoConnection,
+        ),
+        of("exec-of-another-version", &older, &never, NoConnection),
+        of(
+            "exec-answer-without-a-kind",
+            &nameless,
+            &never,
+            NoConnection,
+        ),
+        of(
+            "exec-variable-without-a-name",
+            &token,
+            &changed(never.clone(), &json!({"env": [{"value": "v"}]})),
+            NoConnection,
+        ),
+        of(
+            "exec-mode-of-no-kind",
+            &token,
+            &changed(never.clone(), &json!({"interactiveMode": "Sometimes"})),
+            NoConnection,
+        ),
+        self::row("exec-and-provider", &base, &both, NoConnection),
+        self::row(
+            "exec-unused-without-a-version",
+            &base,
+            &unused,
+            NoConnection,
+        ),
         row("exec-token", &token, "IfAvailable", Answered).saying("noise of exec-token.sh"),
         row("exec-never-interactive", &token, "Never", Answered).saying("noise of exec-token.sh"),
         row("exec-needs-a-terminal", &token, "Always", NoConnection),

@@ -9,6 +9,7 @@ mod client;
 mod exec;
 mod files;
 mod keep;
+mod kubeconfig;
 mod login;
 mod oidc;
 mod plan;
@@ -31,7 +32,7 @@ use crate::suggest::{Given, Suggest};
 use client::Way;
 use exec::Exec;
 use files::Entries;
-use login::{Giver, Renewed};
+use login::{Giver, Renewed, TokenFile};
 use oidc::Oidc;
 use plan::{Login, Plan};
 use tls::Current;
@@ -123,7 +124,7 @@ fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
     )
 }
 
-/// The context's entries, or in a pod, for instance of a CronJob, those of its service account.
+/// The context's entries. Where no file chooses one, in a pod, for instance of a CronJob: those of its service account.
 fn entries(global: &Global) -> Result<Entries, Box<dyn std::error::Error>> {
     let options = KubeConfigOptions {
         context: global.context.clone(),
@@ -142,7 +143,7 @@ fn entries(global: &Global) -> Result<Entries, Box<dyn std::error::Error>> {
     let files = files::read(&paths, global.kubeconfig.is_some());
     match files.and_then(|files| files::chosen(files, &options)) {
         Ok(entries) => Ok(entries),
-        Err(error) if !named => in_cluster().ok_or(error.into()),
+        Err(error) if error.is_nothing() && !named => in_cluster().ok_or(error.into()),
         Err(error) => Err(error.into()),
     }
 }
@@ -192,6 +193,7 @@ async fn connected(
     config.auth_info = user(global, &entries.user, &plan);
     let giver = match plan.login {
         Login::Plain => None,
+        Login::File { path, otherwise } => Some(Giver::File(TokenFile::of(path, otherwise))),
         Login::Exec(config) => Some(Giver::Exec(Box::new(Exec {
             config: *config,
             identity,

@@ -10,14 +10,21 @@ use kube::config::{
 };
 
 use super::keep::Kept;
+use super::kubeconfig::{self, Malformed};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    #[error("{path} cannot be read as a kubeconfig")]
+    #[error("{path} cannot be read")]
     Read {
         path: String,
         #[source]
-        error: Box<KubeconfigError>,
+        error: std::io::Error,
+    },
+    #[error("{path} cannot be read as a kubeconfig")]
+    Malformed {
+        path: String,
+        #[source]
+        error: Malformed,
     },
     #[error("the kubeconfig files do not fit together")]
     Merge(#[source] Box<KubeconfigError>),
@@ -29,6 +36,13 @@ pub enum FilesError {
     NotThere { kind: &'static str, name: String },
     #[error("the certificate authority for the exec plugin cannot be read")]
     ClusterInfo(#[source] Box<KubeconfigError>),
+}
+
+impl FilesError {
+    /// Nothing is chosen. Any other error is about something that somebody chose: nothing else may take its place.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, FilesError::Missing(_) | FilesError::NoContext)
+    }
 }
 
 /// What is chosen of the files.
@@ -48,23 +62,61 @@ pub fn read(
 ) -> Result<Vec<(PathBuf, Kubeconfig)>, FilesError> {
     let mut found = Vec::new();
     for path in paths {
-        match Kubeconfig::read_from(path) {
-            Ok(kubeconfig) => found.push((path.clone(), kubeconfig)),
-            Err(KubeconfigError::ReadConfig(error, _))
-                if error.kind() == std::io::ErrorKind::NotFound && !must_be_there => {}
+        let shown = || path.display().to_string();
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_be_there => {
+                continue;
+            }
             Err(error) => {
                 return Err(FilesError::Read {
-                    path: path.display().to_string(),
-                    error: Box::new(error),
+                    path: shown(),
+                    error,
                 });
             }
-        }
+        };
+        let mut kubeconfig = kubeconfig::parsed(&bytes).map_err(|error| FilesError::Malformed {
+            path: shown(),
+            error,
+        })?;
+        resolve(&mut kubeconfig, path.parent().unwrap_or(Path::new("")));
+        found.push((path.clone(), kubeconfig));
     }
     if found.is_empty() {
         let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
         return Err(FilesError::Missing(paths.join(", ")));
     }
     Ok(found)
+}
+
+/// A relative path is one beside its file (clientcmd's `GetClusterFileReferences` and `GetAuthInfoFileReferences`).
+fn resolve(kubeconfig: &mut Kubeconfig, folder: &Path) {
+    let whole = |path: &mut Option<String>| {
+        if let Some(path) = path.as_mut().filter(|it| !it.is_empty()) {
+            *path = folder.join(&*path).display().to_string();
+        }
+    };
+    for cluster in kubeconfig
+        .clusters
+        .iter_mut()
+        .filter_map(|it| it.cluster.as_mut())
+    {
+        whole(&mut cluster.certificate_authority);
+    }
+    for user in kubeconfig
+        .auth_infos
+        .iter_mut()
+        .filter_map(|it| it.auth_info.as_mut())
+    {
+        whole(&mut user.client_certificate);
+        whole(&mut user.client_key);
+        whole(&mut user.token_file);
+        // A command without a slash is looked for in PATH.
+        let exec = user.exec.as_mut();
+        if let Some(exec) = exec.filter(|it| it.command.iter().any(|it| it.contains('/'))) {
+            whole(&mut exec.command);
+        }
+    }
 }
 
 /// Where kubeconfig files are: the flag, else the variable's, else the one at home.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Mutex;
 
 use super::exec::{Exec, ExecError};
@@ -12,6 +13,9 @@ use super::oidc::{Oidc, OidcError};
 
 /// A token that ends within this time is renewed: golang.org/x/oauth2's `expiryDelta`.
 pub const MARGIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// A file is read again after this time: client-go's `NewCachedFileTokenSource`.
+const AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 #[derive(Clone)]
 pub struct Renewed(Arc<Mutex<Held>>);
@@ -27,6 +31,13 @@ struct Held {
 pub enum Giver {
     Exec(Box<Exec>),
     Oidc(Box<Oidc>),
+    File(TokenFile),
+}
+
+/// A file with a token, and the token for as long as the file cannot be read.
+pub struct TokenFile {
+    path: String,
+    last: Option<SecretString>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +46,46 @@ pub enum LoginError {
     Exec(#[from] ExecError),
     #[error("the kubeconfig's OIDC provider gave no token")]
     Oidc(#[from] OidcError),
+    #[error("the file {path} with the user's token cannot be read")]
+    File {
+        path: String,
+        #[source]
+        error: std::io::Error,
+    },
+    #[error("the file {0} with the user's token is empty")]
+    Empty(String),
+}
+
+impl TokenFile {
+    pub fn of(path: String, otherwise: Option<SecretString>) -> Self {
+        TokenFile {
+            path,
+            last: otherwise,
+        }
+    }
+
+    /// The file's token, which may be followed by a line break (transport/token_source.go: `fileTokenSource`, `cachingTokenSource`).
+    fn token(&mut self) -> Result<String, LoginError> {
+        match (self.read(), &self.last) {
+            (Ok(token), _) => {
+                self.last = Some(token.clone().into());
+                Ok(token)
+            }
+            (Err(_), Some(last)) => Ok(last.expose_secret().to_owned()),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn read(&self) -> Result<String, LoginError> {
+        let text = std::fs::read_to_string(&self.path).map_err(|error| LoginError::File {
+            path: self.path.clone(),
+            error,
+        })?;
+        match text.trim() {
+            "" => Err(LoginError::Empty(self.path.clone())),
+            token => Ok(token.to_owned()),
+        }
+    }
 }
 
 impl Renewed {
@@ -69,11 +120,38 @@ impl Held {
     async fn renew(&mut self) -> Result<(), LoginError> {
         (self.token, self.until) = match &mut self.giver {
             Giver::Exec(exec) => exec.run().await?,
+            Giver::File(file) => {
+                let until = Timestamp::now().saturating_add(AGAIN).ok();
+                (Some(file.token()?), until)
+            }
             Giver::Oidc(oidc) => {
                 let (token, until) = oidc.token(Timestamp::now()).await?;
                 (Some(token), Some(until))
             }
         };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_token_is_read_again_and_kept_while_it_cannot_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let mut file = TokenFile::of(path.display().to_string(), None);
+        assert!(matches!(file.token(), Err(LoginError::File { .. })));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(matches!(file.token(), Err(LoginError::Empty(_))));
+        for token in ["first", "second"] {
+            std::fs::write(&path, format!("{token}\n")).unwrap();
+            assert_eq!(file.token().unwrap(), token);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(file.token().unwrap(), "second");
+        let mut other = TokenFile::of(path.display().to_string(), Some("other".into()));
+        assert_eq!(other.token().unwrap(), "other");
     }
 }

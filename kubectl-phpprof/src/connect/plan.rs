@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use http::Uri;
 use kube::config::{AuthInfo, Cluster, ExecConfig};
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::proxy::{self, Proxy, ProxyError};
 
@@ -64,13 +65,29 @@ impl Source {
 }
 
 /// How a user shows who they are, beside a certificate.
-#[derive(Debug)]
 pub enum Login {
-    /// By nothing, or by what kube sends by itself: a token, a file with one, a name and password.
+    /// By nothing, or by what kube sends by itself: a token, a name and password.
     Plain,
+    /// By the token in a file, else by another.
+    File {
+        path: String,
+        otherwise: Option<SecretString>,
+    },
     Exec(Box<ExecConfig>),
     /// The `config` of the `auth-provider` oidc.
     Oidc(HashMap<String, String>),
+}
+
+/// Only the kind: the rest has credentials.
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Login::Plain => "Plain",
+            Login::File { .. } => "File",
+            Login::Exec(_) => "Exec",
+            Login::Oidc(_) => "Oidc",
+        })
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -171,28 +188,28 @@ pub fn plain(user: &AuthInfo, plan: &Plan) -> AuthInfo {
     if plan.server.scheme_str() != Some("https") || !matches!(plan.login, Login::Plain) {
         return impersonation;
     }
-    let file = user.token_file.clone().filter(|it| !it.is_empty());
     AuthInfo {
         username: user.username.clone().filter(|it| !it.is_empty()),
         password: user.password.clone(),
-        // A file is read again when its token has changed: client-go prefers it.
-        token: user
-            .token
-            .clone()
-            .filter(|it| file.is_none() && is_filled(it)),
-        token_file: file,
+        token: user.token.clone().filter(is_filled),
         ..impersonation
     }
 }
 
 fn login(user: &AuthInfo, has_certificate: bool) -> Result<Login, PlanError> {
-    let has_token =
-        user.token.as_ref().is_some_and(is_filled) || filled(user.token_file.as_deref()).is_some();
+    let token = user.token.clone().filter(is_filled);
+    let file = filled(user.token_file.as_deref());
     let has_name = filled(user.username.as_deref()).is_some();
-    if has_token && has_name {
+    if has_name && (token.is_some() || file.is_some()) {
         return Err(PlanError::TwoLogins);
     }
-    if has_token || has_name {
+    if let Some(file) = file {
+        return Ok(Login::File {
+            path: file.to_owned(),
+            otherwise: token,
+        });
+    }
+    if token.is_some() || has_name {
         return Ok(Login::Plain);
     }
     if let Some(provider) = &user.auth_provider {
@@ -254,13 +271,11 @@ fn check_version(user: &AuthInfo) -> Result<(), PlanError> {
     }
 }
 
-fn is_filled(secret: &secrecy::SecretString) -> bool {
-    use secrecy::ExposeSecret as _;
+fn is_filled(secret: &SecretString) -> bool {
     !secret.expose_secret().is_empty()
 }
 
 fn identity(user: &AuthInfo) -> Result<Option<Identity>, PlanError> {
-    use secrecy::ExposeSecret as _;
     let Some(certificate) = source(
         "client-certificate-data",
         user.client_certificate_data.as_deref(),

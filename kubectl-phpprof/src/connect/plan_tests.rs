@@ -118,8 +118,12 @@ fn a_token_goes_before_a_plugin_and_a_file_before_a_token() {
         login("{token: t, username: u, password: p}"),
         Err(PlanError::TwoLogins)
     ));
+    let Ok(Login::File { path, otherwise }) = login("{token: t, tokenFile: /t}") else {
+        panic!("no file");
+    };
+    assert!(path == "/t" && otherwise.is_some());
     let both = sent("{token: t, tokenFile: /t}");
-    assert!(both.token.is_none() && both.token_file.as_deref() == Some("/t"));
+    assert!(both.token.is_none() && both.token_file.is_none());
     assert!(sent("{token: t, tokenFile: ''}").token.is_some());
     assert!(sent(&format!("{{as: bob, {exec}}}")).impersonate.is_some());
 }

@@ -2,9 +2,7 @@
 //!
 //! Invariant: an error names the file or the field of the kubeconfig.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
+use super::kubeconfig;
 use super::plan::{Source, Trust};
 use super::tls::{Authorities, Pem};
 
@@ -26,16 +24,7 @@ pub fn pem(source: &Source) -> Result<Pem, SourceError> {
             path: path.clone(),
             error,
         })?,
-        Source::Data(field, text) => {
-            // Go's decoder passes line breaks over.
-            let whole: String = text
-                .chars()
-                .filter(|it| !matches!(it, '\r' | '\n'))
-                .collect();
-            STANDARD
-                .decode(whole)
-                .map_err(|_| SourceError::Base64(field))?
-        }
+        Source::Data(field, text) => kubeconfig::decoded(text).ok_or(SourceError::Base64(field))?,
     };
     Ok(Pem {
         name: source.name().to_owned(),

@@ -1,7 +1,7 @@
 //! For each kind of kubeconfig, the same one request by kubectl and by the plugin, to a real kube-apiserver: equal outcome.
 //!
 //! It runs in a network and a mount namespace of its own, with the address 10.99.0.1, which is api.phpprof.test there: Go uses no
-//! proxy of the environment for loopback. It needs root, openssl, socat, kubectl, kube-apiserver and etcd.
+//! proxy of the environment for loopback, and with a pod's service account where each pod has it. It needs root, openssl, socat, kubectl, kube-apiserver and etcd.
 //!
 //! Invariant: a row in which the two differ names the difference, and fails when it is gone.
 
@@ -100,7 +100,7 @@ fn in_namespaces() {
     let hosts = folder.path().join("hosts");
     let own = "127.0.0.1 localhost\n127.0.0.1 idp.phpprof.test\n10.99.0.1 api.phpprof.test\n";
     std::fs::write(&hosts, own).unwrap();
-    let script = "ip link set lo up && ip address add 10.99.0.1/32 dev lo && mount --bind \"$1\" /etc/hosts && exec \"$2\" --nocapture";
+    let script = "mount -t tmpfs run /var/run && ip link set lo up && ip address add 10.99.0.1/32 dev lo && mount --bind \"$1\" /etc/hosts && exec \"$2\" --nocapture";
     let status = Command::new("unshare")
         .args(["--net", "--mount", "sh", "-c", script, "sh"])
         .arg(&hosts)

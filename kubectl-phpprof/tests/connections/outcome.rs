@@ -36,6 +36,9 @@ fn done(mut command: Command, kubeconfig: &str, variables: &[(String, String)]) 
         "NO_PROXY",
         "no_proxy",
         "SSL_CERT_DIR",
+        "KUBERNETES_SERVICE_HOST",
+        "KUBERNETES_SERVICE_PORT",
+        "KUBERC",
     ] {
         command.env_remove(name);
     }
@@ -76,7 +79,11 @@ fn done(mut command: Command, kubeconfig: &str, variables: &[(String, String)]) 
 
 pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> Done {
     let mut command = Command::new("kubectl");
-    command.args(["get", "--request-timeout=10s", "--raw", PATH]);
+    command.args(["get", "--raw", PATH]);
+    // With a time limit, kubectl does not look for a pod's service account: its configuration is then not the default one.
+    if !variables.iter().any(|it| it.0 == "KUBERNETES_SERVICE_HOST") {
+        command.arg("--request-timeout=10s");
+    }
     done(command, kubeconfig, variables)
 }
 

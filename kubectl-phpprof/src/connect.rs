@@ -10,8 +10,10 @@ mod exec;
 mod files;
 mod keep;
 mod kubeconfig;
+mod kuberc;
 mod login;
 mod oidc;
+mod path;
 mod plan;
 mod proxy;
 mod source;
@@ -110,18 +112,26 @@ fn variable(name: &str) -> Option<String> {
 }
 
 fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let of_plan = error
-        .downcast_ref::<plan::PlanError>()
-        .and_then(|it| it.remedy());
-    let of_tls = error.downcast_ref::<tls::TlsError>().map(|it| it.remedy());
-    let hint = of_plan
-        .or(of_tls)
+    let hint = remedy(error)
         .unwrap_or("name one with --kubeconfig or KUBECONFIG, and a context of it with --context");
     Failure::new(
         Exit::Unreachable,
         format!("no usable kubeconfig: {}", chain(error)),
         hint,
     )
+}
+
+fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<plan::PlanError>() {
+        return error.remedy();
+    }
+    if let Some(error) = error.downcast_ref::<login::LoginError>() {
+        return error.remedy();
+    }
+    if error.is::<kuberc::KubercError>() {
+        return Some("mend the file, or turn it off for kubectl too: KUBERC=off");
+    }
+    error.downcast_ref::<tls::TlsError>().map(|it| it.remedy())
 }
 
 /// The context's entries. Where no file chooses one, in a pod, for instance of a CronJob: those of its service account.
@@ -196,6 +206,7 @@ async fn connected(
         Login::File { path, otherwise } => Some(Giver::File(TokenFile::of(path, otherwise))),
         Login::Exec(config) => Some(Giver::Exec(Box::new(Exec {
             config: *config,
+            policy: kuberc::load(std::env::home_dir().as_deref(), &variable)?,
             identity,
         }))),
         Login::Oidc(config) => Some(Giver::Oidc(Box::new(Oidc {

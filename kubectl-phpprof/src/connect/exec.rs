@@ -11,6 +11,8 @@ use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::kuberc::Policy;
+use super::path;
 use super::tls::{self, Current, Pem, TlsError};
 
 /// More is no credential. `Command::output` has read it by then; the plugin is the user's own program.
@@ -55,13 +57,20 @@ pub enum ExecError {
         #[source]
         error: TlsError,
     },
+    #[error("{path} does not permit the plugin {command}: its credentialPluginPolicy is {rule}")]
+    NotPermitted {
+        command: String,
+        path: String,
+        rule: &'static str,
+    },
     #[error("the plugin was not waited for")]
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// A plugin, and where its certificates go.
+/// A plugin, what may run, and where its certificates go.
 pub struct Exec {
     pub config: ExecConfig,
+    pub policy: Option<Policy>,
     pub identity: Current,
 }
 
@@ -87,7 +96,8 @@ struct Status {
 impl Exec {
     /// The token that it gives, and when that ends.
     pub async fn run(&self) -> Result<(Option<String>, Option<Timestamp>), ExecError> {
-        let (command, run) = command(&self.config, std::io::stdin().is_terminal())?;
+        let has_terminal = std::io::stdin().is_terminal();
+        let (command, run) = command(&self.config, self.policy.as_ref(), has_terminal)?;
         let hint = match self.config.install_hint.as_deref() {
             Some(hint) if !hint.is_empty() => format!(": {}", printable(hint)),
             _ => String::new(),
@@ -122,9 +132,13 @@ impl Exec {
 type Run = Box<dyn FnOnce() -> std::io::Result<Output> + Send>;
 
 /// The plugin's name, and what runs it.
-fn command(config: &ExecConfig, has_terminal: bool) -> Result<(String, Run), ExecError> {
-    let name = config.command.clone().filter(|it| !it.is_empty());
-    let name = name.ok_or(ExecError::NoCommand)?;
+fn command(
+    config: &ExecConfig,
+    policy: Option<&Policy>,
+    has_terminal: bool,
+) -> Result<(String, Run), ExecError> {
+    let name = config.command.as_deref().filter(|it| !it.is_empty());
+    let name = path::clean(name.ok_or(ExecError::NoCommand)?);
     let interactive = match config.interactive_mode {
         Some(ExecInteractiveMode::Never) => false,
         Some(ExecInteractiveMode::Always) if !has_terminal => {
@@ -132,7 +146,14 @@ fn command(config: &ExecConfig, has_terminal: bool) -> Result<(String, Run), Exe
         }
         _ => has_terminal,
     };
-    let mut command = Command::new(&name);
+    let program = permitted(&name, policy)?;
+    // os/exec looks for a name in its own PATH, not in the plugin's.
+    let Some(program) = program else {
+        let lost = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Ok((name, Box::new(move || Err(lost()))));
+    };
+    let mut command = Command::new(program);
+    std::os::unix::process::CommandExt::arg0(&mut command, &name);
     command.args(config.args.iter().flatten());
     for variable in config.env.iter().flatten() {
         if let Some(name) = variable.get("name") {
@@ -147,6 +168,24 @@ fn command(config: &ExecConfig, has_terminal: bool) -> Result<(String, Run), Exe
         Stdio::null()
     });
     Ok((name, Box::new(move || command.output())))
+}
+
+/// The program to run, if there is one. The policy judges the very path that is run.
+fn permitted(name: &str, policy: Option<&Policy>) -> Result<Option<String>, ExecError> {
+    let folders = std::env::var_os("PATH");
+    let find = |name: &str| path::find(name, folders.as_deref());
+    let program = find(name);
+    let resolved = program.as_deref().unwrap_or(name);
+    match policy {
+        Some(policy) if !policy.rule.permits(name, resolved, find) => {
+            Err(ExecError::NotPermitted {
+                command: name.to_owned(),
+                path: policy.path.display().to_string(),
+                rule: policy.rule.name(),
+            })
+        }
+        _ => Ok(program),
+    }
 }
 
 fn info(config: &ExecConfig, interactive: bool) -> String {
@@ -276,15 +315,36 @@ mod tests {
         };
         let always = config(Some(ExecInteractiveMode::Always));
         assert!(matches!(
-            command(&always, false),
+            command(&always, None, false),
             Err(ExecError::NoTerminal { .. })
         ));
-        assert!(command(&always, true).is_ok());
-        assert!(command(&config(None), false).is_ok());
+        assert!(command(&always, None, true).is_ok());
+        assert!(command(&config(None), None, false).is_ok());
         assert!(info(&config(None), false).contains(r#""interactive":false"#));
         assert!(matches!(
-            command(&ExecConfig::default(), true),
+            command(&ExecConfig::default(), None, true),
             Err(ExecError::NoCommand)
         ));
+    }
+
+    #[test]
+    fn a_policy_judges_the_program_that_is_run() {
+        use super::super::kuberc::Rule;
+        let of = |command: &str, rule: Rule| {
+            let path = "/rc".into();
+            permitted(command, Some(&Policy { path, rule }))
+        };
+        let list = |entry: &str| Rule::Allowlist(vec![entry.to_owned()]);
+        let refused = |result| matches!(result, Err(ExecError::NotPermitted { .. }));
+        assert_eq!(
+            of("sh", Rule::AllowAll).unwrap(),
+            permitted("sh", None).unwrap()
+        );
+        let sh = permitted("sh", None).unwrap().unwrap();
+        assert!(refused(of("sh", Rule::DenyAll)) && refused(of("sh", list("bash"))));
+        assert_eq!(of("sh", list("sh")).unwrap().as_ref(), Some(&sh));
+        assert_eq!(of(&sh, list("sh")).unwrap().as_ref(), Some(&sh));
+        assert!(refused(of("/nonexistent/sh", list("sh"))));
+        assert_eq!(permitted("/nonexistent/sh", None).unwrap(), None);
     }
 }

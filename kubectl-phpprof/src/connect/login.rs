@@ -56,6 +56,21 @@ pub enum LoginError {
     Empty(String),
 }
 
+impl LoginError {
+    /// What to do about it, if it is not another kubeconfig.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            LoginError::Exec(ExecError::NotPermitted { .. }) => Some(
+                "kubectl 1.35 and later refuse it too: if you trust the program, set credentialPluginPolicy: Allowlist there, and add it to credentialPluginAllowlist",
+            ),
+            LoginError::File { .. } | LoginError::Empty(_) => {
+                Some("log in again, or write another tokenFile into the kubeconfig")
+            }
+            _ => None,
+        }
+    }
+}
+
 impl TokenFile {
     pub fn of(path: String, otherwise: Option<SecretString>) -> Self {
         TokenFile {

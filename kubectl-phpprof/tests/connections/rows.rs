@@ -99,6 +99,7 @@ pub fn all(cluster: &Cluster) -> Vec<Row> {
     rows.extend(clients(cluster));
     rows.extend(logins::tokens(cluster));
     rows.extend(logins::execs(cluster));
+    rows.extend(logins::policies(cluster));
     rows.extend(logins::providers(cluster));
     rows.extend(ways::proxies(cluster));
     rows.extend(files::files(cluster));

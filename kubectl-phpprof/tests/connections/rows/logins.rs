@@ -209,6 +209,45 @@ pub fn execs(cluster: &Cluster) -> Vec<Row> {
     ]
 }
 
+/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each plugin.
+pub fn policies(cluster: &Cluster) -> Vec<Row> {
+    let base = cluster.cluster("10.99.0.1");
+    let folder = &cluster.folder;
+    let token = plugins::answering(folder, "exec-policy.sh", &json!({"token": "admin"}));
+    let user = plugins::user(text(&token), "Never");
+    let with = |name: &'static str, fields: &str| {
+        let path = folder.join(format!("{name}.kuberc"));
+        let text =
+            format!("apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n{fields}\n");
+        std::fs::write(&path, text).unwrap();
+        row(name, &base, &user, Answered).with(&[("KUBERC", &path.display().to_string())])
+    };
+    let list = |command: &str| {
+        format!(
+            "credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: {command:?}}}]"
+        )
+    };
+    vec![
+        with("policy-none", "defaults: []"),
+        with("policy-allow", "credentialPluginPolicy: AllowAll"),
+        with("policy-list", &list(text(&token))),
+        with("policy-deny", "credentialPluginPolicy: DenyAll")
+            .but("credentialPluginPolicy is DenyAll"),
+        with("policy-other-list", &list("exec-policy.sh"))
+            .but("credentialPluginPolicy is Allowlist"),
+        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is none of AllowAll"),
+        row("policy-off", &base, &user, Answered).with(&[("KUBERC", "off")]),
+        row("policy-missing", &base, &user, Answered)
+            .with(&[("KUBERC", "/nonexistent/rc")])
+            .but("/nonexistent/rc cannot be read"),
+        // Only a plugin needs permission.
+        row("policy-without-a-plugin", &base, &admin(), Answered).with(&[(
+            "KUBERC",
+            &folder.join("policy-deny.kuberc").display().to_string(),
+        )]),
+    ]
+}
+
 pub fn providers(cluster: &Cluster) -> Vec<Row> {
     let base = cluster.cluster("10.99.0.1");
     let (provider, authority) = (&cluster.provider, cluster.authority.certificate());

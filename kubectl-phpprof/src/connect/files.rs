@@ -79,7 +79,8 @@ pub fn read(
             path: shown(),
             error,
         })?;
-        resolve(&mut kubeconfig, path.parent().unwrap_or(Path::new("")));
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        resolve(&mut kubeconfig, whole.parent().unwrap_or(Path::new("/")));
         found.push((path.clone(), kubeconfig));
     }
     if found.is_empty() {
@@ -260,6 +261,30 @@ mod tests {
             read(&all[..1], true),
             Err(FilesError::Read { .. })
         ));
+    }
+
+    #[test]
+    fn a_relative_path_is_one_beside_its_file() {
+        let text = "users: [{name: u, user: {client-key: k, exec: {command: ./login}}}, {name: v, user: {exec: {command: login}}}]\n\
+                    clusters: [{name: c, cluster: {certificate-authority: /ca}}]\n";
+        let mut kubeconfig = kubeconfig::parsed(text.as_bytes()).unwrap();
+        resolve(&mut kubeconfig, Path::new("/a"));
+        let user = |at: usize| kubeconfig.auth_infos[at].auth_info.clone().unwrap();
+        let command = |at: usize| user(at).exec.unwrap().command.unwrap();
+        assert_eq!(user(0).client_key.as_deref(), Some("/a/k"));
+        assert_eq!(
+            (command(0), command(1)),
+            ("/a/./login".into(), "login".into())
+        );
+        let authority = kubeconfig.clusters[0].cluster.clone().unwrap();
+        assert_eq!(authority.certificate_authority.as_deref(), Some("/ca"));
+        // The file's own path may be relative: a command beside it is still not one of PATH.
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let name = PathBuf::from(file.path().file_name().unwrap());
+        let (_, read) = read(&[name], true).unwrap().remove(0);
+        let exec = read.auth_infos[0].auth_info.clone().unwrap().exec.unwrap();
+        assert!(Path::new(&exec.command.unwrap()).is_absolute());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod certificate;
 mod client;
 mod exec;
 mod files;
+mod identity;
 mod keep;
 mod kubeconfig;
 mod kuberc;
@@ -20,6 +21,7 @@ mod source;
 mod tls;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::api::{Api, ApiResource, DynamicObject};
@@ -34,6 +36,7 @@ use crate::suggest::{Given, Suggest};
 use client::Way;
 use exec::Exec;
 use files::Entries;
+use identity::{Files, IdentityError};
 use login::{Giver, Renewed, TokenFile};
 use oidc::Oidc;
 use plan::{Login, Plan};
@@ -131,7 +134,11 @@ fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if error.is::<kuberc::KubercError>() {
         return Some("mend the file, or turn it off for kubectl too: KUBERC=off");
     }
-    error.downcast_ref::<tls::TlsError>().map(|it| it.remedy())
+    let error = match error.downcast_ref::<IdentityError>() {
+        Some(IdentityError::Tls(error)) => Some(error),
+        _ => error.downcast_ref::<tls::TlsError>(),
+    };
+    error.map(|it| it.remedy())
 }
 
 /// The context's entries. Where no file chooses one, in a pod, for instance of a CronJob: those of its service account.
@@ -180,10 +187,12 @@ async fn connected(
 ) -> Result<Client, Box<dyn std::error::Error>> {
     let plan = plan::plan(&entries.cluster, &entries.user, &variable)?;
     let identity = Current::default();
-    if let Some(own) = &plan.identity {
-        let certificate = source::pem(&own.certificate)?;
-        identity.set(Some(tls::identity(&certificate, &source::pem(&own.key)?)?));
-    }
+    let own = plan.identity.clone();
+    let files = match own.map(|own| Files::start(own, identity.clone())) {
+        Some(Ok(files)) => Some(Arc::new(Mutex::new(files))),
+        Some(Err(error)) => return Err(error.into()),
+        None => None,
+    };
     let authorities = source::authorities(&plan.trust)?;
     // In kubectl, 0 means no limit.
     let answer = match global.request_timeout {
@@ -197,6 +206,8 @@ async fn connected(
         server_name: plan.server_name.clone(),
         connect_timeout: Some(answer.unwrap_or(CONNECT).min(CONNECT)),
         answer_timeout: answer,
+        identity: identity.clone(),
+        files,
     };
     let mut config = Config::new(plan.server.clone());
     config.default_namespace = namespace;

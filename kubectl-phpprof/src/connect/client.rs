@@ -4,15 +4,19 @@
 //!
 //! Invariant: the layers are kube's own (`ClientBuilder`), but for the proxy, TLS and renewed credentials, which kube cannot be given.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, Uri};
+use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::ResponseFuture;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connect, Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
@@ -21,8 +25,10 @@ use rustls::pki_types::ServerName;
 use tower::filter::{AsyncFilterLayer, AsyncPredicate};
 use tower::{BoxError, Service, ServiceBuilder};
 
+use super::identity::Files;
 use super::login::Renewed;
 use super::proxy::{Kind, Proxy};
+use super::tls::Current;
 
 /// How a server is reached.
 #[derive(Clone)]
@@ -32,6 +38,9 @@ pub struct Way {
     pub server_name: Option<String>,
     pub connect_timeout: Option<Duration>,
     pub answer_timeout: Option<Duration>,
+    /// The user's certificate, and the files to look at for another one.
+    pub identity: Current,
+    pub files: Option<Arc<Mutex<Files>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -111,8 +120,15 @@ where
     connector.set_connect_timeout(way.connect_timeout);
     connector.set_read_timeout(way.answer_timeout);
     connector.set_write_timeout(way.answer_timeout);
-    let client: hyper_util::client::legacy::Client<_, Body> =
-        hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let client = Fresh {
+        turn: way.identity.turn(),
+        client: pool(connector.clone()),
+        connector,
+        identity: way.identity.clone(),
+        files: way.files.clone(),
+    };
+    // Clones share the connections of the moment.
+    let client = Shared(Arc::new(Mutex::new(client)));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -121,6 +137,61 @@ where
         .map_err(BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+type Pool<C> = hyper_util::client::legacy::Client<C, Body>;
+
+fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
+    hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector)
+}
+
+/// Connections of the user's certificate of the moment, and what makes others. client-go closes all when it has changed
+/// (`connDialer.CloseAll`); here those that are idle end, and an answer that is under way comes to its end.
+struct Fresh<C> {
+    connector: C,
+    client: Pool<C>,
+    turn: u64,
+    identity: Current,
+    files: Option<Arc<Mutex<Files>>>,
+}
+
+impl<C: Connect + Clone> Fresh<C> {
+    fn client(&mut self) -> Pool<C> {
+        if let Some(files) = &self.files {
+            files.lock().unwrap_or_else(PoisonError::into_inner).look();
+        }
+        let turn = self.identity.turn();
+        if turn != self.turn {
+            (self.turn, self.client) = (turn, pool(self.connector.clone()));
+        }
+        self.client.clone()
+    }
+}
+
+struct Shared<C>(Arc<Mutex<Fresh<C>>>);
+
+impl<C> Clone for Shared<C> {
+    fn clone(&self) -> Self {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<C> Service<Request<Body>> for Shared<C>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    type Response = http::Response<Incoming>;
+    type Error = hyper_util::client::legacy::Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mut fresh = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        fresh.client().request(request)
+    }
 }
 
 impl AsyncPredicate<Request<Body>> for Renewed {
@@ -139,3 +210,7 @@ impl AsyncPredicate<Request<Body>> for Renewed {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

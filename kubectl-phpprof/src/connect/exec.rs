@@ -119,10 +119,10 @@ impl Exec {
             let key = pem("clientKeyData", &status.client_key_data);
             let identity = tls::identity(&certificate, &key);
             self.identity
-                .set(Some(identity.map_err(|error| ExecError::Identity {
+                .set(identity.map_err(|error| ExecError::Identity {
                     command: command.clone(),
                     error,
-                })?));
+                })?);
         }
         let token = Some(status.token).filter(|it| !it.is_empty());
         Ok((token, status.expiration_timestamp))

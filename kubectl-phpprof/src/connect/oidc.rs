@@ -177,6 +177,8 @@ impl Oidc {
             server_name: None,
             connect_timeout: Some(TIMEOUT),
             answer_timeout: Some(TIMEOUT),
+            identity: Current::default(),
+            files: None,
         };
         Ok(client::client(&way, &Config::new(server), None)?)
     }

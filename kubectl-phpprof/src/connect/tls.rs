@@ -6,10 +6,10 @@
 //! trusted as it is (crypto/x509 `Verify`: "if opts.Roots.contains(c)"), and a user's own certificate is sent unread, so that the
 //! server judges it. Names, dates and signatures are checked as ever; only what may sign is an authority for others (crypto/x509 `isValid`).
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -72,27 +72,47 @@ pub struct Pem {
     pub bytes: Vec<u8>,
 }
 
-/// The user's certificate of the moment: a plugin may have renewed it.
+/// The user's certificate of the moment: a plugin may have renewed it, or a file.
 #[derive(Clone, Debug, Default)]
-pub struct Current(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
+pub struct Current(Arc<RwLock<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    identity: Option<Arc<CertifiedKey>>,
+    /// How often it was another one.
+    turn: u64,
+}
 
 impl Current {
-    pub fn set(&self, identity: Option<Arc<CertifiedKey>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = identity;
+    pub fn set(&self, identity: Arc<CertifiedKey>) {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if held
+            .identity
+            .as_ref()
+            .is_none_or(|it| it.cert != identity.cert)
+        {
+            held.turn += 1;
+        }
+        held.identity = Some(identity);
+    }
+
+    /// Another number than before: a connection with the certificate of before shows who the user was.
+    pub fn turn(&self) -> u64 {
+        self.held().turn
+    }
+
+    fn held(&self) -> RwLockReadGuard<'_, Held> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ResolvesClientCert for Current {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.held().identity.clone()
     }
 
     fn has_certs(&self) -> bool {
-        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        current.is_some()
+        self.held().identity.is_some()
     }
 }
 
@@ -126,11 +146,14 @@ pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConf
             }
         }
     };
-    Ok(ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_cert_resolver(Arc::new(identity)))
+        .with_client_cert_resolver(Arc::new(identity));
+    // A resumed session is the old user's. Go keeps none either, unless it is told to.
+    config.resumption = Resumption::disabled();
+    Ok(config)
 }
 
 /// A user's certificate with its key. Their consistency is checked where the certificate can be read: rustls reads no version 1.

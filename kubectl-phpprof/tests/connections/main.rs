@@ -11,6 +11,7 @@ mod outcome;
 mod plugins;
 mod provider;
 mod proxies;
+mod renewal;
 mod rows;
 
 use std::path::Path;
@@ -38,6 +39,7 @@ fn the_plugin_connects_wherever_kubectl_does() {
     wrong.sort();
     println!("{} kinds of kubeconfig", rows.len());
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    renewal::check(&cluster);
 }
 
 /// What is wrong about a row.

@@ -224,6 +224,7 @@ async fn connected(
             config,
             kept: entries.kept,
             variable,
+            limit: oidc::LIMIT,
         }))),
     };
     let login = match giver {

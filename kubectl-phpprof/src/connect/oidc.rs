@@ -27,7 +27,8 @@ use super::tls::{self, Current, TlsError};
 
 /// A provider's metadata or tokens are a few kilobytes.
 const ANSWER: usize = 1 << 20;
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit of all answers for one refresh: metadata, and tokens once or twice.
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 pub enum OidcError {
@@ -60,6 +61,8 @@ pub enum OidcError {
         /// What RFC 6749 5.2 calls `error`, after a colon.
         why: String,
     },
+    #[error("{url} has given no tokens within {seconds} s")]
+    Slow { url: String, seconds: u64 },
     #[error("the answer of {0} is too long, cut off or not what it should be")]
     Answer(String),
     #[error(
@@ -74,6 +77,7 @@ pub struct Oidc {
     /// Where new tokens are written to.
     pub kept: Option<Kept>,
     pub variable: fn(&str) -> Option<String>,
+    pub limit: Duration,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +105,11 @@ impl Oidc {
                 return Ok((token.to_owned(), until));
             }
         }
-        let tokens = self.refreshed().await?;
+        let refreshed = tokio::time::timeout(self.limit, self.refreshed()).await;
+        let tokens = refreshed.map_err(|_| OidcError::Slow {
+            url: self.value("idp-issuer-url").unwrap_or_default().to_owned(),
+            seconds: self.limit.as_secs(),
+        })??;
         let Some(token) = tokens.id_token else {
             return Err(OidcError::NoIdToken(
                 self.required("idp-issuer-url")?.to_owned(),
@@ -175,8 +183,8 @@ impl Oidc {
             proxy: proxy::of_environment(&server, &self.variable)?,
             tls: tls::config(&source::authorities(&trust)?, Current::default())?,
             server_name: None,
-            connect_timeout: Some(TIMEOUT),
-            answer_timeout: Some(TIMEOUT),
+            connect_timeout: Some(self.limit),
+            answer_timeout: Some(self.limit),
             identity: Current::default(),
             files: None,
         };
@@ -282,44 +290,5 @@ fn end_of(token: &str) -> Result<Timestamp, OidcError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn jwt(claims: &str) -> String {
-        format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims))
-    }
-
-    #[test]
-    fn a_token_ends_when_its_exp_says() {
-        let second = |claims| end_of(&jwt(claims)).map(|it| it.as_second()).ok();
-        assert_eq!(second(r#"{"exp": 1700000000}"#), Some(1_700_000_000));
-        assert_eq!(second(r#"{"exp": 1.7e9}"#), Some(1_700_000_000));
-        assert_eq!(second(r#"{"iat": 1}"#), None);
-        assert_eq!(second("x"), None);
-        assert!(end_of("opaque").is_err());
-    }
-
-    #[tokio::test]
-    async fn a_token_that_holds_is_used_and_one_that_ended_needs_a_refresh_token() {
-        let oidc = |exp: i64| Oidc {
-            config: HashMap::from([("id-token".to_owned(), jwt(&format!(r#"{{"exp": {exp}}}"#)))]),
-            kept: None,
-            variable: |_| None,
-        };
-        let now = Timestamp::from_second(1000).unwrap();
-        assert_eq!(oidc(1011).token(now).await.unwrap().1.as_second(), 1011);
-        for over in [1010, 999] {
-            let refused = oidc(over).token(now).await;
-            assert!(matches!(refused, Err(OidcError::NoRefreshToken)), "{over}");
-        }
-    }
-
-    #[test]
-    fn a_form_and_a_header_are_encoded() {
-        assert_eq!(
-            form(&[("a_b", "x y&"), ("c", "é-.~")]),
-            "a_b=x%20y%26&c=%C3%A9-.~"
-        );
-        assert_eq!(basic("i:d", "s"), "Basic aSUzQWQ6cw==");
-    }
-}
+#[path = "oidc_tests.rs"]
+mod tests;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Timeout};
 
-use super::certificate;
+use super::certificate::{self, look};
 use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
+use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER, split};
 use crate::failure::{Failure, Reason};
 
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
@@ -154,7 +154,13 @@ fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
             answer => return answer,
         }
     }
-    first.unwrap_or(Verdict::CertificateUntrusted(""))
+    match first {
+        Some(Verdict::CertificateUntrusted(certificate::UNSUPPORTED)) => {
+            let named = split(&grant.url).and_then(|(host, port, _)| look::curve(host, port));
+            Verdict::CertificateUntrusted(named.unwrap_or(certificate::UNSUPPORTED))
+        }
+        other => other.unwrap_or(Verdict::CertificateUntrusted("")),
+    }
 }
 
 fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {

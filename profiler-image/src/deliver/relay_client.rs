@@ -142,7 +142,7 @@ fn config(provider: Arc<CryptoProvider>, verifier: Verifier) -> ClientConfig {
 }
 
 /// Host, port and the rest of an https URL.
-fn split(url: &str) -> Option<(&str, u16, &str)> {
+pub(super) fn split(url: &str) -> Option<(&str, u16, &str)> {
     let rest = url.strip_prefix("https://")?;
     let (authority, path) = rest.split_at(rest.find('/')?);
     let (host, port) = match authority.rsplit_once(':') {

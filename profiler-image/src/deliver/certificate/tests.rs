@@ -5,8 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::{ServerConfig, ServerConnection, Stream};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, ServerConnection, SignatureAlgorithm, SignatureScheme, Stream};
 
 use crate::deliver::grants::{Grant, UploadRoute};
 use crate::deliver::put::{Verdict, agents, put};
@@ -19,6 +22,48 @@ fn store(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key.into())
         .unwrap();
+    serve(config)
+}
+
+/// Made by `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -subj /CN=localhost -days 36500`.
+const OF_P521: &str = include_str!("p521.pem");
+
+/// A key on P-521, as far as a client sees it before it judges the signature: ring makes none.
+#[derive(Debug)]
+struct KeyOnP521;
+
+impl SigningKey for KeyOnP521 {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let is_offered = offered.contains(&SignatureScheme::ECDSA_NISTP521_SHA512);
+        is_offered.then(|| Box::new(KeyOnP521) as Box<dyn Signer>)
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+}
+
+impl Signer for KeyOnP521 {
+    fn sign(&self, _: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        Ok(vec![0; 132])
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        SignatureScheme::ECDSA_NISTP521_SHA512
+    }
+}
+
+fn store_on_p521(versions: &[&'static rustls::SupportedProtocolVersion]) -> SocketAddr {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let certificate = CertificateDer::from_pem_slice(OF_P521.as_bytes()).unwrap();
+    let key = CertifiedKey::new(vec![certificate], Arc::new(KeyOnP521));
+    let config = ServerConfig::builder_with_protocol_versions(versions)
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    serve(config)
+}
+
+fn serve(config: ServerConfig) -> SocketAddr {
     let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -103,7 +148,52 @@ fn what_is_wrong_is_said_of_each_certificate() {
 }
 
 #[test]
+fn a_key_on_p521_is_named() {
+    let (trusted, _, _) = authority(&[]);
+    let verdict = put_to(store_on_p521(&[&TLS13]), &trusted);
+    assert_eq!(verdict, Verdict::CertificateUntrusted(super::P521));
+    // With TLS 1.2, rustls's server ends without an alert; OpenSSL's and Go's send the same one.
+    for versions in [&[&TLS13][..], &[&TLS12]] {
+        let port = store_on_p521(versions).port();
+        assert_eq!(super::look::curve("localhost", port), Some(super::P521));
+    }
+}
+
+#[test]
+fn a_look_names_no_other_key() {
+    let (_, params, key) = authority(&[]);
+    let (certificate, key) = signed("localhost", params, key);
+    let port = |address: SocketAddr| address.port();
+    let other = port(store(&certificate, &key));
+    assert_eq!(super::look::curve("localhost", other), None);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    assert_eq!(super::look::curve("localhost", port(silent)), None);
+}
+
+#[test]
+fn a_ca_on_p521_is_named() {
+    let certificate = CertificateDer::from_pem_slice(OF_P521.as_bytes()).unwrap();
+    let parsed = rustls::server::ParsedCertificate::try_from(&certificate).unwrap();
+    let error = |id: &[u8]| {
+        rustls::Error::InvalidCertificate(
+            rustls::CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                signature_algorithm_id: Vec::new(),
+                public_key_algorithm_id: id.to_vec(),
+            },
+        )
+    };
+    let by_p521 = error(&parsed.subject_public_key_info());
+    let said = super::what_is_wrong(&by_p521);
+    assert_eq!(said, Some(super::SIGNED_BY_P521));
+    assert_eq!(super::what_is_wrong(&error(&[])), Some(super::UNSUPPORTED));
+}
+
+#[test]
 fn what_is_wrong_fits_a_receipt() {
+    for words in [super::P521, super::SIGNED_BY_P521, super::UNSUPPORTED] {
+        assert!(words.len() <= 60, "{words}");
+    }
     // A receipt has 120 bytes, 60 of which are not the detail.
     for error in [
         rustls::CertificateError::UnknownIssuer,

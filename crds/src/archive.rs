@@ -8,6 +8,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Secret;
+
 /// The name of a namespace's only ProfileArchive.
 pub const ARCHIVE: &str = "profiles";
 
@@ -52,7 +54,7 @@ pub struct ProfileArchiveStatus {
     pub namespace_uid: String,
     /// Opens all stored profiles of the namespace: POST {"accessKey": …} to /a/NAMESPACE at the operator.
     #[schemars(length(max = 256))]
-    pub access_key: String,
+    pub access_key: Secret,
     /// URL of the operator's results, if the administrator has set one. Otherwise use the API server's proxy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]

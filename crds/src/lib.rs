@@ -13,6 +13,7 @@ pub mod reasons_page;
 pub mod reference;
 mod remedy;
 mod request;
+mod secret;
 mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
@@ -23,6 +24,7 @@ pub use request::{
     Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
     UploadMode, WorkloadRef,
 };
+pub use secret::Secret;
 pub use status::{
     ContainerChoice, Link, Missed, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality,
     TargetState, TargetStatus, UploadRoute,

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{TargetReason, bounded};
+use crate::{Secret, TargetReason, bounded};
 
 /// What has happened to a request.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -54,9 +54,9 @@ pub struct ProfileRequestStatus {
     #[schemars(length(max = 100))]
     pub targets: Vec<TargetStatus>,
     /// Opens the profile of a Live request while it runs: POST {"accessKey": …, "after": 0} to /r/NAMESPACE/NAME/live at the operator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "Secret::is_empty")]
     #[schemars(length(max = 256))]
-    pub access_key: String,
+    pub access_key: Secret,
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
@@ -70,7 +70,7 @@ pub struct ProfileRequestStatus {
 }
 
 /// A page that shows the profile.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// What the page shows, for instance Flame graph.
     #[schemars(length(max = 253))]
@@ -78,6 +78,15 @@ pub struct Link {
     /// URL of the page.
     #[schemars(length(max = 32768))]
     pub url: String,
+}
+
+/// A URL may have the access key in it.
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The merged profile.
@@ -92,9 +101,9 @@ pub struct ProfileResult {
     /// Size of the file.
     pub size_bytes: i64,
     /// Opens the request's results: POST {"accessKey": …} to /r/NAMESPACE/NAME at the operator.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "Secret::is_empty")]
     #[schemars(length(max = 256))]
-    pub access_key: String,
+    pub access_key: Secret,
 }
 
 /// The state of a pod.

@@ -108,10 +108,17 @@ impl Links {
 }
 
 /// The path of a question below the operator's service, and its key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AccessKey {
     pub path: String,
     pub key: String,
+}
+
+/// Without the key.
+impl std::fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a key of {}", self.path)
+    }
 }
 
 /// A file of a request from the store.

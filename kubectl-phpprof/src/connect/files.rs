@@ -46,13 +46,23 @@ impl FilesError {
 }
 
 /// What is chosen of the files.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Entries {
     pub cluster: Cluster,
     pub user: AuthInfo,
     pub namespace: Option<String>,
     /// Where the user is written, if it is in a file.
     pub kept: Option<Kept>,
+}
+
+/// Only where they are from: kube shows a provider's tokens and a plugin's variables.
+impl std::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entries")
+            .field("server", &self.cluster.server)
+            .field("kept", &self.kept)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The files, each with its path, in their order. None is there: an error with the paths.

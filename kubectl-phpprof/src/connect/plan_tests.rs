@@ -140,6 +140,35 @@ fn nothing_of_a_user_is_sent_without_tls() {
 }
 
 #[test]
+fn a_plan_shows_no_credential_by_debug() {
+    let cluster = "{server: https://api, proxy-url: 'http://ann:hidden@near:1'}";
+    let version = "apiVersion: client.authentication.k8s.io/v1beta1";
+    for user in [
+        "{token: hidden, tokenFile: /t}".to_owned(),
+        "{client-certificate: /c, client-key-data: hidden}".to_owned(),
+        "{auth-provider: {name: oidc, config: {id-token: hidden, client-secret: hidden}}}"
+            .to_owned(),
+        format!("{{exec: {{command: x, {version}, env: [{{name: n, value: hidden}}]}}}}"),
+    ] {
+        let shown = format!("{:?}", planned(cluster, &user, &[]).unwrap());
+        assert!(
+            shown.contains("near:1") && !shown.contains("hidden"),
+            "{shown}"
+        );
+        let entries = crate::connect::Entries {
+            cluster: serde_yaml::from_str(cluster).unwrap(),
+            user: serde_yaml::from_str(&user).unwrap(),
+            ..Default::default()
+        };
+        let shown = format!("{entries:?}");
+        assert!(
+            shown.contains("https://api") && !shown.contains("hidden"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn a_certificate_needs_a_key() {
     let identity = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.identity);
     assert!(matches!(

@@ -11,13 +11,20 @@ use http::Uri;
 use ipnet::IpNet;
 
 /// A proxy, and what it is asked with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     pub kind: Kind,
     /// Always with a port, never with credentials.
     pub address: Uri,
     /// User name and password.
     pub credentials: Option<(String, String)>,
+}
+
+/// Without the password.
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} at {}", self.kind, self.address)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

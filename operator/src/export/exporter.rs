@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use phpprof_crds::ProfileRequest;
+use phpprof_crds::{ProfileRequest, Secret};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::Url;
@@ -57,14 +57,14 @@ pub struct ExportArgs {
         hide = true,
         hide_env_values = true
     )]
-    pyroscope_password: Option<String>,
+    pyroscope_password: Option<Secret>,
     #[arg(
         long,
         env = "PHPPROF_PYROSCOPE_TOKEN",
         hide = true,
         hide_env_values = true
     )]
-    pyroscope_token: Option<String>,
+    pyroscope_token: Option<Secret>,
     /// URL of Grafana for people, for instance https://grafana.example.org
     #[arg(long)]
     grafana_url: Option<Url>,
@@ -86,7 +86,7 @@ pub struct ExportArgs {
         hide = true,
         hide_env_values = true
     )]
-    grafana_token: Option<String>,
+    grafana_token: Option<Secret>,
 }
 
 /// Why the flags do not allow an export.

@@ -290,7 +290,7 @@ fn rests(archive: &ProfileArchive, keyring: &Keyring, now: Timestamp) -> Option<
     let key = keyring.archive_key(&ArchiveRef::new(archive, &status.namespace_uid));
     let until = later(status.last_update_time.as_ref()?.0, COUNTED);
     let wait = Duration::try_from(until.duration_since(now)).ok()?;
-    (status.access_key == key && !wait.is_zero()).then_some(wait)
+    (*status.access_key == *key && !wait.is_zero()).then_some(wait)
 }
 
 /// The status with the current key and URL; `None` if it has them.
@@ -303,7 +303,7 @@ fn opened(
     let before = archive.status.clone().unwrap_or_default();
     let status = ProfileArchiveStatus {
         namespace_uid: namespace_uid.to_owned(),
-        access_key,
+        access_key: access_key.into(),
         url: url.to_owned(),
         ..before.clone()
     };

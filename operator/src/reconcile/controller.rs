@@ -429,7 +429,8 @@ fn opened(
         true => ProfileRequestStatus {
             access_key: context
                 .keyring
-                .access_key(&request.uid().unwrap_or_default()),
+                .access_key(&request.uid().unwrap_or_default())
+                .into(),
             ..status
         },
         false => status,

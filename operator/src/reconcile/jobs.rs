@@ -160,7 +160,7 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
         if cancelled.is_none() && !context.expectations.stopped(&uid).is_empty() {
             *cancelled = Some("profiling was stopped".to_owned());
         }
-        profile.access_key = context.keyring.access_key(&uid);
+        profile.access_key = context.keyring.access_key(&uid).into();
         *links = crate::export::links::links(
             &context.links,
             request,

@@ -69,13 +69,30 @@ pub(crate) struct Grants {
 }
 
 /// The arguments and the environment of a sampler's container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Given {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
 
+/// Only what is no grant.
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Given")
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Given {
+    #[cfg(test)]
+    pub(crate) fn for_test(arguments: Vec<String>, environment: Vec<(String, String)>) -> Self {
+        Given {
+            arguments,
+            environment,
+        }
+    }
+
     /// The format of contract/args.json and contract/env.json.
     pub(crate) fn once(
         subject: &Subject,

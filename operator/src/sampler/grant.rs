@@ -4,7 +4,7 @@ use phpprof_crds::UploadRoute;
 use serde::Serialize;
 
 /// Lets its holder write one key, which must not exist, and ask whether to stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Grant {
     pub route: UploadRoute,
     pub method: String,
@@ -19,4 +19,53 @@ pub struct Grant {
     /// Pins of the server's key. Empty if a certificate authority vouches for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grant")
+            .field("route", &self.route)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sampler::container::Given;
+    use crate::sampler::offer::{Ask, OfferedRun};
+
+    #[test]
+    fn no_grant_is_shown_by_debug() {
+        let one = || BTreeMap::from([("name".to_owned(), "hidden".to_owned())]);
+        let grant = Grant {
+            route: UploadRoute::Relay,
+            method: "PUT".into(),
+            url: "https://x/hidden".into(),
+            headers: one(),
+            stop: "hidden".into(),
+            live: "hidden".into(),
+            pins: Vec::new(),
+        };
+        let ask = Ask {
+            url: "https://x".into(),
+            headers: one(),
+            pins: Vec::new(),
+        };
+        let run = OfferedRun {
+            key: "k".into(),
+            arguments: Vec::new(),
+            environment: one(),
+            receipt: grant.clone(),
+        };
+        let given = Given::for_test(Vec::new(), one().into_iter().collect());
+        let shown = format!("{grant:?} {ask:?} {run:?} {given:?}");
+        assert!(
+            shown.contains("Relay") && !shown.contains("hidden"),
+            "{shown}"
+        );
+    }
 }

@@ -17,12 +17,21 @@ pub struct Asker {
 }
 
 /// What a sampler needs to ask.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Ask {
     pub url: String,
     pub headers: BTreeMap<String, String>,
     /// Pins of the relay's keys.
     pub pins: Vec<String>,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ask")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The answer to a resident sampler.
@@ -39,11 +48,20 @@ pub struct Answer {
 }
 
 /// A run, with the arguments that the container of a one-time sampler would get.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct OfferedRun {
     /// The key of its profile, which is the run's name.
     pub key: String,
     pub arguments: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub receipt: Grant,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for OfferedRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OfferedRun")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
 }

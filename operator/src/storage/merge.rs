@@ -3,7 +3,7 @@
 //! Invariant: labels, time and duration of a pod's profile come from the operator, so no upload can claim to be another pod's. Objects that
 //! the operator stored before a restart stay.
 
-use phpprof_crds::{ProfileRequest, ProfileResult, TargetState, TargetStatus};
+use phpprof_crds::{ProfileRequest, ProfileResult, Secret, TargetState, TargetStatus};
 use phpprof_profile::{
     MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata, labels,
 };
@@ -107,7 +107,7 @@ impl Collector {
             url: self.store.uri(&merged_key),
             samples,
             size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
-            access_key: String::new(),
+            access_key: Secret::default(),
         };
         let (list, dropped) = match lists_requests(request) {
             true => self

@@ -65,7 +65,7 @@ pub enum UploadRoute {
 }
 
 /// Permission for a create-only write of one key, and the URL that tells whether to stop.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// The server that receives the write.
@@ -89,6 +89,15 @@ pub struct Grant {
     /// Addresses of the relay, from [`RELAY_ADDRESSES`](super::addresses::RELAY_ADDRESSES).
     #[serde(skip)]
     pub addresses: Addresses,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grant")
+            .field("route", &self.route)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Grants {

@@ -27,7 +27,7 @@ const ASK_AGAIN_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 const HOLD_SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
 
 /// The poll's URL and grant.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Ask {
     /// The relay's URL; contains nothing secret.
     pub url: String,
@@ -35,6 +35,15 @@ pub struct Ask {
     pub headers: BTreeMap<String, String>,
     /// SHA-256 of the keys that the relay may have, in base64url.
     pub pins: Vec<String>,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ask")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The relay's instructions for the sampler.
@@ -64,12 +73,21 @@ pub struct Run {
 }
 
 /// The input of a run's process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Work {
     /// The arguments, as of the container of a sampler for one run.
     pub arguments: Vec<String>,
     /// The environment, which contains grants.
     pub environment: BTreeMap<String, String>,
+}
+
+/// Only what is no grant.
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work")
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of a poll.

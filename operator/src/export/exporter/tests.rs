@@ -178,7 +178,7 @@ fn pyroscope(url: &str) -> ExportArgs {
 fn grafana(url: &str, token: &str) -> ExportArgs {
     ExportArgs {
         grafana_url: Some(url.parse().unwrap()),
-        grafana_token: Some(token.to_owned()),
+        grafana_token: Some(token.into()),
         ..ExportArgs::default()
     }
 }
@@ -330,10 +330,24 @@ fn what_cannot_be_sent_is_refused_at_the_start() {
     };
     refused(twice, "one name twice");
     let two = ExportArgs {
-        pyroscope_token: Some("a".to_owned()),
+        pyroscope_token: Some("a".into()),
         pyroscope_username: Some("b".to_owned()),
         ..pyroscope("http://p")
     };
     refused(two, "set one of them");
     refused(grafana("http://g", "a\0b"), "check its Secret");
+}
+
+#[test]
+fn arguments_show_no_credential_by_debug() {
+    let arguments = ExportArgs {
+        pyroscope_password: Some("hidden".into()),
+        pyroscope_token: Some("hidden".into()),
+        ..grafana("https://grafana.example", "hidden")
+    };
+    let shown = format!("{arguments:?}");
+    assert!(
+        shown.contains("grafana_token: Some(…)") && !shown.contains("hidden"),
+        "{shown}"
+    );
 }

@@ -36,7 +36,7 @@ fn a_status_is_written_where_it_would_say_something_else() {
     };
     let status = counted(&written, &listing).unwrap();
     assert_eq!((status.profiles, status.bytes), (Some(2), Some(7)));
-    assert_eq!(status.access_key, KEY);
+    assert_eq!(&*status.access_key, KEY);
     assert_eq!(counted(&archive(Some(status)), &listing), None);
 }
 

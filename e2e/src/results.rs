@@ -111,5 +111,5 @@ impl Fixture {
 pub fn access_key(request: &ProfileRequest) -> Result<String> {
     let profile = status(request).profile.context("no merged profile")?;
     ensure!(!profile.access_key.is_empty(), "no access key");
-    Ok(profile.access_key)
+    Ok(profile.access_key.to_string())
 }

@@ -98,7 +98,7 @@ async fn looks_around(viewer: &User) -> Result<()> {
 async fn key(fixture: &Fixture, before: &str) -> Result<String> {
     poll("the archive has a key", SOON, async || {
         let archive = fixture.api::<ProfileArchive>().get_opt(ARCHIVE).await?;
-        let key = archive.and_then(|archive| Some(archive.status?.access_key));
+        let key = archive.and_then(|archive| Some(archive.status?.access_key.to_string()));
         Ok(key.filter(|key| key != before))
     })
     .await

@@ -165,6 +165,31 @@ fn an_upgrade_keeps_each_version_and_field_of_a_kind_and_writes_over_no_key() ->
 }
 
 /// `helm upgrade --reuse-values` does this. Without the new values the operator would run with no replica and with limits of zero.
+/// helm takes over an object of others only with these (docs/guides/upgrading.md applies the CRDs by kubectl).
+#[test]
+fn the_crds_say_whose_they_are_whoever_applies_them() -> Result<()> {
+    let objects = objects(&release::chart(), &[])?;
+    let crds = objects
+        .iter()
+        .filter(|(name, _)| name.starts_with("CustomResourceDefinition "));
+    let crds: Vec<_> = crds.collect();
+    ensure!(crds.len() == 2, "{} CRDs", crds.len());
+    for (name, crd) in crds {
+        let metadata = &crd["metadata"];
+        let release = &metadata["annotations"]["meta.helm.sh/release-name"];
+        let namespace = &metadata["annotations"]["meta.helm.sh/release-namespace"];
+        ensure!(
+            release == "phpprof" && namespace == release::NAMESPACE,
+            "{name}: {metadata}"
+        );
+        ensure!(
+            metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm",
+            "{name}"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn the_values_of_an_older_chart_without_what_is_new_are_refused_by_name() -> Result<()> {
     let (tree, mixed) = (older::tree()?, tempfile::tempdir()?);

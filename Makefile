@@ -143,7 +143,7 @@ cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 .PHONY: e2e
 e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
-	@$(TOOLS) prometheus
+	@$(TOOLS) prometheus $(if $(filter 1,$(FULL)),helm4)
 	@$(STAGE) "tests on the cluster" tools/with-cluster tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
 	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
 

@@ -18,6 +18,10 @@ use crate::store::StoreFiles;
 /// The namespace of the release.
 pub const NAMESPACE: &str = "phpprof-system";
 const NAME: &str = "phpprof";
+/// The program of Helm 3.
+const HELM: &str = "helm";
+/// The program of Helm 4, which only the long form of the tests builds.
+pub const HELM_4: &str = "helm4";
 /// The service of relay and results. The Deployment has the same name.
 pub const SERVICE: &str = "phpprof-operator";
 const DEPLOYMENT: &str = "deployment/phpprof-operator";
@@ -62,7 +66,7 @@ pub async fn install(values: &[&str]) -> Result<()> {
     if installed.as_ref() != Some(&wanted) {
         *installed = None;
         let values = [resident(&wanted), wanted.clone()].concat();
-        upgrade(&chart(), &image("operator"), &[], &values).await?;
+        upgrade(HELM, &chart(), &image("operator"), &[], &values).await?;
         *installed = Some(wanted);
     }
     Ok(())
@@ -73,7 +77,7 @@ pub async fn install_example(name: &str, values: &[&str]) -> Result<()> {
     *INSTALLED.lock().await = None;
     let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
     let values = [resident(&values), values].concat();
-    upgrade(&chart(), &image("operator"), &[name], &values).await
+    upgrade(HELM, &chart(), &image("operator"), &[name], &values).await
 }
 
 /// The file of an example's values.
@@ -84,7 +88,13 @@ pub fn example(name: &str) -> String {
 /// Installs a chart of an older release, and its operator, with the values of most tests. The installed release has to be removed before.
 pub async fn install_older(chart: &str, operator: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
-    upgrade(chart, operator, &[], &[]).await
+    upgrade(HELM, chart, operator, &[], &[]).await
+}
+
+/// Removes the release, and installs the tested chart by this program with the values of most tests.
+pub async fn install_anew_by(helm: &str) -> Result<()> {
+    uninstall().await?;
+    upgrade(helm, &chart(), &image("operator"), &[], &resident(&[])).await
 }
 
 /// Replaces an older release by the tested one, as docs/guides/upgrading.md says.
@@ -103,7 +113,7 @@ pub async fn replace_older() -> Result<()> {
     let sets = [vec![operator], resident(&[])].concat();
     let sets = sets.iter().flat_map(|set| ["--set", set.as_str()]);
     let arguments: Vec<&str> = guide.into_iter().chain(sets).collect();
-    run("helm", &arguments, &[]).await?;
+    run(HELM, &arguments, &[]).await?;
     Ok(())
 }
 
@@ -111,7 +121,7 @@ pub async fn replace_older() -> Result<()> {
 pub async fn roll_back() -> Result<()> {
     *INSTALLED.lock().await = None;
     let back = ["rollback", NAME, "--namespace", NAMESPACE, "--wait"];
-    run("helm", &back, &[]).await?;
+    run(HELM, &back, &[]).await?;
     Ok(())
 }
 
@@ -119,7 +129,17 @@ pub async fn roll_back() -> Result<()> {
 pub async fn uninstall() -> Result<()> {
     *INSTALLED.lock().await = None;
     let release = ["uninstall", NAME, "--namespace", NAMESPACE, "--wait"];
-    run("helm", &release, &[]).await?;
+    run(HELM, &release, &[]).await?;
+    Ok(())
+}
+
+/// Upgrades the installed release by this program, with its values and this one, as docs/guides/upgrading.md says.
+pub async fn upgrade_by(helm: &str, set: &str, flags: &[&str]) -> Result<()> {
+    *INSTALLED.lock().await = None;
+    let (chart, set) = (chart(), format!("--set={set}"));
+    let guide = ["upgrade", NAME, &chart, "--namespace", NAMESPACE];
+    let guide = [&guide[..], &["--reset-then-reuse-values", "--wait", &set]].concat();
+    run(helm, &[&guide, flags].concat(), &[]).await?;
     Ok(())
 }
 
@@ -135,7 +155,7 @@ pub async fn install_without_values() -> Result<()> {
     let mut arguments = vec!["install", NAME, &chart, "--wait", "--timeout=2m"];
     arguments.extend(namespace);
     arguments.extend(sets.iter().map(String::as_str));
-    run("helm", &arguments, &[]).await?;
+    run(HELM, &arguments, &[]).await?;
     Ok(())
 }
 
@@ -251,7 +271,13 @@ fn resident(values: &[String]) -> Vec<String> {
     resident
 }
 
-async fn upgrade(chart: &str, operator: &str, examples: &[&str], values: &[String]) -> Result<()> {
+async fn upgrade(
+    helm: &str,
+    chart: &str,
+    operator: &str,
+    examples: &[&str],
+    values: &[String],
+) -> Result<()> {
     let store = StoreFiles::read()?;
     for object in [namespace(), secret(&store)] {
         run(
@@ -295,7 +321,7 @@ async fn upgrade(chart: &str, operator: &str, examples: &[&str], values: &[Strin
     let files: Vec<String> = examples.iter().map(|name| example(name)).collect();
     arguments.extend(files.iter().flat_map(|file| ["--values", file.as_str()]));
     arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
-    run("helm", &arguments, authority.as_bytes()).await?;
+    run(helm, &arguments, authority.as_bytes()).await?;
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, only_target, status};
 use e2e::{
-    ENABLED, Fixture, exclusive, exclusive_on, kubectl, pods, promised, release, run, shared,
+    ENABLED, Fixture, exclusive, exclusive_on, is_long_form, kubectl, pods, promised, release, run,
+    shared,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -75,19 +76,20 @@ async fn check_halt(
     holds(&ended, condition::COMPLETE).map(drop)
 }
 
+/// Sets the administrator's switch by the command of docs/guides/tuning.md.
+async fn switch(off: bool) -> Result<()> {
+    let word = format!("{SWITCH}{}", if off { "=stopped" } else { "-" });
+    let namespace = ["--namespace", release::NAMESPACE, "--overwrite"];
+    let annotate = ["annotate", "configmap", "phpprof-operator-switch", &word];
+    kubectl(&[&annotate[..], &namespace[..]].concat())
+        .await
+        .map(drop)
+}
+
 #[test]
 fn the_administrators_switch_stops_what_runs_within_5_seconds_and_holds_what_is_asked_for()
 -> Result<()> {
     exclusive(async |fixture| {
-        let switch = async |off: bool| {
-            // The command of docs/guides/tuning.md.
-            let word = format!("{SWITCH}{}", if off { "=stopped" } else { "-" });
-            let namespace = ["--namespace", release::NAMESPACE, "--overwrite"];
-            let annotate = ["annotate", "configmap", "phpprof-operator-switch", &word];
-            kubectl(&[&annotate[..], &namespace[..]].concat())
-                .await
-                .map(drop)
-        };
         let checked = check_halt(fixture, switch, "the administrator has stopped profiling").await;
         // It runs even after a failed check, because all other tests need it.
         switch(false).await?;
@@ -165,6 +167,56 @@ fn an_upgrade_by_server_side_apply_keeps_the_annotation_and_refuses_a_changed_ke
             .context("the changed key is applied over")?;
         ensure!(format!("{refused:#}").contains("conflict"), "{refused:#}");
         Ok(())
+    })
+}
+
+/// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and that only a key of the chart's is in
+/// the way of an upgrade.
+async fn is_held_over_upgrades(fixture: &Fixture) -> Result<()> {
+    let upgrade = async |requests: u32, flags: &[&str]| {
+        let value = format!("limits.requests={requests}");
+        release::upgrade_by(release::HELM_4, &value, flags).await
+    };
+    switch(true).await?;
+    let held = fixture.apply(spec(1)).await?;
+    upgrade(400, &[]).await?;
+    let patch = r#"{"data": {"profiling": "stopped"}}"#;
+    let map = [
+        "configmap/phpprof-operator-switch",
+        "-n",
+        release::NAMESPACE,
+    ];
+    kubectl(&[&["patch", "--type=merge", "-p", patch][..], &map].concat()).await?;
+    let refused = upgrade(300, &[]).await.err().context("no conflict")?;
+    // As docs/guides/upgrading.md shows it.
+    let said =
+        r#"Apply failed with 1 conflict: conflict with "kubectl-patch" using v1: .data.profiling"#;
+    ensure!(format!("{refused:#}").contains(said), "{refused:#}");
+    upgrade(300, &["--force-conflicts"]).await?;
+    let key = ["get", "-o", "jsonpath={.data.profiling}"];
+    let key = kubectl(&[&key[..], &map].concat()).await?;
+    ensure!(key == "running", "the upgrade left {key}");
+    let now = fixture.until(&held, "is there", |_| true).await?;
+    ensure!(
+        reason(&now) == Reason::ProfilingDisabled.to_string(),
+        "{now:?}"
+    );
+    switch(false).await?;
+    holds(&fixture.ended(&held).await?, condition::COMPLETE).map(drop)
+}
+
+#[test]
+fn the_switch_holds_over_upgrades_by_helm_4() -> Result<()> {
+    if !is_long_form("the switch and Helm 4") {
+        return Ok(());
+    }
+    exclusive(async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        release::install_anew_by(release::HELM_4).await?;
+        let checked = is_held_over_upgrades(fixture).await;
+        // The next test upgrades that release by Helm 3.
+        switch(false).await?;
+        checked
     })
 }
 

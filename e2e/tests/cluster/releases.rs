@@ -51,28 +51,41 @@ fn commands(text: &str) -> String {
     of_cloud + &script(text, &[Setup::Release], 1)
 }
 
-async fn follow(fixture: &Fixture, page: &str) -> Result<()> {
+async fn follow(fixture: &Fixture, page: &str, helm: &str) -> Result<()> {
     let text = std::fs::read_to_string(root().join(page))?;
     let folder = clone(&fixture.namespace)?;
     std::fs::write(folder.path().join("images.yaml"), with_images(IMAGES))?;
     let commands = in_namespace(&with_images(&commands(&text)), &fixture.namespace);
-    run(page, &commands, folder.path()).await
+    let helm = format!("helm() {{ command {helm} \"$@\"; }}\n");
+    run(page, &(helm + &commands), folder.path()).await
 }
 
-#[test]
-fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Result<()> {
-    if !is_long_form("the release's life as the documents tell it") {
+/// Follows the pages with this program as `helm`.
+fn follow_all(helm: &str) -> Result<()> {
+    if !is_long_form(&format!(
+        "the release's life as the documents tell it, by {helm}"
+    )) {
         return Ok(());
     }
     exclusive(async |fixture| {
         release::uninstall().await?;
         for page in PAGES {
             fixture
-                .beside(NOT_ENABLED, async |own| follow(own, page).await)
+                .beside(NOT_ENABLED, async |own| follow(own, page, helm).await)
                 .await?;
         }
         Ok(())
     })
+}
+
+#[test]
+fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Result<()> {
+    follow_all("helm")
+}
+
+#[test]
+fn helm_4_installs_upgrades_and_removes_the_release_as_the_documents_say() -> Result<()> {
+    follow_all(release::HELM_4)
 }
 
 #[test]

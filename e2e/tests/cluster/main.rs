@@ -17,6 +17,7 @@ mod hostile;
 mod keys;
 mod latency;
 mod live;
+mod lives;
 mod metrics;
 mod namespaces;
 mod outages;

@@ -4,6 +4,7 @@
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
+# FAMILY=ipv6               the test cluster has addresses of IPv6 alone
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of e2e, real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
@@ -25,7 +26,7 @@ IMAGES := phpprof operator kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE BENCH SCALE PEERS
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY BENCH SCALE PEERS
 
 .PHONY: help
 help: ## this list

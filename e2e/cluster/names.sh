@@ -14,14 +14,44 @@ KUBECONFIG_FILE=$RUN/kubeconfig
 CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
 
 HOST_LINK=phpprof-e2e0     # the host's end of the link into the node; 15 characters at most
-HOST_IP=10.203.0.1
-NODE_IP=10.203.0.2
-POD_CIDR=10.204.0.0/16
-SERVICE_CIDR=10.205.0.0/16
-API_SERVICE_IP=10.205.0.1  # the first of the range, by Kubernetes' rule
-DNS_IP=10.205.0.10         # also in manifests/dns.yaml
-S3_IP=10.205.0.20          # also in manifests/store.yaml
 S3_HOST=s3.phpprof-store.svc
+
+# All addresses are of one family, which `up` is told (FAMILY=ipv6) and a cluster that is up tells.
+FAMILY=${FAMILY:-$(cat "$RUN/family" 2>/dev/null || echo ipv4)}
+case $FAMILY in
+  ipv4)
+    HOST_IP=10.203.0.1
+    NODE_IP=10.203.0.2
+    NODE_HOST=$NODE_IP         # as in a URL
+    LINK_BITS=30
+    POD_CIDR=10.204.0.0/16
+    SERVICE_CIDR=10.205.0.0/16
+    API_SERVICE_IP=10.205.0.1  # the first of the range, by Kubernetes' rule
+    DNS_IP=10.205.0.10
+    S3_IP=10.205.0.20
+    ANYWHERE=0.0.0.0/0
+    ;;
+  ipv6)
+    HOST_IP=fd00:203::1
+    NODE_IP=fd00:203::2
+    NODE_HOST=[$NODE_IP]
+    LINK_BITS=126
+    POD_CIDR=fd00:204::/64
+    SERVICE_CIDR=fd00:205::/112
+    API_SERVICE_IP=fd00:205::1
+    DNS_IP=fd00:205::a
+    S3_IP=fd00:205::14
+    ANYWHERE=::/0
+    ;;
+  *) echo "FAMILY is ipv4 or ipv6, not $FAMILY" >&2 && exit 2 ;;
+esac
+
+# A file of configuration/ or manifests/ with these addresses.
+with_addresses() { # FILE
+  local name script=
+  for name in POD_CIDR SERVICE_CIDR DNS_IP S3_IP ANYWHERE; do script+="s#{$name}#${!name}#;"; done
+  sed "$script" "$1"
+}
 
 # Folders that its programs use whatever they are told: the node has its own of each, and this machine's are neither
 # used nor made. With the others of OUTSIDE, `down` checks that nothing was left in this machine's.

@@ -9,7 +9,8 @@ use crate::command::run;
 
 /// The names from e2e/cluster/names.sh.
 const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
-const API_SERVER: &str = "10.205.0.1";
+/// The API server's Service, by nft's word for the family of the cluster's addresses.
+const API_SERVER: [(&str, &str); 2] = [("ip", "10.205.0.1"), ("ip6", "fd00:205::1")];
 const TABLE: &str = "phpprof-cut";
 
 /// Limits the connection to this many bytes a second.
@@ -28,11 +29,16 @@ pub async fn cut(pod: &Pod) -> Result<()> {
 /// pod, so it still works.
 pub async fn results(operator: &Pod) -> Result<()> {
     let address = address(operator)?;
+    let (family, _) = family(address);
     nft(&format!(
         "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain output {{\n  type filter hook output priority raw;\n  \
-         ip daddr {address} tcp dport 8080 drop\n }}\n}}\n"
+         {family} daddr {address} tcp dport 8080 drop\n }}\n}}\n"
     ))
     .await
+}
+
+fn family(address: &str) -> (&'static str, &'static str) {
+    API_SERVER[usize::from(address.contains(':'))]
 }
 
 fn address(pod: &Pod) -> Result<&str> {
@@ -49,9 +55,10 @@ pub async fn end() -> Result<()> {
 /// Replaces the rule in one step, so that no packet passes in between.
 async fn replace(pod: &Pod, rule: &str) -> Result<()> {
     let address = address(pod)?;
+    let (family, api_server) = family(address);
     nft(&format!(
         "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain prerouting {{\n  type filter hook prerouting priority raw;\n  \
-         ip saddr {address} ip daddr {API_SERVER} {rule}\n }}\n}}\n"
+         {family} saddr {address} {family} daddr {api_server} {rule}\n }}\n}}\n"
     ))
     .await
 }

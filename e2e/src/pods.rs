@@ -107,7 +107,12 @@ pub fn dokuwiki(name: &str, opcache: &str) -> Value {
 
 /// The same pod, from which this address cannot be reached.
 pub fn cut_off_from(mut pod: Value, address: &str) -> Value {
-    let line = format!("ip route add unreachable {address}/32");
+    let (family, bits) = if address.contains(':') {
+        (6, 128)
+    } else {
+        (4, 32)
+    };
+    let line = format!("ip -{family} route add unreachable {address}/{bits}");
     let mut cut = container("cut", "busybox", json!(["sh", "-c", line]));
     cut["securityContext"] = json!({"privileged": true});
     pod["spec"]["initContainers"] = json!([cut]);

@@ -37,6 +37,8 @@ pub struct PodView {
     pub deleting: bool,
     /// It shows a static pod, to which the API server adds no ephemeral container.
     pub is_static: bool,
+    /// Its containers share one PID namespace, so none of them ends with another one's PID 1.
+    pub shares_processes: bool,
     /// Why the pod may know no names of the cluster, as far as its spec says.
     pub names_trouble: Option<String>,
     /// The annotation kubectl.kubernetes.io/default-container.
@@ -147,6 +149,9 @@ pub fn view(pod: &Pod) -> PodView {
             .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         is_static: pod.annotations().contains_key(MIRROR),
+        shares_processes: pod.spec.as_ref().is_some_and(|spec| {
+            spec.share_process_namespace == Some(true) || spec.host_pid == Some(true)
+        }),
         names_trouble: names::trouble(pod),
         default_container: pod.annotations().get(DEFAULT_CONTAINER).cloned(),
         containers: containers(pod, &status),

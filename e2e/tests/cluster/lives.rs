@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{holds, only_target, status};
 use e2e::samples::samples_of;
-use e2e::{ENABLED, Fixture, kubectl, pods, poll, say, shared};
+use e2e::{ENABLED, Fixture, exclusive, kubectl, outage, pods, poll, say, shared};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
-use phpprof_crds::{ProfileRequest, TargetReason, TargetState, condition};
+use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus, condition};
 use phpprof_profile::{Profile, total};
 use serde_json::{Value, json};
 
@@ -119,28 +119,43 @@ async fn start_job(fixture: &Fixture, name: &str, shares_processes: bool) -> Res
     .await
 }
 
-/// Ends a Job's PHP after the first checkpoint. The Job completes, and the request has what was stored.
-async fn check_job(fixture: &Fixture, name: &str, first: &str, why: &str) -> Result<()> {
+/// A request of a Job, which has its first checkpoint.
+async fn sampled(fixture: &Fixture, name: &str) -> Result<ProfileRequest> {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name});
     let mut spec = spec(json!({"workloadRef": job}));
     spec["durationSeconds"] = json!(60);
     let request = fixture.sampled(spec).await?;
     checkpoint(fixture, &request).await?;
-    let pod = only_target(&request)?.pod_name;
-    fixture.exec(&pod, &["touch", "/tmp/end"], &[]).await?;
+    Ok(request)
+}
+
+async fn end_php(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
+    let pod = only_target(request)?.pod_name;
+    let end = fixture.exec(&pod, &["touch", "/tmp/end"], &[]);
+    end.await.map(drop)
+}
+
+/// Checks that a Job completes, and that the request has what was stored and says why it is not more.
+async fn check_job(
+    fixture: &Fixture,
+    name: &str,
+    request: &ProfileRequest,
+    why: &str,
+) -> Result<TargetStatus> {
     let jobs = fixture.api::<Job>();
-    poll("the Job is complete", Duration::from_secs(20), async || {
+    poll("the Job is complete", Duration::from_secs(40), async || {
         let status = jobs.get(name).await?.status.unwrap_or_default();
         Ok(status.completion_time.map(drop))
     })
     .await?;
-    let request = fixture.ended(&request).await?;
+    let request = fixture.ended(request).await?;
     let complete = holds(&request, condition::COMPLETE)?;
     let target = only_target(&request)?;
     ensure!(
         target.state == TargetState::Uploaded && target.reason == Some(TargetReason::TargetExited),
         "{target:?}"
     );
+    let first = "the profile has the first ";
     ensure!(
         target.message.starts_with(first) && target.message.ends_with(why),
         "{target:?}"
@@ -156,25 +171,43 @@ async fn check_job(fixture: &Fixture, name: &str, first: &str, why: &str) -> Res
         "Job {name}: {samples} samples; {}",
         target.message
     ));
-    Ok(())
+    Ok(target)
 }
 
 #[test]
 fn a_job_completes_beside_its_sampler_and_its_request_says_how_much_it_has() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        start_job(fixture, "own", false).await?;
-        start_job(fixture, "shared", true).await?;
+        start_job(fixture, "job", false).await?;
+        let request = sampled(fixture, "job").await?;
+        end_php(fixture, &request).await?;
         let killed =
             "container fpm ended during the run, and the kernel killed the sampler with it";
-        check_job(
-            fixture,
-            "own",
-            "the profile has the first 5 s of 60",
-            killed,
-        )
-        .await?;
-        // PHP is not PID 1 here, so its sampler outlives it, and stores all that it has.
-        let outlived = "PHP ended, or its pod was stopped, before the time was over";
-        check_job(fixture, "shared", "the profile has the first ", outlived).await
+        let target = check_job(fixture, "job", &request, killed).await?;
+        ensure!(target.object_key.contains(".checkpoint-"), "{target:?}");
+        Ok(())
+    })
+}
+
+/// Where a pod's containers share their processes, PHP is not PID 1, so its sampler outlives it.
+#[test]
+fn a_sampler_that_outlives_its_job_stores_all_within_the_grace_of_the_pod() -> Result<()> {
+    exclusive(async |fixture| {
+        start_job(fixture, "job", true).await?;
+        let request = sampled(fixture, "job").await?;
+        outage::stop().await?;
+        end_php(fixture, &request).await?;
+        let target = only_target(&request)?;
+        fixture.has_retried(&target).await?;
+        // The kubelet ends the pod's sampler by SIGTERM within a second or two.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        ensure!(
+            fixture.sampler(&target).await?.receipt().is_err(),
+            "the sampler has ended"
+        );
+        outage::start().await?;
+        let ended = "PHP ended, or its pod was stopped, before the time was over";
+        let target = check_job(fixture, "job", &request, ended).await?;
+        ensure!(!target.object_key.contains(".checkpoint-"), "{target:?}");
+        Ok(())
     })
 }

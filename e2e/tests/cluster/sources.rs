@@ -33,7 +33,10 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
     // The gateway of the pods, in the cluster's family of addresses.
     let sources = ["10.204.0.1 is not 10.204.", "fd00:204::1 is not fd00:204::"];
     let names_both = sources.iter().any(|it| message.contains(it));
-    ensure!(names_both && message.contains("relay.verifySource"), "{message}");
+    ensure!(
+        names_both && message.contains("relay.verifySource"),
+        "{message}"
+    );
     release::install(&["relay.verifySource=Warn"]).await?;
     relayed(fixture).await
 }

@@ -120,9 +120,15 @@ fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
             Some(Step::Fail(TargetReason::TargetRestarted, message))
         }
         _ => {
-            let message = format!(
-                "container {name} ended during the run, and the kernel killed the sampler with it"
-            );
+            let message = if pod.shares_processes {
+                format!(
+                    "container {name} ended during the run, and the sampler before it had stored the rest"
+                )
+            } else {
+                format!(
+                    "container {name} ended during the run, and the kernel killed the sampler with it"
+                )
+            };
             Some(Step::Fail(TargetReason::TargetExited, message))
         }
     }

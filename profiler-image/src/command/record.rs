@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use nix::sys::signal::{SigSet, Signal};
 use phpprof::contract;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::UploadRoute;
@@ -161,6 +162,9 @@ fn prepare(
         true => None,
         false => Some(Delivery::new(&environment(arguments)?)?),
     };
+    if delivery.is_some() {
+        outlast_sigterm()?;
+    }
     let Some(deadlines) = deadlines(arguments, delivery.as_ref()) else {
         return Ok(None);
     };
@@ -196,6 +200,15 @@ fn prepare(
         begin,
         list,
     }))
+}
+
+/// Blocks SIGTERM, which `record` reads while it samples. A kubelet that ends a pod sends it once to each container, and kills after the
+/// pod's grace (CRI, `StopContainer`): until then, the samples can still be stored.
+fn outlast_sigterm() -> Result<(), Failure> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    let blocked = set.thread_block();
+    blocked.map_err(|error| Failure::new(Reason::Internal, error.desc(), error.desc()))
 }
 
 /// Builds the profile, and delivers or keeps it; returns the receipt.

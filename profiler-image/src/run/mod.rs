@@ -88,7 +88,7 @@ pub fn record(options: &Options) -> Result<Recording, RecordError> {
         let engine = run.wait_for_workers(signals.as_ref())?;
         Ok(run.record(signals.as_ref(), engine))
     });
-    // While the profile is delivered a signal ends the process again, as users expect.
+    // While the profile is delivered a signal ends the process again, as users expect; SIGTERM only where the caller has not blocked it.
     mask.thread_set_mask()?;
     recording
 }

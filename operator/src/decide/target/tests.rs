@@ -216,7 +216,15 @@ fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() 
         "SamplerKilled: the sampler ended with exit code 137",
     );
     check(41, Some(restarted(with(ended(137, "")))), "TargetRestarted");
-    check(41, Some(exited(with(ended(137, "")))), "TargetExited");
+    let killed =
+        "TargetExited: container fpm ended during the run, and the kernel killed the sampler";
+    check(41, Some(exited(with(ended(137, "")))), killed);
+    // The kernel kills only what is in the PID namespace of the container.
+    let mut pod = exited(with(ended(137, "")));
+    pod.shares_processes = true;
+    let late =
+        "TargetExited: container fpm ended during the run, and the sampler before it had stored";
+    check(41, Some(pod), late);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn api_pod() -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": "web-1", "uid": "u1", "labels": {"app": "web"}, "annotations": {crate::pod::DEFAULT_CONTAINER: "fpm", "x": "y", crate::pod::MIRROR: "hash"}},
         "spec": {
-            "nodeName": "n1", "hostNetwork": true, "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.org"]},
+            "nodeName": "n1", "hostNetwork": true, "shareProcessNamespace": true, "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.org"]},
             "securityContext": {"runAsUser": 1000, "runAsGroup": 1001},
             "containers": [
                 {"name": "nginx", "env": [{"name": "SECRET", "value": "s"}], "securityContext": {"runAsUser": 101}},

@@ -17,6 +17,8 @@ pub fn strip(pod: &mut Pod) {
             node_name: spec.node_name.take(),
             security_context: spec.security_context.take(),
             host_network: spec.host_network,
+            host_pid: spec.host_pid,
+            share_process_namespace: spec.share_process_namespace,
             dns_policy: spec.dns_policy.take(),
             dns_config: spec.dns_config.take(),
             ..Default::default()

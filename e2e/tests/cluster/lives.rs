@@ -101,7 +101,8 @@ fn a_container_that_is_resized_in_place_is_profiled_over_the_whole_run() -> Resu
 
 /// A Job whose PHP ends as soon as the test says so.
 async fn start_job(fixture: &Fixture, name: &str, shares_processes: bool) -> Result<()> {
-    let code = "function work() { return md5(str_repeat('x', 50000)); } while (!file_exists('/tmp/end')) { work(); clearstatcache(); }";
+    // A fifth of a core: the other tests need the rest.
+    let code = "function work() { return md5(str_repeat('x', 500000)); } while (!file_exists('/tmp/end')) { work(); usleep(4000); clearstatcache(); }";
     let container = json!({"name": "fpm", "image": pods::image("demo"), "command": ["/usr/bin/php8.2", "-r", code]});
     let pod = json!({
         "restartPolicy": "Never", "shareProcessNamespace": shares_processes, "containers": [container],

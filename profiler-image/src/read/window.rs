@@ -63,12 +63,6 @@ impl Window {
         }
     }
 
-    /// Takes fewer looks: the program has switched to another fiber during the read, and does so less often during a shorter one.
-    pub fn was_left(&mut self) {
-        self.whole = 0;
-        self.looks = (self.looks - 1).max(*LOOKS.start());
-    }
-
     /// Reaches farther if the top often was outside, and less far if half had been enough. `distance` is how far the top was
     /// from its expected place.
     pub fn moved(&mut self, distance: u64, is_inside: bool) {
@@ -124,16 +118,6 @@ mod tests {
         assert_eq!(window.looks(FEW), LOOKS.end() - 1);
         (0..100 * WHOLE_READS).for_each(|_| window.showed(true));
         assert_eq!(window.looks(FEW), least);
-    }
-
-    #[test]
-    fn looks_become_fewer_where_the_program_leaves_the_stack_meanwhile() {
-        let mut window = Window::default();
-        (0..100).for_each(|_| window.showed(false));
-        window.was_left();
-        assert_eq!(window.looks(FEW), LOOKS.end() - 1);
-        (0..100).for_each(|_| window.was_left());
-        assert_eq!(window.looks(FEW), *LOOKS.start());
     }
 
     #[test]

@@ -212,11 +212,7 @@ impl Sampler {
         // More looks cannot show more of the others.
         let is_shown =
             matches!(followed, Followed::Whole) || climb.is_full || self.stays_unknown(climb);
-        let page = worker.reader.copy.base;
-        match !is_shown && tops.iter().any(|top| top.page != page) {
-            true => worker.reader.window.was_left(),
-            false => worker.reader.window.showed(is_shown),
-        }
+        worker.reader.window.showed(is_shown);
         let mut outcome = match followed {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);

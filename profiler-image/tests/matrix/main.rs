@@ -111,6 +111,9 @@ fn run(cell: &Cell, random: &mut Random) -> Result<()> {
         let profile = running.record()?;
         check_formats(&profile)?;
         let receipt = profile.comments().next().unwrap_or_default();
+        // Where an extension is not there, PHP only warns.
+        let has_opcache = receipt.contains(r#""opcache":"on""#);
+        ensure!(has_opcache == cell.opcache, "opcache: {receipt}");
         let is_checked = ["unnamed", "uncheckedNames"].map(|count| !receipt.contains(count));
         let listed = program.listed()?;
         let longest = listed.iter().map(Listed::longest_text).max();

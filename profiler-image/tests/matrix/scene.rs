@@ -49,7 +49,7 @@ pub enum Server {
 pub struct Cell {
     program: PathBuf,
     pub server: Server,
-    opcache: bool,
+    pub opcache: bool,
 }
 
 fn runtimes() -> PathBuf {

@@ -36,7 +36,11 @@ impl Engine {
             return None;
         }
         let name = memory.word(image.symbol(memory, "sapi_module")?.address);
-        let moved = self.moved(base);
+        let (moved, extent) = (self.moved(base), image.extent());
+        // What another library has is elsewhere in each process.
+        if !moved.addresses().all(|address| extent.contains(&address)) {
+            return None;
+        }
         let sapi = name.ok().and_then(|name| c_string(memory, name, 64));
         Some(moved.checked(memory, sapi))
     }
@@ -56,6 +60,28 @@ impl Engine {
         let compiler_globals = compiler_globals.ok_or(Refusal::NoPhpFound)?;
         check::globals(memory, self.layout, self.executor_globals, compiler_globals)?;
         Ok(self)
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = u64> {
+        let PhaseGlobals {
+            compiler_globals,
+            core_globals,
+            gc_globals,
+        } = self.phase_globals;
+        let known = [
+            self.executor_globals,
+            self.fingerprint_at,
+            self.module_registry,
+        ];
+        let others = [
+            self.request_time,
+            compiler_globals,
+            core_globals,
+            gc_globals,
+            self.frameless_functions,
+            self.execute_hook,
+        ];
+        known.into_iter().chain(others.into_iter().flatten())
     }
 
     /// All its addresses, with its module at `base`.

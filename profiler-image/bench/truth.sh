@@ -43,7 +43,7 @@ if [ "${FULL:-}" = 1 ]; then
 
   others() { # NAME PHP WORDS...
     echo "$1"
-    PHP=$2 cargo test --quiet --locked -p phpprof --test opcache || failed=1
+    PHP=$2 cargo test --quiet --locked --release -p phpprof --test php opcache || failed=1
     truth stacks "$2" "results-$1" "${@:3}"
   }
   others 7.4 "$(in_root bullseye) php7.4" "$@"

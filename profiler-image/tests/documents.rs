@@ -1,22 +1,12 @@
-//! The documentation's commands of `phpprof`: it knows each flag and value in them, and the commands for a host run here, with this
-//! machine's PHP 8.2. It requires root, php-fpm, cgi-fcgi, script(1) and Go.
+//! The documentation's commands of `phpprof`: it knows each flag and value in them. `php/commands.rs` runs those for a host.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
-use anyhow::{Context as _, Result, ensure};
-use phpprof_documents::{Setup, all_commands, pages, reference, root, script, spans};
-use tempfile::TempDir;
+use anyhow::{Result, ensure};
+use phpprof_documents::{all_commands, pages, reference, root, spans};
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
-/// The seconds that a program on a terminal runs before it is told to end.
-const ON_TERMINAL: u32 = 2;
-/// The files that the examples name: a program of half a second, and the pool's script.
-const SCRIPT: &str = "<?php
-function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum; }
-for ($end = hrtime(true) + 5e8; hrtime(true) < $end;) price(1000);
-";
 
 /// phpprof with these arguments. Those from a program on belong to the program; `--help` is inserted before these.
 fn parse(arguments: &[String]) -> Result<Output> {
@@ -90,94 +80,5 @@ fn a_flag_that_is_none_is_refused_also_before_help() -> Result<()> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         ensure!(parse(&words)?.status.code() == Some(2), "{line}");
     }
-    Ok(())
-}
-
-/// A process that ends with its test, together with the php-fpm workers that are its children: workers of a killed master would stay.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
-fn quiet(command: &mut Command) -> Result<Running> {
-    let command = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Ok(Running(
-        command.spawn().with_context(|| format!("{command:?}"))?,
-    ))
-}
-
-/// php-fpm with the pool `www`, and a client that sends it requests repeatedly.
-fn pool(folder: &Path) -> Result<[Running; 2]> {
-    let (socket, script) = (folder.join("socket"), folder.join("script.php"));
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n[www]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = 2\n",
-        socket.display()
-    );
-    std::fs::write(folder.join("fpm.conf"), text)?;
-    let mut master = Command::new("/usr/sbin/php-fpm8.2");
-    master.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]);
-    let master = quiet(master.arg(folder.join("fpm.conf")))?;
-    let began = Instant::now();
-    while !socket.exists() {
-        ensure!(
-            began.elapsed() < Duration::from_secs(20),
-            "php-fpm did not start"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let mut client = Command::new("sh");
-    client.args([
-        "-c",
-        "while cgi-fcgi -bind -connect \"$SOCKET\"; do :; done",
-    ]);
-    client
-        .env("SOCKET", &socket)
-        .env("SCRIPT_FILENAME", script)
-        .env("REQUEST_URI", "/shop/4711/cart?id=1")
-        .env("REQUEST_METHOD", "GET");
-    Ok([master, quiet(&mut client)?])
-}
-
-#[test]
-fn the_commands_for_a_host_run_in_their_order() -> Result<()> {
-    let folder = TempDir::new()?;
-    let bin = folder.path().join("bin");
-    std::fs::create_dir(&bin)?;
-    std::os::unix::fs::symlink(PHPPROF, bin.join("phpprof"))?;
-    std::fs::write(folder.path().join("script.php"), SCRIPT)?;
-    let [_master, _client] = pool(folder.path())?;
-    let path = format!(
-        "{}:{}",
-        bin.display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
-    let mut count = 0;
-    for (page, text) in pages()? {
-        if script(&text, &[Setup::Host], ON_TERMINAL).is_empty() {
-            continue;
-        }
-        // A second is enough here for the page's five.
-        let script =
-            script(&text, &[Setup::Host, Setup::Terminal], ON_TERMINAL).replace("-d 5s", "-d 1s");
-        let mut shell = Command::new("bash");
-        shell.args(["-euxo", "pipefail", "-c", &script]);
-        shell
-            .current_dir(folder.path())
-            .env("PATH", &path)
-            .stdin(Stdio::null());
-        let output = shell.output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {said}", page.display());
-        count += 1;
-    }
-    ensure!(count >= 1, "no page has commands for a host");
     Ok(())
 }

@@ -1,20 +1,18 @@
 //! Requests in profiles, on this machine's PHP 8.2: the shares of routes, filters, ages, and no secrets.
 
-mod requests_server;
-
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::requests_server::listed::{check_cells, order};
+use crate::requests_server::others::{Kind, Other};
+use crate::requests_server::recorded::{Recorded, TOLERANCE, record, with_shares};
+use crate::requests_server::{self, Clients, Fpm, Requested, builtin};
 use anyhow::{Context as _, Result, ensure};
 use phpprof::request::asked::{Asked, Labels};
 use phpprof::run::Options;
 use phpprof::run::stop::Stop;
 use phpprof::target::Scope;
 use phpprof_profile::timeline::{self, Request};
-use requests_server::listed::{check_cells, order};
-use requests_server::others::{Kind, Other};
-use requests_server::recorded::{Recorded, TOLERANCE, record, with_shares};
-use requests_server::{Clients, Fpm, Requested, builtin};
 
 /// The largest number of memory reads for a request.
 const READS_OF_A_REQUEST: f64 = 8.0;

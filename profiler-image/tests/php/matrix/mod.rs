@@ -1,7 +1,7 @@
 //! Names × SAPIs × opcache × versions, by generation: each profile has the functions that the program itself lists, and no others.
 //!
 //! It takes some 20 seconds, and at least one program of each cell; `FULL=1` takes 200, and also PHP of other versions where
-//! `profiler-image/runtimes/build` has made them; `make real` runs FrankenPHP. `SEED` makes other names. It needs root and this machine's PHP 8.2.
+//! `profiler-image/runtimes/build` has made them. `SEED` makes other names. It needs root and this machine's PHP 8.2.
 
 mod names;
 mod program;
@@ -34,7 +34,6 @@ fn a_profile_has_the_functions_that_the_program_lists() -> Result<()> {
 }
 
 #[test]
-#[ignore = "needs FrankenPHP, which `make real` builds"]
 fn a_profile_of_frankenphp_has_the_functions_that_the_program_lists() -> Result<()> {
     check(&frankenphp_cells(), 15)
 }

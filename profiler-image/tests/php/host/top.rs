@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use crate::scene::{PHP, Running, Scene, run, said, wait_until};
+use super::scene::{PHP, Running, Scene, run, said, wait_until};
 use phpprof_profile::{Limits, decode, total};
 
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";

@@ -26,8 +26,8 @@ use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
 use phpprof_profile::{Limits, Profile, decode};
 
-use crate::names::Random;
-use crate::program::{Program, read_back};
+use super::names::Random;
+use super::program::{Program, read_back};
 
 const CLI: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";

@@ -3,8 +3,6 @@
 //!
 //! Yama, gVisor and security modules are not available on every machine: `diagnosis/tests.rs` has their facts.
 
-#[path = "../programs/mod.rs"]
-mod programs;
 mod scene;
 
 use std::fs;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::scene::{FPM, PHP, Read, Running, Scene, record, run, said, wait_until};
+use super::scene::{FPM, PHP, Read, Running, Scene, record, run, said, wait_until};
 
 /// A php-fpm with the pools `web` and `api`, of this scene; its name is in their titles.
 fn php_fpm(scene: &Scene, tag: &str) -> Result<Running> {

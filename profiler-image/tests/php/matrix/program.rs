@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::names::Random;
+use super::names::Random;
 
 /// The longest name of a class or a function that is shown whole, and the longest path.
 const MAX_NAME: usize = 512;

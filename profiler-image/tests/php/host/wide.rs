@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use crate::scene::{FPM, PHP, Read, Running, Scene, record, run, said, share, wait_until};
+use super::scene::{FPM, PHP, Read, Running, Scene, record, run, said, share, wait_until};
 
 const DEEP: &str = "<?php
 ini_set('memory_limit', '-1');

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::scene::{FPM, Read, Running, Scene, record, run, said, wait_until};
+use super::scene::{FPM, Read, Running, Scene, record, run, said, wait_until};
 
 const WORKERS: usize = 20;
 

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::contract::NUMBER;
 use serde_json::Value;
 
-use crate::relay::{Relay, stopped};
-use crate::scene::{Container, Resident, profile};
+use super::relay::{Relay, stopped};
+use super::scene::{Container, Resident, profile};
 
 #[test]
 fn neighbours_of_the_number_are_answered_under_the_smaller_one_and_others_are_refused() -> Result<()>

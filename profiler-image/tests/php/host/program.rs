@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use crate::scene::{PHP, Read, Running, Scene, record, run, said, share, wait_until};
+use super::scene::{PHP, Read, Running, Scene, record, run, said, share, wait_until};
 
 /// `phpprof record -o FILE -- php …`.
 fn recording(output: &Path, arguments: &[&str]) -> Command {

@@ -1,13 +1,12 @@
 //! Engines that are hard to find: deleted binaries, programs that start or do an `execve` during a run, and a
 //! PHP without symbols. With this machine's PHP 8.2.
 
-mod programs;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::programs;
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;

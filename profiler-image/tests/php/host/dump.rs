@@ -11,7 +11,7 @@ use phpprof_profile::Limits;
 use phpprof_profile::dump::State;
 use serde_json::Value;
 
-use crate::scene::{FPM, Running, Scene, run, said, wait_until};
+use super::scene::{FPM, Running, Scene, run, said, wait_until};
 
 const SCRIPT: &str = "<?php
 function locked() { $file = fopen(__DIR__ . '/secret', 'c'); touch(__DIR__ . '/locked'); flock($file, LOCK_EX); }

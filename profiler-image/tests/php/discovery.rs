@@ -1,8 +1,6 @@
 //! Finds workers, and notices their end: late `execve`, reused PIDs, families,
 //! and targets that end. It requires root, setpriv, and this machine's PHP 8.2.
 
-mod programs;
-
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -11,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::programs;
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -345,7 +344,7 @@ const INSIDE: &str = "PHPPROF_TEST_INSIDE";
 
 #[test]
 fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
-    const TEST: &str = "workers_of_a_master_that_may_not_be_read_are_one_family";
+    const TEST: &str = "discovery::workers_of_a_master_that_may_not_be_read_are_one_family";
     if let Some(pid) = std::env::var_os(INSIDE) {
         let pid: i32 = pid.to_string_lossy().parse()?;
         let found = find(&mut Discovery::new(Scope::Pids(vec![pid])), 8)?;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-use crate::scene::{PHP, Read, Running, Scene, folded, record, run, said, share};
+use super::scene::{PHP, Read, Running, Scene, folded, record, run, said, share};
 
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
-use crate::scene::{PHP, Read, Running, Scene, record};
+use super::scene::{PHP, Read, Running, Scene, record};
 
 fn busy() -> Result<Running> {
     Running::start(Command::new(PHP).args(["-r", "while (true) md5('x');"]))

@@ -20,7 +20,7 @@ const SLEEPERS: usize = 100;
 const EVERY: Duration = Duration::from_millis(100);
 /// Set in the second process of this test, inside the namespace.
 const INSIDE: &str = "PHPPROF_TEST_INSIDE";
-const TEST: &str = "a_scan_opens_files_of_new_processes_only";
+const TEST: &str = "scans::a_scan_opens_files_of_new_processes_only";
 
 #[test]
 fn a_scan_opens_files_of_new_processes_only() -> Result<()> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::scene::{FPM, Running, Scene, run, said, wait_until};
+use super::scene::{FPM, Running, Scene, run, said, wait_until};
 
 const WORKERS: usize = 64;
 /// The promise is a tenth of a second for the run and as much beside it; a busy machine may take longer.

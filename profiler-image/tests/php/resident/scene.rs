@@ -14,7 +14,7 @@ use ring::digest;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::relay::Relay;
+use super::relay::Relay;
 
 pub const PHP: &str = "/usr/bin/php8.2";
 pub const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";

@@ -44,7 +44,7 @@ lint: style clippy ## formats, lints, licences, chart, scripts, the documents' E
 
 .PHONY: clippy
 clippy: setup
-	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --test '*' --locked -- -D warnings
 
 # What takes seconds.
 .PHONY: style
@@ -57,18 +57,24 @@ style: setup
 	@cargo fetch --quiet --locked # for every platform, or cargo-deny would not know them offline
 	@$(STAGE) "licences" cargo-deny --offline --log-level error check bans licenses sources
 
+# Any user's: no root, no package, no PHP, no cluster, no browser. Plain `cargo test` runs the same.
 .PHONY: unit
-unit: setup ## unit tests, and the sampler against real PHP on this machine
-	@$(STAGE) "unit tests" tools/twice tools/in-lanes cargo test --quiet --workspace --locked --exclude e2e --no-fail-fast
-	@$(STAGE) "image writer" go -C tools/image-writer test ./...
-	@$(STAGE) "release tool" go -C release/tool test ./...
+unit: ## the pure gate: all tests that need Rust and a C compiler only
+	@$(TOOLS) nextest
+	@tools/own-target
+	@$(STAGE) "pure gate" cargo nextest run --workspace --locked --cargo-quiet
+	@$(STAGE) "examples of the documentation" cargo test --quiet --doc --workspace --locked
+
+.PHONY: php
+php: setup ## the sampler against real PHP on this machine; FULL=1 for all programs and versions
+	@$(TOOLS) nextest
+	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
+	@$(STAGE) "real PHP" cargo nextest run --profile php --release --locked --cargo-quiet -p phpprof --test php
 
 .PHONY: real
 real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl), with programs whose shares are known; FULL=1 for all
 	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
-	@$(STAGE) "requests" tools/twice cargo test --quiet --release --locked -p phpprof --test requests --no-fail-fast
-	@$(STAGE) "names in FrankenPHP" cargo test --quiet --release --locked -p phpprof --test matrix -- --ignored
 
 .PHONY: truth
 truth: setup ## stacks and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, shares of time, and two wikis compared with Xdebug's traces
@@ -178,6 +184,7 @@ test: setup ## all tests, in their short form
 	@tools/ahead --wanted
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
+	@$(MAKE) php
 	@$(MAKE) real
 	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) bench BENCH=smoke
@@ -190,7 +197,7 @@ test: setup ## all tests, in their short form
 beside-e2e:
 	@cargo test --quiet --locked -p e2e --no-run
 	@tools/beside $(MAKE) fuzz
-	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test requests --no-run
+	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
 	@tools/beside $(MAKE) clippy

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::SignalFd;
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::Extensions;
 
@@ -24,7 +22,7 @@ use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::Calls;
 use crate::target::process::last_pid::LastPid;
-use crate::target::scanner::{Found, Report, Scanner};
+use crate::target::scanner::{Found, Report, Scan, Scanner};
 
 pub mod aggregate;
 mod budget;
@@ -43,6 +41,10 @@ pub mod schedule;
 pub mod seen;
 pub mod snapshot;
 pub mod stop;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod time;
 mod turn;
 
@@ -60,7 +62,7 @@ use seen::{Busy, Workers};
 use snapshot::Counted;
 pub use snapshot::{Ended, Seen};
 pub use time::own_cpu;
-use time::{SECOND, now, sleep_until};
+use time::{Clock, SECOND, SystemClock};
 
 /// How often processes that have started, the budget and the checkpoints are checked. A new worker is noticed within 100 ms: this, the
 /// turn that it waits for, and a scan.
@@ -104,7 +106,8 @@ struct Begun {
 /// The state of the loop.
 struct Run<'a> {
     options: &'a Options,
-    scanner: Scanner,
+    clock: Box<dyn Clock + 'a>,
+    scanner: Box<dyn Scan + 'a>,
     last_pid: LastPid,
     /// The same, asked in each turn.
     newest: LastPid,
@@ -165,10 +168,22 @@ impl<'a> Run<'a> {
         // The default slack of 50 µs would be added to each wake-up.
         let _ = nix::sys::prctl::set_timerslack(1);
         raise_limit();
+        let scanner = Scanner::start(options.scope.clone(), options.of_program)
+            .map_err(RecordError::Scanner)?;
+        Self::by(options, Box::new(SystemClock), Box::new(scanner))
+    }
+
+    /// A run by this clock, of the workers that this scanner finds.
+    fn by(
+        options: &'a Options,
+        clock: Box<dyn Clock + 'a>,
+        scanner: Box<dyn Scan + 'a>,
+    ) -> Result<Self, RecordError> {
+        let budget = Budget::new(None, asked_period(options), 0, clock.now(), u64::MAX);
         Ok(Self {
             options,
-            scanner: Scanner::start(options.scope.clone(), options.of_program)
-                .map_err(RecordError::Scanner)?,
+            clock,
+            scanner,
             last_pid: LastPid::open(),
             newest: LastPid::open(),
             failed: Vec::new(),
@@ -196,7 +211,7 @@ impl<'a> Run<'a> {
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
             asks: Asks::default(),
-            budget: Budget::new(None, asked_period(options), 0, now(), u64::MAX),
+            budget,
             busy: Busy::default(),
             cpu_unattributed: 0,
             idle_calls: Calls::default(),
@@ -211,7 +226,7 @@ impl<'a> Run<'a> {
 
     /// Waits until there is a worker, and returns its engine.
     fn wait_for_workers(&mut self, signals: Option<&SignalFd>) -> Result<Arc<Engine>, RecordError> {
-        let began = now();
+        let began = self.clock.now();
         let mut patience = FIRST_SCAN_TAKES;
         let mut wait = None;
         loop {
@@ -220,7 +235,7 @@ impl<'a> Run<'a> {
             }
             // Without a worker the scanner needs no request.
             if let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) {
-                self.follow(report, now());
+                self.follow(report, self.clock.now());
                 patience = GIVE_UP_AFTER;
             }
             if let Some(first) = self.members.first() {
@@ -228,7 +243,7 @@ impl<'a> Run<'a> {
             }
             // Waiting does not help if this PHP cannot be sampled.
             let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
-            let waited = now() - began;
+            let waited = self.clock.now() - began;
             let is_late = !self.options.of_program
                 && waited > patience
                 && waited > *wait.get_or_insert_with(|| first::wait(self.options));
@@ -241,11 +256,11 @@ impl<'a> Run<'a> {
     }
 
     fn record(mut self, signals: Option<&SignalFd>, engine: Arc<Engine>) -> Recording {
-        let unix_time = clock_gettime(ClockId::CLOCK_REALTIME);
-        let (began, calls) = (now(), Calls::now());
+        let unix_nanoseconds = self.clock.unix_nanoseconds();
+        let (began, calls) = (self.clock.now(), Calls::now());
         let begun = Begun {
             engine,
-            unix_nanoseconds: unix_time.map_or(0, |time| time.num_nanoseconds()),
+            unix_nanoseconds,
             at: began,
         };
         let has_routes = self.requests.asked().has(Label::Route);
@@ -255,15 +270,16 @@ impl<'a> Run<'a> {
             .options
             .cpu_budget_percent
             .filter(|_| !self.options.unpaced);
-        self.budget = Budget::new(percent, self.period, own_cpu(), began, until);
+        self.budget = Budget::new(percent, self.period, self.clock.own_cpu(), began, until);
         self.missed_before = self.scanner.missed(SCAN_TAKES).unwrap_or_default();
         self.sampled_of_ended = 0;
         let mut schedule = Schedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
-                sleep_until(self.next_wake_up(&schedule).min(until));
+                self.clock
+                    .sleep_until(self.next_wake_up(&schedule).min(until));
             }
-            let current = now();
+            let current = self.clock.now();
             let max = self.options.max_samples;
             if current >= until || max.is_some_and(|max| self.samples() >= max) {
                 break Ended::Done;
@@ -288,7 +304,7 @@ impl<'a> Run<'a> {
             }
         };
         // The proofs at the end do not count as sampled time.
-        let took = Duration::from_nanos(now() - began);
+        let took = Duration::from_nanos(self.clock.now() - began);
         let calls = Calls::now().since(calls);
         self.ask_at_the_end();
         self.finish(ended, begun, took, calls)
@@ -398,7 +414,7 @@ impl<'a> Run<'a> {
     /// Adds the data of a worker that has ended.
     fn count(&mut self, mut member: Member) {
         member.settle(&mut self.aggregate, self.recorder.as_mut());
-        self.requests.idle(&mut member.served, now());
+        self.requests.idle(&mut member.served, self.clock.now());
         self.heap.add(&member.worker.reader);
         if let Some(recorder) = &mut self.recorder {
             recorder.idle(member.worker.process.tid);
@@ -415,9 +431,9 @@ impl<'a> Run<'a> {
         let checkpoints = self.options.checkpoints.as_ref();
         if checkpoints.is_some_and(|checkpoints| checkpoints.have_worked()) {
             // This runs once a minute. Without this the rate would be reduced because of it.
-            self.budget.leave_out(own_cpu(), current);
+            self.budget.leave_out(self.clock.own_cpu(), current);
         }
-        let allowed = self.budget.look(own_cpu(), current);
+        let allowed = self.budget.look(self.clock.own_cpu(), current);
         (self.period, self.sampler.has_room) = (allowed.period, allowed.proof);
     }
 

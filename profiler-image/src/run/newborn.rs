@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use super::Run;
 use super::schedule::Turn;
 use super::time::SECOND;
-use super::{Run, now};
 use crate::target::Scope;
 use crate::target::discovery::Missed;
 use crate::target::scanner::Found;
@@ -36,7 +36,7 @@ impl Run<'_> {
             let before = self.members.len();
             let is_newborn = report.found != Found::ByScan;
             let gone = report.changes.gone.len();
-            self.follow(report, now());
+            self.follow(report, self.clock.now());
             if is_newborn {
                 self.take_those_from(before.saturating_sub(gone), turn);
             }

@@ -8,7 +8,7 @@ use phpprof_zend::engine::Engine;
 use super::member::Member;
 use super::recording::Recording;
 use super::snapshot::{Ended, Samples, Snapshot};
-use super::{Begun, Run, SCAN_TAKES, asked_period, now};
+use super::{Begun, Run, SCAN_TAKES, asked_period};
 use crate::sample::Quality;
 use crate::target::process::calls::Calls;
 
@@ -59,7 +59,7 @@ impl Run<'_> {
     /// The average time between two samples of a worker so far.
     pub(super) fn effective_period(&self) -> Duration {
         let Quality { due, late, .. } = self.sampler.quality;
-        Duration::from_nanos(self.budget.effective_period(now(), (due, late)))
+        Duration::from_nanos(self.budget.effective_period(self.clock.now(), (due, late)))
     }
 
     pub(super) fn samples(&self) -> u64 {

@@ -3,7 +3,7 @@
 //! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an answer
 //! while the run goes on.
 
-use super::{Run, SECOND, now, sleep_until};
+use super::{Run, SECOND};
 
 /// The quiescent reader is not asked more often than this, and less and less often while it does not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
@@ -52,7 +52,7 @@ impl Run<'_> {
 
     /// Asks for a proof for a worker; the next one may follow after `pause`.
     fn seek(&mut self, index: usize, pause: u64) {
-        let current = now();
+        let current = self.clock.now();
         if current < self.next_ask || self.quiescent.is_busy() {
             return;
         }
@@ -79,7 +79,8 @@ impl Run<'_> {
                 .iter_mut()
                 .find(|member| member.worker.process.tid == observation.tid)
         {
-            self.sampler.believe(&mut member.worker, observation, now());
+            self.sampler
+                .believe(&mut member.worker, observation, self.clock.now());
         }
         self.note_ask(was_asleep);
         let helped = self.sampler.edges.unsettled() < unsettled;
@@ -92,15 +93,18 @@ impl Run<'_> {
 
     /// Asks for more quiescent reads for the edges that are open at the end.
     pub(super) fn ask_at_the_end(&mut self) {
-        let until = now() + LAST_ASKS_TAKE;
+        let until = self.clock.now() + LAST_ASKS_TAKE;
         for turn in 0..LAST_ASKS {
-            if self.sampler.edges.unsettled() == 0 || self.members.is_empty() || now() > until {
+            if self.sampler.edges.unsettled() == 0
+                || self.members.is_empty()
+                || self.clock.now() > until
+            {
                 return;
             }
             let index = turn % self.members.len();
             self.quiescent.ask(&mut self.members[index].worker);
-            while self.quiescent.is_busy() && now() < until {
-                sleep_until(now() + SECOND / 10_000);
+            while self.quiescent.is_busy() && self.clock.now() < until {
+                self.clock.sleep_until(self.clock.now() + SECOND / 10_000);
                 self.take_quiescent_answer();
             }
         }

@@ -6,12 +6,12 @@
 use phpprof_profile::waiting::kind;
 use rustc_hash::FxHashMap;
 
+use super::Run;
 use super::aggregate::Sum;
 use super::member::{Asleep, Did, Member};
 use super::recorder::{Recorder, Taken};
 use super::requests::Fate;
 use super::schedule::{Slot, Turn};
-use super::{Run, now};
 use crate::read::clocks::{Look, Mark, NoLook};
 use crate::sample::Outcome;
 use crate::stack::names::{NameId, Names};
@@ -43,7 +43,7 @@ impl Run<'_> {
     }
 
     pub(super) fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
-        let current = now();
+        let current = self.clock.now();
         let member = &mut self.members[index];
         let mark = member.mark();
         match member.still_asleep(mark) {

@@ -11,7 +11,7 @@ pub mod process;
 mod reaped;
 pub mod scanner;
 mod seen;
-mod threads;
+pub(crate) mod threads;
 
 use pattern::Pattern;
 

@@ -83,6 +83,25 @@ enum Ask {
     Again,
 }
 
+/// What a run asks of a scanner. A test gives its runs one that finds what the test says.
+pub trait Scan {
+    /// Looks at what was born since the last look, and at these processes, which could not be read: the reports that wait, and that of
+    /// this look. `None` while a scan is under way. The second value says whether the next look is worth it even if nothing is born.
+    fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)>;
+
+    /// What came and went unseen until now; `None` if a scan does not end in this time.
+    fn missed(&self, patience: Duration) -> Option<Missed>;
+
+    /// Asks for a scan, as soon as the last one is an interval ago.
+    fn ask(&self);
+
+    /// The oldest report that was not taken yet; never waits.
+    fn poll(&self) -> Option<Report>;
+
+    /// The same, but waits for a report.
+    fn wait(&self, at_most: Duration) -> Option<Report>;
+}
+
 /// The handle of the thread.
 #[derive(Debug)]
 pub struct Scanner {
@@ -117,10 +136,10 @@ impl Scanner {
             discovery,
         })
     }
+}
 
-    /// Looks at what was born since the last look, and at these processes, which could not be read: the reports that wait, and that of
-    /// this look. `None` while a scan is under way. The second value says whether the next look is worth it even if nothing is born.
-    pub fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)> {
+impl Scan for Scanner {
+    fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)> {
         let mut discovery = match self.discovery.try_lock() {
             Ok(discovery) => discovery,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -143,8 +162,7 @@ impl Scanner {
         Some((reports, quick.goes_on))
     }
 
-    /// What came and went unseen until now; `None` if a scan does not end in this time.
-    pub fn missed(&self, patience: Duration) -> Option<Missed> {
+    fn missed(&self, patience: Duration) -> Option<Missed> {
         let began = Instant::now();
         loop {
             // The thread may wait for room for a report, which nobody takes now.
@@ -157,21 +175,16 @@ impl Scanner {
         }
     }
 
-    /// Asks for a scan, as soon as the last one is an interval ago.
-    pub fn ask(&self) {
+    fn ask(&self) {
         // It has been asked already, or it has ended.
         let _ = self.asks.try_send(Ask::Scan);
     }
 
-    /// The oldest report that was not taken yet; never waits.
-    #[must_use]
-    pub fn poll(&self) -> Option<Report> {
+    fn poll(&self) -> Option<Report> {
         self.reports.try_recv().ok()
     }
 
-    /// The same, but waits for a report.
-    #[must_use]
-    pub fn wait(&self, at_most: Duration) -> Option<Report> {
+    fn wait(&self, at_most: Duration) -> Option<Report> {
         self.reports.recv_timeout(at_most).ok()
     }
 }

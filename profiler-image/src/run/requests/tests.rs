@@ -13,7 +13,7 @@ use super::*;
 use crate::read::request_watch::{RequestWatch, Seen};
 use crate::read::worker::Worker;
 use crate::request::asked::{Filter, labels};
-use crate::run::time::now;
+use crate::run::testing::now;
 use crate::sample::tests::Scene;
 use crate::sample::{Outcome, Sampler};
 use crate::stack::names::Names;

@@ -11,6 +11,7 @@ use super::*;
 use crate::read::lasting::Lasting;
 use crate::request::asked::Asked;
 use crate::run::stop::Stop;
+use crate::run::testing::now;
 use crate::run::{Options, SECOND, Schedule};
 use crate::sample::tests::Scene;
 use crate::target::Scope;

@@ -23,6 +23,6 @@ mod resolve;
 pub mod running;
 mod scopes;
 pub mod store_watch;
-pub(crate) mod view;
+pub(crate) mod strip;
 pub mod watches;
 pub mod written;

@@ -114,7 +114,7 @@ impl PodWatches {
         let requests: Arc<Mutex<HashSet<RequestRef>>> = Arc::default();
         let stream = watcher(api, paged())
             .default_backoff()
-            .modify(crate::reconcile::view::strip);
+            .modify(crate::reconcile::strip::strip);
         let (triggers, interested) = (self.triggers.clone(), requests.clone());
         let changes = reflected(writer, stream).for_each(move |change| {
             if let Err(error) = change {

@@ -10,7 +10,7 @@ use crate::decide::observed::{
 use crate::decide::status::is_terminal;
 use crate::sampler::injection::bare_id;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
-use crate::storage::store::answer::Answer;
+use crate::sampler::store_answer::Answer;
 
 /// What to do next for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,3 +9,4 @@ pub(crate) mod object_keys;
 pub(crate) mod offer;
 pub(crate) mod receipt;
 pub mod route;
+pub(crate) mod store_answer;

@@ -3,7 +3,6 @@
 //! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new object is on the disk before the write counts
 //! as done. A store without create-only writes gets no grants.
 
-pub mod answer;
 mod counted;
 mod error;
 pub mod health;

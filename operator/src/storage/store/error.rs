@@ -6,7 +6,7 @@ use std::iter::successors;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use super::answer::{Answer, certificate_in_message, in_message};
+use crate::sampler::store_answer::{Answer, certificate_in_message, in_message};
 
 /// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]

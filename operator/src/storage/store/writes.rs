@@ -7,10 +7,10 @@ use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 
-use super::answer::{Meaning, in_message};
 use super::error::deepest;
 use super::health::Writes;
 use super::{Operation, Store, StoreError, failed};
+use crate::sampler::store_answer::{Meaning, in_message};
 
 /// The folder of the probe's objects, below the prefix.
 const PROBES: &str = ".probe";

@@ -17,7 +17,7 @@ fn xml(code: &str, more: &str) -> String {
 
 #[test]
 fn meaning_is_that_of_the_contract() {
-    let table = include_str!("../../../../../contract/store_answers.json");
+    let table = include_str!("../../../../contract/store_answers.json");
     let rows: Vec<Row> = serde_json::from_str(table).unwrap();
     assert!(rows.len() > 30);
     for row in rows {

@@ -80,13 +80,6 @@ async fn look_up(host: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// The form of `PHPPROF_RELAY_ADDRESSES`; `None` if there is none.
-#[must_use]
-pub fn variable(addresses: &[IpAddr]) -> Option<String> {
-    let names: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    (!names.is_empty()).then(|| names.join(","))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,12 +106,5 @@ mod tests {
             again: None,
         };
         assert_eq!(addresses.get().await, last);
-    }
-
-    #[test]
-    fn the_variable_has_both_families() {
-        let addresses = ["10.96.0.5", "fd00::5"].map(|text| text.parse().unwrap());
-        assert_eq!(variable(&addresses).as_deref(), Some("10.96.0.5,fd00::5"));
-        assert_eq!(variable(&[]), None);
     }
 }

@@ -16,7 +16,6 @@ use phpprof_decide::admission::{NotAdded, not_added};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::http::addresses::variable;
 use crate::sampler::contract::{NUMBER, VARIABLE};
 use crate::sampler::grant::Grant;
 use crate::sampler::injection::{Injection, Residence, Run, Subject, bare_id};
@@ -280,7 +279,8 @@ pub(crate) fn environment(
 
 /// The variable with the relay's addresses. It is a separate one, which samplers from before it ignore.
 fn addresses(relay: &[IpAddr]) -> Option<(String, String)> {
-    Some(("PHPPROF_RELAY_ADDRESSES".to_owned(), variable(relay)?))
+    let names: Vec<String> = relay.iter().map(IpAddr::to_string).collect();
+    (!names.is_empty()).then(|| ("PHPPROF_RELAY_ADDRESSES".to_owned(), names.join(",")))
 }
 
 /// The variable with the number of the contract.

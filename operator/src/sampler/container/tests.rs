@@ -303,3 +303,12 @@ fn the_patch_for_root_adds_sys_ptrace_and_nothing_else() {
     let container = container(&injection(PTRACE), &of_a_short_run_given(), &config());
     insta::assert_snapshot!(serde_json::to_string_pretty(&container.security_context).unwrap());
 }
+
+#[test]
+fn relay_addresses_have_both_families() {
+    let relay = ["10.96.0.5", "fd00::5"].map(|text| text.parse().unwrap());
+    let expected = ("PHPPROF_RELAY_ADDRESSES", "10.96.0.5,fd00::5");
+    let expected = (expected.0.to_owned(), expected.1.to_owned());
+    assert_eq!(addresses(&relay), Some(expected));
+    assert_eq!(addresses(&[]), None);
+}

@@ -10,7 +10,7 @@ pub mod decide;
 pub mod export;
 pub mod http;
 pub mod lease;
-mod memory;
+pub mod memory;
 pub mod metrics;
 pub mod reconcile;
 pub mod sampler;

@@ -95,15 +95,24 @@ pub struct Now {
     pub leads: bool,
 }
 
+/// What bounds the operator's memory.
+#[derive(Default)]
+pub struct MemoryBounds {
+    /// The most that each part may use, in bytes.
+    pub parts: Vec<(&'static str, usize)>,
+    /// The limit of the operator's container, if it is known.
+    pub limit: Option<u64>,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
-        Metrics::new(None)
+        Metrics::new(&MemoryBounds::default())
     }
 }
 
 impl Metrics {
-    /// The metrics of an operator with this memory limit, if that is known.
-    pub fn new(memory_limit: Option<u64>) -> Self {
+    /// The metrics of an operator with these bounds.
+    pub fn new(memory: &MemoryBounds) -> Self {
         let mut metrics = Metrics {
             registry: Arc::default(),
             requests: Family::default(),
@@ -127,7 +136,7 @@ impl Metrics {
             store_create_only: Gauge::default(),
         };
         metrics.found(Writes::Unknown);
-        metrics.registry = Arc::new(metrics.register(memory_limit));
+        metrics.registry = Arc::new(metrics.register(memory));
         metrics.list();
         metrics
     }

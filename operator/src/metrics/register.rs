@@ -8,10 +8,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{ByCode, ByPart, ByReason, ByResult, ByRoute, Metrics, signed};
+use super::{ByCode, ByPart, ByReason, ByResult, ByRoute, MemoryBounds, Metrics, signed};
 
 impl Metrics {
-    pub(super) fn register(&self, memory_limit: Option<u64>) -> Registry {
+    pub(super) fn register(&self, memory: &MemoryBounds) -> Registry {
         let mut all = Registry::with_prefix("phpprof");
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         all.register(
@@ -22,7 +22,7 @@ impl Metrics {
         self.register_requests(&mut all);
         self.register_profiles(&mut all);
         self.register_neighbours(&mut all);
-        register_memory(&mut all, memory_limit);
+        register_memory(&mut all, memory);
         all
     }
 
@@ -169,9 +169,9 @@ impl Metrics {
     }
 }
 
-fn register_memory(all: &mut Registry, limit: Option<u64>) {
+fn register_memory(all: &mut Registry, memory: &MemoryBounds) {
     let parts: Family<ByPart, Gauge> = Family::default();
-    for (part, bytes) in crate::memory::parts() {
+    for &(part, bytes) in &memory.parts {
         parts.get_or_create(&ByPart { part }).set(signed(bytes));
     }
     all.register_with_unit(
@@ -180,7 +180,7 @@ fn register_memory(all: &mut Registry, limit: Option<u64>) {
         Unit::Bytes,
         parts,
     );
-    if let Some(limit) = limit {
+    if let Some(limit) = memory.limit {
         let bytes: Gauge = Gauge::default();
         bytes.set(i64::try_from(limit).unwrap_or(i64::MAX));
         all.register_with_unit(

@@ -1,10 +1,18 @@
 use phpprof_crds::{TargetReason, UploadRoute};
 
 use super::*;
+use crate::memory;
+
+fn bounded() -> Metrics {
+    Metrics::new(&MemoryBounds {
+        parts: memory::parts(),
+        limit: Some(512 << 20),
+    })
+}
 
 #[test]
 fn what_happened_is_counted_under_names_after_the_conventions() {
-    let metrics = Metrics::new(Some(512 << 20));
+    let metrics = bounded();
     metrics.ended("Complete");
     metrics.settled(&TargetStatus {
         state: TargetState::Uploaded,
@@ -100,7 +108,7 @@ fn reference(text: &str) -> String {
 
 #[test]
 fn the_reference_says_every_metric() {
-    let text = Metrics::new(Some(512 << 20)).text(Now::default());
+    let text = bounded().text(Now::default());
     let page = reference(&text);
     assert_eq!(
         page,

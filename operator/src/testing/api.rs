@@ -158,7 +158,7 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         requests: Arc::new(Requests::new(client.clone(), store.prefix())),
         watches,
         expectations: Default::default(),
-        metrics: Metrics::new(None),
+        metrics: Metrics::default(),
         halts: Default::default(),
         jobs: Default::default(),
         running: Default::default(),

@@ -12,7 +12,8 @@ use phpprof_operator::http::keyring::KeySecret;
 use phpprof_operator::http::relay::Relay;
 use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::lease::{Election, Role};
-use phpprof_operator::metrics::{Metrics, Port};
+use phpprof_operator::memory;
+use phpprof_operator::metrics::{MemoryBounds, Metrics, Port};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::{archives, controller, halts, store_watch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,7 +30,10 @@ const DRAINS: Duration = Duration::from_secs(25);
 pub async fn serve(args: Args) -> Result<(), Failed> {
     // The binary contains no other provider, and only a second call fails.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let metrics = Metrics::new(args.memory_limit_bytes);
+    let metrics = Metrics::new(&MemoryBounds {
+        parts: memory::parts(),
+        limit: args.memory_limit_bytes,
+    });
     let client = wiring::client(&metrics).await?;
     let secret = wiring::key_secret(&args, &client)?;
     let keyring = secret.open(Timestamp::now()).await;

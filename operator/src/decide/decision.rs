@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState};
 
 use crate::decide::admission::admit;
-use crate::decide::effect::{Effect, Job};
+use crate::decide::effect::{Effect, Job, JobKey};
 use crate::decide::limits::{Deadlines, Limits, later};
 use crate::decide::observed::{Blind, Observed, Queued};
 use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
@@ -17,7 +17,10 @@ use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progre
 pub struct Decision {
     /// To be written before the effects. It equals the request's status if nothing changed.
     pub status: ProfileRequestStatus,
+    /// To be done at once.
     pub effects: Vec<Effect>,
+    /// To be started, unless such a job is under way.
+    pub jobs: Vec<Job>,
     pub next: Next,
 }
 
@@ -97,7 +100,16 @@ impl Round<'_> {
         Decision {
             status,
             effects: Vec::new(),
+            jobs: Vec::new(),
             next,
+        }
+    }
+
+    /// Starts the job. A reconciliation follows at once, and waits for the outcome.
+    fn start(&self, status: ProfileRequestStatus, job: Job) -> Decision {
+        Decision {
+            jobs: vec![job],
+            ..self.wait(status, Next::Now)
         }
     }
 
@@ -144,19 +156,14 @@ impl Round<'_> {
         let ttl = SignedDuration::from_secs(self.request.spec.ttl_seconds_after_finished.into());
         let expiry = later(completed, ttl);
         if self.is_to_be_told(&status, completed) {
-            return Decision {
-                status,
-                effects: vec![Effect::Export],
-                next: Next::Now,
-            };
+            return self.start(status, Job::Export);
         }
         if self.now < expiry {
             return self.wait(status, Next::At(expiry));
         }
         Decision {
-            status,
             effects: vec![Effect::DeleteRequest],
-            next: Next::OnChange,
+            ..self.wait(status, Next::OnChange)
         }
     }
 
@@ -164,7 +171,7 @@ impl Round<'_> {
     fn is_to_be_told(&self, status: &ProfileRequestStatus, completed: Timestamp) -> bool {
         let is_news = self.now < later(completed, EXPORT_WITHIN);
         let is_told =
-            status.export_time.is_some() || self.observed.under_way.contains(&Job::Export);
+            status.export_time.is_some() || self.observed.under_way.contains(&JobKey::Export);
         self.limits.exports && status.profile.is_some() && is_news && !is_told
     }
 
@@ -238,11 +245,12 @@ impl Round<'_> {
     }
 
     fn run(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
-        let mut effects = Vec::new();
+        let (mut effects, mut jobs) = (Vec::new(), Vec::new());
         let mut wake: Option<Timestamp> = None;
         for target in &mut status.targets {
             let turn = self.advance(target, &deadlines);
-            effects.extend(turn.effects);
+            effects.extend(turn.effect);
+            jobs.extend(turn.job);
             wake = wake.into_iter().chain(turn.wake_at).min();
         }
         let verdict = match &self.observed.store_trouble {
@@ -263,6 +271,7 @@ impl Round<'_> {
         Decision {
             status,
             effects,
+            jobs,
             next,
         }
     }
@@ -274,15 +283,11 @@ impl Round<'_> {
             let Verdict { reason, message } = all_failed(&status.targets);
             return self.conclude(status, reason, message);
         }
-        Decision {
-            status,
-            effects: vec![Effect::List],
-            next: Next::Now,
-        }
+        self.start(status, Job::List)
     }
 
     fn collect(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
-        if self.observed.under_way.contains(&Job::Collection) {
+        if self.observed.under_way.contains(&JobKey::Collection) {
             return self.wait(status, Next::OnChange);
         }
         let uploaded = status
@@ -320,11 +325,7 @@ impl Round<'_> {
         );
         match retry_at {
             Some(retry_at) if self.now < retry_at => self.wait(status, Next::At(retry_at)),
-            _ => Decision {
-                status,
-                effects: vec![Effect::Merge],
-                next: Next::Now,
-            },
+            _ => self.start(status, Job::Merge),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Effects that `decide` requests, and their results, as values.
+//! Effects and jobs that `decide` requests, and their results, as values.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,11 +11,20 @@ use crate::decide::status::{Verdict, all_failed, completed, fail, progress, sett
 use crate::sampler::injection::Injection;
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
-/// Something to do outside of `decide`. Each effect is idempotent.
+/// Something that the reconciliation of a request does at once. Each effect is idempotent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Add the sampler to a pod.
     Inject(Box<Injection>),
+    /// Tell a pod's sampler to stop. Its samples so far are kept.
+    Cancel(Cancellation),
+    /// Delete the request, because its time to live is over.
+    DeleteRequest,
+}
+
+/// Work on the store that runs outside of a request's reconciliation. Each job is idempotent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
     /// Compare the stored object with its receipt.
     Verify(Upload),
     /// Check whether the store has the receipt of a resident sampler's run.
@@ -26,12 +35,32 @@ pub enum Effect {
     Merge,
     /// Store the manifest alone, because there is nothing to merge.
     List,
-    /// Tell a pod's sampler to stop. Its samples so far are kept.
-    Cancel(Cancellation),
     /// Export the result to services outside the cluster.
     Export,
-    /// Delete the request, because its time to live is over.
-    DeleteRequest,
+}
+
+/// What a job works on. A request has at most one job of each key at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobKey {
+    /// The profile, or the receipt, of the pod with this uid.
+    Target(String),
+    /// The profiles of all pods together.
+    Collection,
+    /// The result.
+    Export,
+}
+
+impl Job {
+    /// What it works on.
+    pub fn key(&self) -> JobKey {
+        match self {
+            Job::Verify(upload) => JobKey::Target(upload.pod_uid.clone()),
+            Job::ReadReceipt(receipt) => JobKey::Target(receipt.pod_uid.clone()),
+            Job::Recover(recovery) => JobKey::Target(recovery.pod_uid.clone()),
+            Job::Merge | Job::List => JobKey::Collection,
+            Job::Export => JobKey::Export,
+        }
+    }
 }
 
 /// A sampler that has to stop.
@@ -71,7 +100,7 @@ pub struct Recovery {
     pub message: String,
 }
 
-/// The result of an effect.
+/// The result of an effect or a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
     /// The sampler is in the pod; it may have been there before.
@@ -162,31 +191,7 @@ pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, chang
     }
 }
 
-/// Work on the store that runs outside of a request's reconciliation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Job {
-    /// Verifying the profile of the pod with this uid, looking for it, or reading the receipt of its run.
-    Target(String),
-    /// Merging or listing the pods.
-    Collection,
-    Export,
-}
-
-impl Effect {
-    /// The job that the effect starts; `None` if the effect is done at once.
-    pub fn job(&self) -> Option<Job> {
-        match self {
-            Effect::Verify(upload) => Some(Job::Target(upload.pod_uid.clone())),
-            Effect::ReadReceipt(receipt) => Some(Job::Target(receipt.pod_uid.clone())),
-            Effect::Recover(recovery) => Some(Job::Target(recovery.pod_uid.clone())),
-            Effect::Merge | Effect::List => Some(Job::Collection),
-            Effect::Export => Some(Job::Export),
-            Effect::Inject(_) | Effect::Cancel(_) | Effect::DeleteRequest => None,
-        }
-    }
-}
-
-/// Records the results of effects in the status. If they are lost, the effects are executed again, which does no harm.
+/// Records results in the status. If they are lost, the effects and jobs are executed again, which does no harm.
 pub fn record(
     status: &mut ProfileRequestStatus,
     done: &[Done],

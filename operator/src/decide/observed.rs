@@ -6,7 +6,7 @@ use jiff::Timestamp;
 pub use phpprof_decide::Refusal;
 pub use phpprof_decide::pod::{PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView};
 
-use crate::decide::effect::Job;
+use crate::decide::effect::JobKey;
 
 /// The cluster as far as one request is concerned.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,8 +23,8 @@ pub struct Observed {
     pub queued: Option<Queued>,
     /// The cluster could not be observed.
     pub blind: Option<Blind>,
-    /// Jobs that have begun and whose outcome is not known yet.
-    pub under_way: BTreeSet<Job>,
+    /// What jobs work on that have begun and whose outcome is not known yet.
+    pub under_way: BTreeSet<JobKey>,
     /// Uids of pods whose samplers were told to stop.
     pub stopped: BTreeSet<String>,
     /// Since when nothing was heard from the sampler that runs in each pod, by the uid of the pod.

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use crate::decide::decision::{Next, decide};
-use crate::decide::effect::{Done, Effect, record};
+use crate::decide::effect::{Done, Effect, Job, record};
 use crate::decide::observed::Observed;
 use crate::decide::pace::wait_until;
 use crate::decide::status::is_running;
@@ -34,6 +34,7 @@ use crate::reconcile::events;
 use crate::reconcile::execute::{execute, remember};
 use crate::reconcile::fleet::{Fleet, reference};
 use crate::reconcile::follow::{follow, take_over};
+use crate::reconcile::jobs;
 use crate::reconcile::milestones::{clear, is_accepted, is_over, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::reflected::reflected;
@@ -255,14 +256,17 @@ async fn look_after(
             conclude(&context, request, &done).await?;
             return Ok(Action::requeue(PAUSE));
         }
-        let (effects, next);
-        (request, effects, next) = decided(&context, (request, known), &reference).await?;
+        let decided = decided(&context, (request, known), &reference).await?;
+        request = decided.request;
         clear(&context, &request, &done);
         see_progress(&context, &reference, &request, (was_accepted, was_over));
-        let done = execute(&context, &reference, &request, effects).await;
+        for job in decided.jobs {
+            jobs::start(&context, &reference, &request, job);
+        }
+        let done = execute(&context, &request, decided.effects).await;
         // What a job brings is not known yet, and its end starts a reconciliation.
         if done.is_empty() {
-            match next {
+            match decided.next {
                 Next::Now => continue,
                 Next::OnChange => return Ok(Action::await_change()),
                 Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
@@ -280,13 +284,21 @@ async fn look_after(
     Ok(Action::requeue(PAUSE))
 }
 
+/// A decision whose status is written.
+struct Decided {
+    request: ProfileRequest,
+    effects: Vec<Effect>,
+    jobs: Vec<Job>,
+    next: Next,
+}
+
 /// Decides, and writes the status before anything is executed. Results of jobs and what follows from them become one change: `known` has
 /// the results, and `request` is the last written version.
 async fn decided(
     context: &Arc<Context>,
     (request, known): (ProfileRequest, ProfileRequest),
     reference: &RequestRef,
-) -> Result<(ProfileRequest, Vec<Effect>, Next), ReconcileError> {
+) -> Result<Decided, ReconcileError> {
     let mut observed = look(context, &known, reference).await;
     let accepting = match observed.admission {
         Some(_) => Some(context.accepting.lock().await),
@@ -300,7 +312,12 @@ async fn decided(
     if let Some(deleted) = deleted {
         abandon(context.clone(), deleted);
     }
-    Ok((request, decision.effects, decision.next))
+    Ok(Decided {
+        request,
+        effects: decision.effects,
+        jobs: decision.jobs,
+        next: decision.next,
+    })
 }
 
 /// How long the reconciliation waits, so that changes at about the same time are written together.

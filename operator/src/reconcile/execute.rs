@@ -1,6 +1,5 @@
 //! Executes decisions. Every effect is idempotent.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
@@ -16,8 +15,6 @@ use crate::decide::observed::ReceiptRead;
 use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::{first_ask, grants};
-use crate::reconcile::jobs;
-use crate::reconcile::watches::RequestRef;
 use crate::sampler::cancellation::Stop;
 use crate::sampler::container::{Given, patch, refusal};
 use crate::sampler::injection::{Injection, Task};
@@ -26,21 +23,13 @@ use crate::storage::store::StoreError;
 
 const FIELD_MANAGER: &str = "phpprof-operator";
 
-/// Executes all effects of one decision. Long ones are only started. Remembers what the next reconciliation needs.
+/// Executes all effects of one decision. Remembers what the next reconciliation needs.
 pub async fn execute(
-    context: &Arc<Context>,
-    reference: &RequestRef,
+    context: &Context,
     request: &ProfileRequest,
     effects: Vec<Effect>,
 ) -> Vec<Done> {
-    let mut at_once = Vec::new();
-    for effect in effects {
-        match effect.job() {
-            Some(job) => jobs::start(context, reference, request, job, effect),
-            None => at_once.push(effect),
-        }
-    }
-    let dones: Vec<Done> = stream::iter(at_once)
+    let dones: Vec<Done> = stream::iter(effects)
         .map(|effect| perform(context, request, effect))
         .buffer_unordered(AT_ONCE)
         .collect()
@@ -103,7 +92,6 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             }
         }
         Effect::DeleteRequest => delete(context, request).await,
-        job => Done::TryAgain(format!("{job:?} is a job")),
     }
 }
 

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
-use crate::decide::effect::{Done, Effect, Job};
+use crate::decide::effect::{Done, Job, JobKey};
 use crate::reconcile::context::Context;
 use crate::reconcile::events;
 use crate::reconcile::watches::RequestRef;
@@ -19,15 +19,15 @@ use phpprof_crds::chain;
 
 /// By the uid of the request. A job without an outcome is still running.
 #[derive(Default)]
-pub struct Jobs(Mutex<HashMap<String, BTreeMap<Job, Option<Done>>>>);
+pub struct Jobs(Mutex<HashMap<String, BTreeMap<JobKey, Option<Done>>>>);
 
 impl Jobs {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Job, Option<Done>>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<JobKey, Option<Done>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Jobs whose outcome has not been taken.
-    pub fn under_way(&self, request_uid: &str) -> BTreeSet<Job> {
+    pub fn under_way(&self, request_uid: &str) -> BTreeSet<JobKey> {
         let all = self.all();
         let jobs = all.get(request_uid).into_iter().flat_map(BTreeMap::keys);
         jobs.cloned().collect()
@@ -41,19 +41,19 @@ impl Jobs {
     }
 
     /// Returns whether the job was not under way.
-    fn begin(&self, request_uid: &str, job: &Job) -> bool {
+    fn begin(&self, request_uid: &str, key: &JobKey) -> bool {
         let mut all = self.all();
         let jobs = all.entry(request_uid.to_owned()).or_default();
-        let is_new = !jobs.contains_key(job);
-        jobs.entry(job.clone()).or_default();
+        let is_new = !jobs.contains_key(key);
+        jobs.entry(key.clone()).or_default();
         is_new
     }
 
-    fn end(&self, request_uid: &str, job: &Job, done: Done) {
+    fn end(&self, request_uid: &str, key: &JobKey, done: Done) {
         if let Some(outcome) = self
             .all()
             .get_mut(request_uid)
-            .and_then(|jobs| jobs.get_mut(job))
+            .and_then(|jobs| jobs.get_mut(key))
         {
             *outcome = Some(done);
         }
@@ -84,51 +84,44 @@ impl Jobs {
     }
 }
 
-/// Starts the job of an effect, unless it is under way. Its end triggers a reconciliation of the request.
-pub fn start(
-    context: &Arc<Context>,
-    reference: &RequestRef,
-    request: &ProfileRequest,
-    job: Job,
-    effect: Effect,
-) {
-    let uid = request.uid().unwrap_or_default();
-    if !context.jobs.begin(&uid, &job) {
+/// Starts a job, unless one of its key is under way. Its end triggers a reconciliation of the request.
+pub fn start(context: &Arc<Context>, reference: &RequestRef, request: &ProfileRequest, job: Job) {
+    let (uid, key) = (request.uid().unwrap_or_default(), job.key());
+    if !context.jobs.begin(&uid, &key) {
         return;
     }
     let (context, reference, request) = (context.clone(), reference.clone(), request.clone());
     let done = async move {
         let beside = context.clone();
-        let work = async move { work(&beside, &request, effect).await };
+        let work = async move { work(&beside, &request, job).await };
         let work = tokio::spawn(work.in_current_span());
         // A job that ends without an outcome is retried as if the store had not answered.
         let done = work
             .await
             .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
-        context.jobs.end(&uid, &job, done);
+        context.jobs.end(&uid, &key, done);
         context.watches.look_again(reference);
     };
     tokio::spawn(done.in_current_span());
 }
 
-async fn work(context: &Arc<Context>, request: &ProfileRequest, effect: Effect) -> Done {
+async fn work(context: &Arc<Context>, request: &ProfileRequest, job: Job) -> Done {
     let (collector, limits, begin) = (&context.collector, &context.limits, Instant::now());
-    match effect {
-        Effect::Verify(upload) => {
+    match job {
+        Job::Verify(upload) => {
             let done = collector.verify(&upload).await;
             context.metrics.verified(begin);
             done
         }
-        Effect::ReadReceipt(receipt) => collector.receipt(&receipt).await,
-        Effect::Recover(recovery) => collector.recover(&recovery).await,
-        Effect::Merge => {
+        Job::ReadReceipt(receipt) => collector.receipt(&receipt).await,
+        Job::Recover(recovery) => collector.recover(&recovery).await,
+        Job::Merge => {
             let done = merge(context, request).await;
             context.metrics.merged(begin);
             done
         }
-        Effect::List => collector.list(request, limits).await,
-        Effect::Export => export(context, request).await,
-        at_once => Done::TryAgain(format!("{at_once:?} is no job")),
+        Job::List => collector.list(request, limits).await,
+        Job::Export => export(context, request).await,
     }
 }
 
@@ -178,7 +171,7 @@ mod tests {
     #[test]
     fn a_job_is_under_way_until_its_outcome_is_taken() {
         let jobs = Jobs::default();
-        let (one, other) = (Job::Target("a".into()), Job::Collection);
+        let (one, other) = (JobKey::Target("a".into()), JobKey::Collection);
         assert!(jobs.begin("u", &one) && jobs.begin("u", &other));
         jobs.end("u", &one, Done::Listed);
         assert!(!jobs.begin("u", &one));
@@ -191,9 +184,9 @@ mod tests {
     #[test]
     fn what_comes_of_a_request_that_is_gone_is_dropped() {
         let jobs = Jobs::default();
-        assert!(jobs.begin("u", &Job::Collection));
+        assert!(jobs.begin("u", &JobKey::Collection));
         jobs.forget("u");
-        jobs.end("u", &Job::Collection, Done::Listed);
+        jobs.end("u", &JobKey::Collection, Done::Listed);
         assert_eq!(jobs.take("u"), []);
     }
 }

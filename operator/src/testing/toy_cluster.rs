@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::decide::decision::{Decision, decide};
-use crate::decide::effect::{Done, Effect, record};
+use crate::decide::effect::{Done, Effect, Job, record};
 use crate::decide::limits::{Limits, later};
 use crate::decide::observed::{
     Admission, Observed, PodView, ReceiptRead, SamplerDeadlines, SamplerKind, SamplerState,
@@ -154,20 +154,22 @@ impl Toy {
         let pods = self.pods[self.pods.len() - 1 - pods_behind.min(self.pods.len() - 1)].clone();
         let observed = self.observe(&request, pods);
         let Decision {
-            status, effects, ..
+            status,
+            effects,
+            jobs,
+            ..
         } = decide(self.now, &request, &observed, &self.limits);
         let Some(request) = self.persist(version, request, status) else {
             return;
         };
         let mut done = Vec::new();
-        for (index, effect) in effects.iter().enumerate() {
-            if index >= dies_after {
-                (self.trouble, self.read) = (None, BTreeMap::new());
-                return;
-            }
+        for effect in effects.iter().take(dies_after) {
             done.extend(self.execute(effect));
         }
-        if effects.len() == dies_after {
+        for job in jobs.iter().take(dies_after.saturating_sub(effects.len())) {
+            done.extend(self.work(job));
+        }
+        if effects.len() + jobs.len() >= dies_after {
             (self.trouble, self.read) = (None, BTreeMap::new());
             return;
         }
@@ -223,23 +225,25 @@ impl Toy {
     fn execute(&mut self, effect: &Effect) -> Option<Done> {
         match effect {
             Effect::Inject(injection) => Some(self.inject(injection)),
-            Effect::Export => Some(Done::Exported),
-            Effect::Verify(_)
-            | Effect::ReadReceipt(_)
-            | Effect::Recover(_)
-            | Effect::Merge
-            | Effect::List
-                if self.store_away =>
-            {
-                let retry_at = later(self.now, SignedDuration::from_secs(1));
-                self.trouble = Some(StoreTrouble {
-                    message: "away".into(),
-                    retry_at,
-                });
-                Some(Done::StoreAway("away".into()))
-            }
-            Effect::ReadReceipt(receipt) => {
-                self.trouble = None;
+            Effect::Cancel(_) | Effect::DeleteRequest => None,
+        }
+    }
+
+    fn work(&mut self, job: &Job) -> Option<Done> {
+        if *job == Job::Export {
+            return Some(Done::Exported);
+        }
+        if self.store_away {
+            let retry_at = later(self.now, SignedDuration::from_secs(1));
+            self.trouble = Some(StoreTrouble {
+                message: "away".into(),
+                retry_at,
+            });
+            return Some(Done::StoreAway("away".into()));
+        }
+        self.trouble = None;
+        match job {
+            Job::ReadReceipt(receipt) => {
                 let read = ReceiptRead {
                     message: self.receipts.get(&receipt.key).cloned(),
                     at: self.now,
@@ -247,8 +251,7 @@ impl Toy {
                 self.read.insert(receipt.pod_uid.clone(), read);
                 None
             }
-            Effect::Verify(upload) => {
-                self.trouble = None;
+            Job::Verify(upload) => {
                 let pod_uid = upload.pod_uid.clone();
                 Some(match self.store.contains(&upload.key) {
                     true => Done::Verified {
@@ -264,8 +267,7 @@ impl Toy {
                     },
                 })
             }
-            Effect::Recover(recovery) => {
-                self.trouble = None;
+            Job::Recover(recovery) => {
                 let (pod_uid, reason) = (recovery.pod_uid.clone(), recovery.reason);
                 let message = recovery.message.clone();
                 let found = recovery.keys.iter().find(|key| self.store.contains(*key));
@@ -285,8 +287,7 @@ impl Toy {
                     },
                 })
             }
-            Effect::Merge => {
-                self.trouble = None;
+            Job::Merge => {
                 self.store.insert("merged".into());
                 Some(Done::Merged {
                     profile: ProfileResult {
@@ -300,12 +301,11 @@ impl Toy {
                     cancelled: None,
                 })
             }
-            Effect::List => {
-                self.trouble = None;
+            Job::List => {
                 self.store.insert("manifest".into());
                 Some(Done::Listed)
             }
-            Effect::Cancel(_) | Effect::DeleteRequest => None,
+            Job::Export => None,
         }
     }
 

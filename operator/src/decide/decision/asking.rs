@@ -5,7 +5,7 @@ use phpprof_crds::{TargetReason, TargetState, TargetStatus};
 
 use super::Round;
 use crate::decide::checkpoints;
-use crate::decide::effect::{Effect, ReceiptKey, Recovery, Upload};
+use crate::decide::effect::{Job, ReceiptKey, Recovery, Upload};
 use crate::decide::limits::Deadlines;
 use crate::decide::status::fail;
 use crate::sampler::object_keys::receipt_key;
@@ -18,14 +18,14 @@ impl Round<'_> {
         target: &mut TargetStatus,
         receipt: UploadReceipt,
         deadlines: &Deadlines,
-    ) -> Result<Effect, Timestamp> {
+    ) -> Result<Job, Timestamp> {
         match &self.observed.store_trouble {
             Some(trouble) if self.now > deadlines.give_up => {
                 fail(target, TargetReason::StoreUnavailable, &trouble.message);
                 Err(self.now)
             }
             Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
-            _ => Ok(Effect::Verify(Upload {
+            _ => Ok(Job::Verify(Upload {
                 pod_uid: target.pod_uid.clone(),
                 key: target.object_key.clone(),
                 receipt,
@@ -44,7 +44,7 @@ impl Round<'_> {
         reason: TargetReason,
         message: String,
         deadlines: &Deadlines,
-    ) -> Option<Result<Effect, Timestamp>> {
+    ) -> Option<Result<Job, Timestamp>> {
         let duration_seconds = self.request.spec.duration_seconds;
         let keys = checkpoints::candidates(target, duration_seconds, deadlines.accepted, self.now);
         let has_checkpoints = target.checkpoint_seconds.is_some();
@@ -63,7 +63,7 @@ impl Round<'_> {
                 None
             }
             Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
-            _ => Some(Ok(Effect::Recover(Recovery {
+            _ => Some(Ok(Job::Recover(Recovery {
                 pod_uid: target.pod_uid.clone(),
                 keys,
                 duration_seconds,
@@ -78,7 +78,7 @@ impl Round<'_> {
         &self,
         target: &mut TargetStatus,
         deadlines: &Deadlines,
-    ) -> Option<Result<Effect, Timestamp>> {
+    ) -> Option<Result<Job, Timestamp>> {
         match &self.observed.store_trouble {
             _ if self.is_under_way(target) => None,
             Some(trouble) if self.now > deadlines.give_up => {
@@ -86,7 +86,7 @@ impl Round<'_> {
                 None
             }
             Some(trouble) if self.now < trouble.retry_at => Some(Err(trouble.retry_at)),
-            _ => Some(Ok(Effect::ReadReceipt(ReceiptKey {
+            _ => Some(Ok(Job::ReadReceipt(ReceiptKey {
                 pod_uid: target.pod_uid.clone(),
                 key: receipt_key(&target.object_key),
             }))),

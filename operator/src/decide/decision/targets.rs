@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
 
 use super::{HALTED, Round};
-use crate::decide::effect::{Cancellation, Effect, Job};
+use crate::decide::effect::{Cancellation, Effect, Job, JobKey};
 use crate::decide::limits::{Deadlines, later, not_after};
 use crate::decide::mode::mode;
 use crate::decide::observed::{Halt, PodView};
@@ -16,29 +16,37 @@ use crate::decide::status::fail;
 use crate::decide::target::{Step, step};
 use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
-/// The effects of a target's step, and when to decide again even if nothing changes.
+/// The effect and the job of a target's step, and when to decide again even if nothing changes.
 #[derive(Default)]
 pub(super) struct Turn {
-    pub effects: Vec<Effect>,
+    pub effect: Option<Effect>,
+    pub job: Option<Job>,
     pub wake_at: Option<Timestamp>,
 }
 
 impl Turn {
     fn of(effect: Effect) -> Self {
         Turn {
-            effects: vec![effect],
-            wake_at: None,
+            effect: Some(effect),
+            ..Turn::default()
+        }
+    }
+
+    fn waiting(until: Timestamp) -> Self {
+        Turn {
+            wake_at: Some(until),
+            ..Turn::default()
         }
     }
 
     /// A question to the store, or when to ask.
-    fn asking(asked: Result<Effect, Timestamp>) -> Self {
+    fn asking(asked: Result<Job, Timestamp>) -> Self {
         match asked {
-            Ok(effect) => Turn::of(effect),
-            Err(retry_at) => Turn {
-                effects: Vec::new(),
-                wake_at: Some(retry_at),
+            Ok(job) => Turn {
+                job: Some(job),
+                ..Turn::default()
             },
+            Err(retry_at) => Turn::waiting(retry_at),
         }
     }
 }
@@ -56,10 +64,9 @@ impl Round<'_> {
                 fail(target, TargetReason::Cancelled, &message);
                 Turn::default()
             }
-            (Step::Inject, Some(_)) if self.observed.halted.is_some() => Turn {
-                effects: Vec::new(),
-                wake_at: Some(later(self.now, HALTED)),
-            },
+            (Step::Inject, Some(_)) if self.observed.halted.is_some() => {
+                Turn::waiting(later(self.now, HALTED))
+            }
             (Step::Inject, Some(pod)) => {
                 Turn::of(Effect::Inject(Box::new(self.injection(target, pod))))
             }
@@ -71,7 +78,8 @@ impl Round<'_> {
                 let turn = asked.map(Turn::asking).unwrap_or_default();
                 let look_again = self.listen(target);
                 Turn {
-                    effects: cancel.into_iter().chain(turn.effects).collect(),
+                    effect: cancel,
+                    job: turn.job,
                     wake_at: turn.wake_at.into_iter().chain(look_again).min(),
                 }
             }
@@ -84,7 +92,8 @@ impl Round<'_> {
                 target.state = state;
                 let look_again = self.listen(target);
                 Turn {
-                    effects: self.cancel(target, deadlines).into_iter().collect(),
+                    effect: self.cancel(target, deadlines),
+                    job: None,
                     wake_at: look_again.into_iter().chain([until]).min(),
                 }
             }
@@ -126,8 +135,8 @@ impl Round<'_> {
 
     /// Such a job triggers a reconciliation when it ends.
     pub(super) fn is_under_way(&self, target: &TargetStatus) -> bool {
-        let job = Job::Target(target.pod_uid.clone());
-        self.observed.under_way.contains(&job)
+        let key = JobKey::Target(target.pod_uid.clone());
+        self.observed.under_way.contains(&key)
     }
 
     fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {

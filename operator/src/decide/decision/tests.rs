@@ -87,7 +87,7 @@ fn accepted(pods: &[&str]) -> ProfileRequestStatus {
     .status
 }
 
-/// The decision in short: the current reason, the effects and the time of the next decision.
+/// The decision in short: the current reason, the effects, the jobs and the time of the next decision.
 fn short(decision: &Decision) -> String {
     let reason = decision
         .status
@@ -96,17 +96,20 @@ fn short(decision: &Decision) -> String {
         .map(|condition| condition.reason.clone())
         .unwrap_or_default();
     let effect = |effect: &Effect| match effect {
-        Effect::ReadReceipt(receipt) => format!("read {}", receipt.key),
         Effect::Inject(injection) => format!("inject {}", injection.subject.pod_name),
-        Effect::Verify(upload) => format!("verify {}", upload.receipt.size),
-        Effect::Recover(recovery) => format!("recovery {}", recovery.keys.len()),
-        Effect::Merge => "merge".to_owned(),
-        Effect::List => "list".to_owned(),
         Effect::Cancel(cancellation) => format!("stop {}", cancellation.pod_uid),
-        Effect::Export => "export".to_owned(),
         Effect::DeleteRequest => "delete".to_owned(),
     };
-    let effects: Vec<String> = decision.effects.iter().map(effect).collect();
+    let job = |job: &Job| match job {
+        Job::ReadReceipt(receipt) => format!("read {}", receipt.key),
+        Job::Verify(upload) => format!("verify {}", upload.receipt.size),
+        Job::Recover(recovery) => format!("recovery {}", recovery.keys.len()),
+        Job::Merge => "merge".to_owned(),
+        Job::List => "list".to_owned(),
+        Job::Export => "export".to_owned(),
+    };
+    let effects = decision.effects.iter().map(effect);
+    let effects: Vec<String> = effects.chain(decision.jobs.iter().map(job)).collect();
     let next = match decision.next {
         Next::OnChange => "on change".to_owned(),
         Next::Now => "now".to_owned(),
@@ -133,7 +136,9 @@ fn check_refusal(spec: Value, limits: &Limits, observed: &Observed, expected: &s
     );
     assert_eq!(format!("{}: {}", current.reason, current.message), expected);
     assert!(
-        decision.effects.is_empty() && decision.status.targets.is_empty(),
+        decision.effects.is_empty()
+            && decision.jobs.is_empty()
+            && decision.status.targets.is_empty(),
         "something was started"
     );
     assert!(decision.status.completion_time.is_some());

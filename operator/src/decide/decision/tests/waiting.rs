@@ -28,7 +28,7 @@ fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
         check(now, &request, &pods(&[]), &expected);
     }
     let under_way = Observed {
-        under_way: [Job::Target("uid-of-a".into())].into(),
+        under_way: [JobKey::Target("uid-of-a".into())].into(),
         ..pods(&[])
     };
     check(31, &request, &under_way, "Starting; ; on change");
@@ -158,23 +158,23 @@ fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_
         profile: Some(ProfileResult::default()),
         ..ProfileRequestStatus::default()
     });
-    let effects = |second: i64, request: &ProfileRequest, observed: &Observed| {
-        decide(at(second), request, observed, &limits).effects
+    let jobs = |second: i64, request: &ProfileRequest, observed: &Observed| {
+        decide(at(second), request, observed, &limits).jobs
     };
     let nothing = Observed::default();
-    assert_eq!(effects(1, &finished, &nothing), [Effect::Export]);
-    assert_eq!(effects(599, &finished, &nothing), [Effect::Export]);
-    assert_eq!(effects(600, &finished, &nothing), []);
+    assert_eq!(jobs(1, &finished, &nothing), [Job::Export]);
+    assert_eq!(jobs(599, &finished, &nothing), [Job::Export]);
+    assert_eq!(jobs(600, &finished, &nothing), []);
     let under_way = Observed {
-        under_way: [Job::Export].into(),
+        under_way: [JobKey::Export].into(),
         ..Observed::default()
     };
-    assert_eq!(effects(1, &finished, &under_way), []);
+    assert_eq!(jobs(1, &finished, &under_way), []);
     let mut status = finished.status.clone().expect("finished");
     record(&mut status, &[Done::Exported], Some(1), at(2));
     assert_eq!(status.export_time, Some(Time(at(2))));
     finished.status = Some(status);
-    assert_eq!(effects(3, &finished, &nothing), []);
+    assert_eq!(jobs(3, &finished, &nothing), []);
 }
 
 /// Checks a run of five minutes whose pod is gone at this second.

@@ -6,9 +6,11 @@ use phpprof_crds::{
     Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
 };
 
+use phpprof_decide::pod::{SamplerDeadlines, SamplerKind};
+
 use crate::decide::status::is_terminal;
 use crate::decide::status::{Verdict, all_failed, completed, fail, progress, settle};
-use crate::sampler::injection::Injection;
+use crate::sampler::injection::{Injection, Task, bare_id};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
 /// Something that the reconciliation of a request does at once. Each effect is idempotent.
@@ -104,11 +106,13 @@ pub struct Recovery {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
     /// The sampler is in the pod; it may have been there before.
-    Injected,
+    Injected(Injected),
     /// The effect failed, but may succeed in a moment.
     TryAgain(String),
-    /// The store did not answer.
+    /// The store did not answer a job.
     StoreAway(String),
+    /// The store did not take a sampler's word to stop.
+    NotStopped(String),
     /// The pod will have no profile.
     TargetFailed {
         pod_uid: String,
@@ -158,6 +162,35 @@ pub enum Done {
     /// The result was exported, or the operator gave up.
     Exported,
     Deleted,
+}
+
+/// A sampler that was added to a pod. The pod's watch may not show it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injected {
+    pub pod_uid: String,
+    /// The name of its container.
+    pub name: String,
+    pub kind: SamplerKind,
+}
+
+impl Injected {
+    pub fn of(injection: &Injection) -> Self {
+        let subject = &injection.subject;
+        let kind = match &injection.task {
+            Task::Once(run) => SamplerKind::Once(SamplerDeadlines {
+                not_after: run.not_after,
+                upload_until: run.upload_until,
+            }),
+            Task::Resident(_) => SamplerKind::Resident {
+                container_id: bare_id(&subject.container_id).to_owned(),
+            },
+        };
+        Injected {
+            pod_uid: subject.pod_uid.clone(),
+            name: injection.ephemeral_container_name.clone(),
+            kind,
+        }
+    }
 }
 
 /// A pod whose verified profile has changed or is missing when the pods are merged: somebody has changed the store.
@@ -219,9 +252,10 @@ pub fn record(
 /// Records one result. The verdict, if the request as a whole has a new one.
 fn record_one(status: &mut ProfileRequestStatus, done: &Done, now: Timestamp) -> Option<Verdict> {
     match done {
-        Done::Injected
+        Done::Injected(_)
         | Done::TryAgain(_)
         | Done::StoreAway(_)
+        | Done::NotStopped(_)
         | Done::ReceiptRead { .. }
         | Done::Stopped { .. }
         | Done::Deleted => None,

@@ -49,11 +49,11 @@ impl Line {
     pub fn of(
         mut waiting: Vec<Waiting>,
         running: &BTreeMap<String, usize>,
-        served: &[String],
+        served: &[&str],
         places: Places,
     ) -> Self {
         let last = served.iter().enumerate();
-        let last: BTreeMap<&String, usize> = last.map(|(at, namespace)| (namespace, at)).collect();
+        let last: BTreeMap<&str, usize> = last.map(|(at, namespace)| (*namespace, at)).collect();
         waiting.sort_unstable();
         let mut taken: BTreeMap<String, usize> = running.clone();
         let mut ranked: Vec<(usize, Waiting)> = Vec::new();
@@ -63,7 +63,7 @@ impl Line {
             ranked.push((*rank, one));
             *rank += 1;
         }
-        let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&one.namespace).copied());
+        let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&*one.namespace).copied());
         // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest request stays first.
         ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
@@ -144,8 +144,7 @@ mod tests {
     #[track_caller]
     fn check_after(served: &[&str], all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
         let all = all.iter().map(|(name, second)| waiting(name, *second));
-        let served: Vec<String> = served.iter().map(|name| (*name).to_owned()).collect();
-        let line = Line::of(all.collect(), &running(counts), &served, PLACES);
+        let line = Line::of(all.collect(), &running(counts), served, PLACES);
         let names = |now: bool| {
             let chosen = line.order.iter().filter(move |(_, its)| *its == now);
             let names: Vec<&str> = chosen.map(|(one, _)| one.uid.as_str()).collect();

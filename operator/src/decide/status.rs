@@ -37,7 +37,7 @@ pub fn settle(
     status
         .targets
         .sort_by_key(|target| (target.state != TargetState::Failed, target.pod_name.clone()));
-    if is_over(verdict.reason) && status.completion_time.is_none() {
+    if is_final(verdict.reason) && status.completion_time.is_none() {
         status.completion_time = Some(Time(now));
     }
     status.conditions = conditions(&status.conditions, &verdict, generation, now);
@@ -67,12 +67,12 @@ pub(crate) fn told(found: &str, remedy: Option<&str>) -> String {
 fn remedy(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::AllTargetsFailed | Reason::SomeTargetsFailed | Reason::NamespaceNotEnabled => None,
-        _ if is_over(reason) => reason.remedy(),
+        _ if is_final(reason) => reason.remedy(),
         _ => None,
     }
 }
 
-fn is_over(reason: Reason) -> bool {
+fn is_final(reason: Reason) -> bool {
     !matches!(reason.outcome(), Outcome::InProgress | Outcome::Held)
 }
 
@@ -289,6 +289,12 @@ pub fn pods(count: usize) -> String {
 /// Whether the target has reached its final state.
 pub fn is_terminal(target: &TargetStatus) -> bool {
     matches!(target.state, TargetState::Uploaded | TargetState::Failed)
+}
+
+/// Whether the request has its final state.
+pub fn is_over(request: &ProfileRequest) -> bool {
+    let status = request.status.as_ref();
+    status.is_some_and(|status| status.completion_time.is_some())
 }
 
 /// Whether the request may have samplers that have not ended.

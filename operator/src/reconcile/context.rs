@@ -1,13 +1,13 @@
 //! The state that all requests share, created once when the operator starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::Client;
 use kube::Resource as _;
 use kube::runtime::events::{Event, Recorder};
 use phpprof_crds::ProfileRequest;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use crate::decide::limits::Limits;
@@ -22,12 +22,9 @@ use crate::metrics::{Metrics, Now};
 use crate::reconcile::archives::Archives;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::halts::Halts;
-use crate::reconcile::jobs::Jobs;
-use crate::reconcile::ledger::entry::Expectations;
-use crate::reconcile::ledger::running::Running;
-use crate::reconcile::ledger::written::Written;
+use crate::reconcile::ledger::Ledger;
 use crate::reconcile::requests::Requests;
-use crate::reconcile::watches::PodWatches;
+use crate::reconcile::watches::{PodWatches, reference};
 use crate::sampler::cancellation::Cancellations;
 use crate::sampler::container::SamplerConfig;
 use crate::storage::archive::Archive;
@@ -73,21 +70,15 @@ pub struct Context {
     pub requests: Arc<Requests>,
     /// Pods of namespaces with a request.
     pub watches: PodWatches,
-    /// The operator's actions that the watches may not show yet.
-    pub expectations: Expectations,
+    /// What the operator remembers of each request.
+    pub ledger: Mutex<Ledger>,
     /// Counts events for metrics.
     pub metrics: Metrics,
     /// Where profiling is stopped.
     pub halts: Halts,
-    /// Work that runs outside of the reconciliations.
-    pub jobs: Jobs,
-    /// Requests that were accepted and are not finished.
-    pub running: Running,
     /// Held from the last check of a request's turn until the accepted request counts as running. Otherwise two requests could get the same
     /// place.
-    pub accepting: Mutex<()>,
-    /// The last version of each request that this operator wrote.
-    pub written: Written,
+    pub accepting: tokio::sync::Mutex<()>,
     /// Permits for reconciliations, in the order of arrival.
     pub places: Semaphore,
     /// Events.
@@ -113,9 +104,9 @@ impl Context {
                 ..Now::default()
             });
         }
-        let fleet = Fleet::of(self);
+        let (fleet, running) = (self.fleet(), self.ledger().running().count());
         self.metrics.text(Now {
-            running: self.running.references().len(),
+            running,
             queued: fleet.line.waiting(),
             samplers: fleet.samplers.values().sum(),
             is_halted: self.halts.is_off(),
@@ -139,17 +130,29 @@ impl Context {
         tokio::spawn(published.in_current_span());
     }
 
-    /// Forgets a request that is finished.
-    pub(crate) fn forget(&self, request: &ProfileRequest) {
-        let uid = request.metadata.uid.as_deref().unwrap_or_default();
-        self.expectations.forget(uid);
-        self.jobs.forget(uid);
+    /// What the operator remembers. It is locked, so nobody may wait while he has it.
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Triggers a reconciliation of all requests that may have samplers.
+    /// The state of all requests together.
+    pub(crate) fn fleet(&self) -> Fleet {
+        Fleet::of(&self.requests.all(), &self.ledger(), &self.limits)
+    }
+
+    /// Triggers a reconciliation of the requests whose turn it is, because a place is free.
+    pub(crate) fn call_next(&self) {
+        for next in self.fleet().next() {
+            self.watches.look_again(next.clone());
+        }
+    }
+
+    /// Triggers a reconciliation of all requests that may have samplers, and of those whose turn it is.
     pub(crate) fn look_again(&self) {
-        for request in self.running.references() {
+        let running: Vec<_> = self.ledger().running().map(reference).collect();
+        for request in running {
             self.watches.look_again(request);
         }
+        self.call_next();
     }
 }

@@ -19,10 +19,10 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use crate::decide::decision::{Next, decide};
-use crate::decide::effect::{Done, Effect, Job, record};
+use crate::decide::effect::{self, Done, Effect, Job};
 use crate::decide::observed::Observed;
 use crate::decide::pace::wait_until;
-use crate::decide::status::is_running;
+use crate::decide::status::{is_over, is_running};
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
 use crate::metrics::Port;
@@ -31,16 +31,15 @@ use crate::reconcile::changes::{count, log};
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::{abandon, resume};
 use crate::reconcile::events;
-use crate::reconcile::execute::{execute, remember};
-use crate::reconcile::fleet::{Fleet, reference};
+use crate::reconcile::execute::execute;
 use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::jobs;
-use crate::reconcile::milestones::{clear, is_accepted, is_over, see_progress};
+use crate::reconcile::milestones::{Progress, clear, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::{Known, strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
-use crate::reconcile::watches::{RequestRef, paged};
+use crate::reconcile::watches::{RequestRef, paged, reference};
 use crate::storage::expiry;
 use phpprof_crds::chain;
 
@@ -137,12 +136,10 @@ async fn look_after_all(
 
 /// Handles a request that is deleted, or is being deleted and has the finalizer of somebody else.
 fn see_deletion(context: &Arc<Context>, reference: &RequestRef, going: Option<ProfileRequest>) {
-    context.watches.release(reference);
-    context.written.forget(reference);
-    let seen = context.running.take(reference);
+    let seen = context.ledger().forget(reference);
     if let Some(request) = seen.or(going.filter(is_running)) {
         abandon(context.clone(), request);
-        Fleet::call_next(context);
+        context.call_next();
     }
 }
 
@@ -226,16 +223,19 @@ async fn look_after(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
     context: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    let mut request = match &guarded.0 {
-        Ok(request) => context.written.newest(request),
+    let arrival = match &guarded.0 {
+        Ok(request) => context.ledger().arrive(request),
         Err(error) => {
             tracing::warn!(%error, "a request cannot be parsed; ignoring it");
             return Ok(Action::await_change());
         }
     };
-    let reference = reference(&request);
+    if let Some(deleted) = arrival.deleted {
+        abandon(context.clone(), deleted);
+    }
+    let mut request = arrival.newest;
     if request.metadata.deletion_timestamp.is_some() {
-        see_deletion(&context, &reference, Some(request));
+        see_deletion(&context, &reference(&request), Some(request));
         return Ok(Action::await_change());
     }
     if let Some(wait) = paced(&context, &request) {
@@ -243,45 +243,58 @@ async fn look_after(
     }
     // The semaphore is never closed.
     let _place = context.places.acquire().await;
-    for _ in 0..ROUNDS {
+    let mut done = Vec::new();
+    for round in 0..=ROUNDS {
         if !context.role.leads() {
-            follow(&context, &reference, &request);
+            follow(&context, &request);
             return Ok(Action::await_change());
         }
-        let (was_accepted, was_over) = (is_accepted(&request), is_over(&request));
-        let done = context.jobs.take(&request.uid().unwrap_or_default());
-        remember(&context, &request, &done);
-        let known = recorded(&context, &request, &done);
-        if done.iter().any(|done| matches!(done, Done::TryAgain(_))) {
-            conclude(&context, request, &done).await?;
+        done.extend(context.ledger().take_outcomes(&request));
+        let known = record(&context, &request, &done);
+        let pause = done.iter().find_map(worth_a_pause);
+        if pause.is_some() || round == ROUNDS {
+            let status = known.status.unwrap_or_default();
+            let written = persist(&context, request, status).await?;
+            clear(&context, &written, &done);
+            tracing::info!(error = pause, "trying again");
             return Ok(Action::requeue(PAUSE));
         }
-        let decided = decided(&context, (request, known), &reference).await?;
+        let before = Progress::of(&request);
+        let decided = decided(&context, request, known).await?;
         request = decided.request;
         clear(&context, &request, &done);
-        see_progress(&context, &reference, &request, (was_accepted, was_over));
+        see_progress(&context, before, &request);
         for job in decided.jobs {
-            jobs::start(&context, &reference, &request, job);
+            jobs::start(&context, &request, job);
         }
-        let done = execute(&context, &request, decided.effects).await;
+        done = execute(&context, &request, decided.effects).await;
+        if done.contains(&Done::Deleted) {
+            return Ok(Action::await_change());
+        }
         // What a job brings is not known yet, and its end starts a reconciliation.
         if done.is_empty() {
             match decided.next {
-                Next::Now => continue,
+                Next::Now => {}
                 Next::OnChange => return Ok(Action::await_change()),
                 Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
             }
         }
-        if done.contains(&Done::Deleted) {
-            return Ok(Action::await_change());
-        }
-        request = conclude(&context, request, &done).await?;
-        if let Some(message) = done.iter().find_map(worth_a_pause) {
-            tracing::info!(error = message, "trying again");
-            return Ok(Action::requeue(PAUSE));
-        }
     }
     Ok(Action::requeue(PAUSE))
+}
+/// Records what was done since `request` was written: in the ledger, in an event, and in the returned copy, whose status is not written yet.
+fn record(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
+    let now = context.now();
+    context.ledger().record(request, done, now);
+    let is_injected = |done: &&Done| matches!(done, Done::Injected(_));
+    let injected = done.iter().filter(is_injected).count();
+    if injected > 0 {
+        context.publish(request, vec![events::injected(injected)]);
+    }
+    let mut known = request.clone();
+    let status = known.status.get_or_insert_default();
+    effect::record(status, done, request.metadata.generation, now);
+    known
 }
 
 /// A decision whose status is written.
@@ -292,14 +305,14 @@ struct Decided {
     next: Next,
 }
 
-/// Decides, and writes the status before anything is executed. Results of jobs and what follows from them become one change: `known` has
-/// the results, and `request` is the last written version.
+/// Decides, and writes the status before anything is executed. What was done and what follows from it become one change: `known` has what
+/// was done, and `request` is the last written version.
 async fn decided(
     context: &Arc<Context>,
-    (request, known): (ProfileRequest, ProfileRequest),
-    reference: &RequestRef,
+    request: ProfileRequest,
+    known: ProfileRequest,
 ) -> Result<Decided, ReconcileError> {
-    let mut observed = look(context, &known, reference).await;
+    let mut observed = look(context, &known).await;
     let accepting = match observed.admission {
         Some(_) => Some(context.accepting.lock().await),
         None => None,
@@ -307,11 +320,8 @@ async fn decided(
     confirm(context, &known, &mut observed);
     let decision = decide(context.now(), &known, &observed, &context.limits);
     let request = persist(context, request, decision.status).await?;
-    let deleted = context.running.see(reference, &request);
+    context.ledger().see(&request);
     drop(accepting);
-    if let Some(deleted) = deleted {
-        abandon(context.clone(), deleted);
-    }
     Ok(Decided {
         request,
         effects: decision.effects,
@@ -326,18 +336,19 @@ fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     if context.halts.stops(&namespace) {
         return None;
     }
-    let verified = context.jobs.ended(&request.uid().unwrap_or_default());
-    let (now, writes) = (context.now(), context.written.writes(request)?);
-    let until = wait_until(request, writes, verified)?;
+    let (now, ledger) = (context.now(), context.ledger());
+    let entry = ledger.get(request)?;
+    let until = wait_until(request, entry.writes()?, entry.outcomes())?;
     (now < until).then(|| self::until(now, until))
 }
 
 /// Observes the cluster for the request, or returns that it could not.
-async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRef) -> Observed {
-    let uid = request.uid().unwrap_or_default();
-    match observe(context, request, reference).await {
+async fn look(context: &Context, request: &ProfileRequest) -> Observed {
+    match observe(context, request).await {
         Ok(observed) => {
-            context.expectations.observed(&uid);
+            if let Some(entry) = context.ledger().get_mut(request) {
+                entry.observed();
+            }
             observed
         }
         Err(error) => {
@@ -346,9 +357,8 @@ async fn look(context: &Context, request: &ProfileRequest, reference: &RequestRe
                 error = message,
                 "reading the cluster's state failed; retrying"
             );
-            let blind = context
-                .expectations
-                .observation_failed(&uid, message, context.now());
+            let (now, mut ledger) = (context.now(), context.ledger());
+            let blind = ledger.entry(request).observation_failed(message, now);
             Observed {
                 blind: Some(blind),
                 ..Observed::default()
@@ -366,32 +376,9 @@ fn until(now: Timestamp, instant: Timestamp) -> Duration {
 
 fn worth_a_pause(done: &Done) -> Option<&str> {
     match done {
-        Done::TryAgain(message) | Done::StoreAway(message) => Some(message),
+        Done::TryAgain(message) | Done::NotStopped(message) => Some(message),
         _ => None,
     }
-}
-
-async fn conclude(
-    context: &Arc<Context>,
-    request: ProfileRequest,
-    done: &[Done],
-) -> Result<ProfileRequest, ReconcileError> {
-    let injected = done.iter().filter(|done| **done == Done::Injected).count();
-    if injected > 0 {
-        context.publish(&request, vec![events::injected(injected)]);
-    }
-    let status = recorded(context, &request, done).status.unwrap_or_default();
-    let written = persist(context, request, status).await?;
-    clear(context, &written, done);
-    Ok(written)
-}
-
-/// The request with the results of effects in its status, which is not written yet.
-fn recorded(context: &Context, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
-    let (mut recorded, now) = (request.clone(), context.now());
-    let status = recorded.status.get_or_insert_default();
-    record(status, done, request.metadata.generation, now);
-    recorded
 }
 
 /// Writes the status if it has changed, and only over the version that the decision was based on.
@@ -426,8 +413,8 @@ async fn persist(
     let written = call(|| requests.patch_status(&name, &params, &patch)).await;
     let mut written = written.map_err(ReconcileError::Status)?;
     strip_all_but_who_asked(written.meta_mut());
-    let replaced = request.resource_version();
-    context.written.remember(replaced, &written, context.now());
+    let (replaced, now) = (request.resource_version(), context.now());
+    context.ledger().wrote(replaced, &written, now);
     log(&written, &old);
     count(context, &old, &status);
     let events = events::between(&written, &old, &status);

@@ -43,7 +43,6 @@ pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
 
 /// Cleans up in the background. If the store is away, it retries as long as for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
-    context.forget(&request);
     let now = context.now();
     let Some(deletion) = deletion(now, &request, &context.limits) else {
         return;

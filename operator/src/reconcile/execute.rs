@@ -10,8 +10,7 @@ use phpprof_crds::{ProfileRequest, UploadMode};
 use phpprof_decide::admission::NotAdded;
 use serde_json::Value;
 
-use crate::decide::effect::{Cancellation, Done, Effect};
-use crate::decide::observed::ReceiptRead;
+use crate::decide::effect::{Cancellation, Done, Effect, Injected};
 use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::{first_ask, grants};
@@ -23,46 +22,17 @@ use crate::storage::store::StoreError;
 
 const FIELD_MANAGER: &str = "phpprof-operator";
 
-/// Executes all effects of one decision. Remembers what the next reconciliation needs.
+/// Executes all effects of one decision.
 pub async fn execute(
     context: &Context,
     request: &ProfileRequest,
     effects: Vec<Effect>,
 ) -> Vec<Done> {
-    let dones: Vec<Done> = stream::iter(effects)
+    stream::iter(effects)
         .map(|effect| perform(context, request, effect))
         .buffer_unordered(AT_ONCE)
         .collect()
-        .await;
-    remember(context, request, &dones);
-    dones
-}
-
-/// Remembers whether the store answers, and which samplers were told to stop.
-pub fn remember(context: &Context, request: &ProfileRequest, dones: &[Done]) {
-    let uid = request.uid().unwrap_or_default();
-    for done in dones {
-        match done {
-            Done::StoreAway(message) => {
-                context
-                    .expectations
-                    .store_failed(&uid, message.clone(), context.now())
-            }
-            Done::Verified { .. } | Done::Recovered { .. } | Done::Merged { .. } | Done::Listed => {
-                context.expectations.store_answered(&uid)
-            }
-            Done::ReceiptRead { pod_uid, message } => {
-                let read = ReceiptRead {
-                    message: message.clone(),
-                    at: context.now(),
-                };
-                context.expectations.store_answered(&uid);
-                context.expectations.remember_receipt(&uid, pod_uid, read);
-            }
-            Done::Stopped { pod_uid } => context.expectations.remember_stop(&uid, pod_uid),
-            _ => {}
-        }
-    }
+        .await
 }
 
 async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) -> Done {
@@ -71,16 +41,11 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
             let begin = Instant::now();
             let done = inject(context, &injection).await;
             let result = match done {
-                Done::Injected => "added",
+                Done::Injected(_) => "added",
                 Done::TargetFailed { .. } => "refused",
                 _ => "failed",
             };
             context.metrics.injected(result, begin.elapsed());
-            if done == Done::Injected {
-                context
-                    .expectations
-                    .remember_injection(&request.uid().unwrap_or_default(), &injection);
-            }
             done
         }
         Effect::Cancel(cancellation) => {
@@ -88,7 +53,7 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
                 Ok(()) => Done::Stopped {
                     pod_uid: cancellation.pod_uid,
                 },
-                Err(error) => Done::StoreAway(error.to_string()),
+                Err(error) => Done::NotStopped(error.to_string()),
             }
         }
         Effect::DeleteRequest => delete(context, request).await,
@@ -106,7 +71,7 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
         Err(refusal) => return refused(refusal, injection),
     }
     match send(context, injection, &body, false).await {
-        Ok(()) => Done::Injected,
+        Ok(()) => Done::Injected(Injected::of(injection)),
         Err(refusal) => refused(refusal, injection),
     }
 }
@@ -178,7 +143,7 @@ async fn send(
 
 fn refused(refusal: NotAdded, injection: &Injection) -> Done {
     match refusal {
-        NotAdded::AlreadyThere => Done::Injected,
+        NotAdded::AlreadyThere => Done::Injected(Injected::of(injection)),
         NotAdded::TryAgain(message) => Done::TryAgain(message),
         NotAdded::Unknown => {
             Done::TryAgain("the API server refused a call as a dry run, but it was none".to_owned())

@@ -1,19 +1,21 @@
 //! The state of all requests together: which run, which wait, and how many samplers each node has.
 //!
 //! Invariant: a request that this operator has accepted or finished counts as such at once, even if the watch is behind.
+//! It is pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
+use kube::core::DeserializeGuard;
 use phpprof_crds::ProfileRequest;
 
+use crate::decide::limits::Limits;
 use crate::decide::queue::{Line, Places, Waiting};
 use crate::decide::status::{is_running, is_terminal};
-use crate::reconcile::context::Context;
-use crate::reconcile::watches::RequestRef;
+use crate::reconcile::ledger::Ledger;
+use crate::reconcile::watches::{RequestRef, reference};
 
 /// The current state.
 pub struct Fleet {
@@ -24,22 +26,27 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn of(context: &Context) -> Self {
-        let known = context.requests.all();
+    /// From the requests that the watch has shown, and from what the operator knows better.
+    pub fn of(
+        known: &[Arc<DeserializeGuard<ProfileRequest>>],
+        ledger: &Ledger,
+        limits: &Limits,
+    ) -> Self {
         let known = known.iter().filter_map(|request| request.0.as_ref().ok());
-        let mut running: HashMap<String, Arc<ProfileRequest>> = HashMap::new();
+        let mut running: HashMap<String, &ProfileRequest> = HashMap::new();
         let (mut waiting, mut references) = (Vec::new(), HashMap::new());
-        let ended = context.running.ended();
+        let ended = ledger.ended();
         for request in known {
             let uid = request.uid().unwrap_or_default();
-            if is_running(request) && !ended.contains(&uid) {
-                running.insert(uid, Arc::new(request.clone()));
+            if is_running(request) && !ended.contains(&*uid) {
+                running.insert(uid, request);
             } else if may_run(request) {
                 references.insert(uid, reference(request));
                 waiting.push(in_line(request));
             }
         }
-        running.extend(context.running.all());
+        let own = ledger.running();
+        running.extend(own.map(|request| (request.uid().unwrap_or_default(), request)));
         waiting.retain(|one| !running.contains_key(&one.uid));
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         let mut samplers: BTreeMap<String, usize> = BTreeMap::new();
@@ -53,24 +60,20 @@ impl Fleet {
             }
         }
         let places = Places {
-            of_namespace: context.limits.requests_of_namespace,
-            of_cluster: context.limits.requests_of_cluster,
+            of_namespace: limits.requests_of_namespace,
+            of_cluster: limits.requests_of_cluster,
         };
         Fleet {
-            line: Line::of(waiting, &counts, &context.running.served(), places),
+            line: Line::of(waiting, &counts, &ledger.served(), places),
             samplers,
             references,
         }
     }
 
-    /// Triggers a reconciliation of the requests whose turn it is, because a place is free.
-    pub fn call_next(context: &Context) {
-        let fleet = Fleet::of(context);
-        for next in fleet.line.next() {
-            if let Some(reference) = fleet.references.get(&next.uid) {
-                context.watches.look_again(reference.clone());
-            }
-        }
+    /// The requests whose turn it is.
+    pub fn next(&self) -> impl Iterator<Item = &RequestRef> {
+        let next = self.line.next();
+        next.filter_map(|next| self.references.get(&next.uid))
     }
 }
 
@@ -89,9 +92,4 @@ fn in_line(request: &ProfileRequest) -> Waiting {
         namespace: request.namespace().unwrap_or_default(),
         uid: request.uid().unwrap_or_default(),
     }
-}
-
-/// The reference that triggers the controller for a request.
-pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
-    ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }

@@ -12,16 +12,12 @@ use tokio::sync::watch;
 use crate::decide::deletion::open_samplers;
 use crate::decide::status::is_running;
 use crate::reconcile::context::Context;
-use crate::reconcile::deletion::abandon;
-use crate::reconcile::fleet::{Fleet, reference};
-use crate::reconcile::watches::RequestRef;
+use crate::reconcile::watches::reference;
 use crate::sampler::cancellation::Stop;
 
-/// Records the current state of a request. Tells its samplers to stop if it was cancelled or profiling was stopped.
-pub fn follow(context: &Arc<Context>, reference: &RequestRef, request: &ProfileRequest) {
-    if let Some(deleted) = context.running.see(reference, request) {
-        abandon(context.clone(), deleted);
-    }
+/// Records whether a request runs. Tells its samplers to stop if it was cancelled or profiling was stopped.
+pub fn follow(context: &Context, request: &ProfileRequest) {
+    context.ledger().see(request);
     let namespace = request.namespace().unwrap_or_default();
     let is_stopped = request.spec.cancel || context.halts.stops(&namespace);
     if is_running(request) && is_stopped {
@@ -41,12 +37,7 @@ pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
         let _ = role.changed().await;
         let leads = *role.borrow_and_update();
         if !leads {
-            context.expectations.forget_all();
-            context.jobs.forget_all();
-            context.written.forget_all();
-            for request in context.running.references() {
-                context.watches.release(&request);
-            }
+            context.ledger().step_down();
             continue;
         }
         for request in context.requests.all() {
@@ -54,7 +45,7 @@ pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
                 context.watches.look_again(reference(request));
             }
         }
-        Fleet::call_next(&context);
+        context.call_next();
         context.archives.count_all_again();
     }
 }

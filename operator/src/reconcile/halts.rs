@@ -21,7 +21,6 @@ use crate::decide::namespace::{by_label, is_disabled, is_enabled};
 use crate::decide::observed::Halt;
 use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::context::Context;
-use crate::reconcile::fleet::Fleet;
 use crate::reconcile::watches::paged;
 
 /// Running samplers learn of a stop within five seconds. Two of these are for their own polling.
@@ -177,7 +176,7 @@ pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String
         };
         if context.halts.switch(off) {
             tracing::info!(off, "the switch that stops profiling");
-            look_again(&context);
+            context.look_again();
         }
     }
 }
@@ -214,7 +213,7 @@ pub async fn watch_labels(context: Arc<Context>) {
             }
         };
         if news {
-            look_again(&context);
+            context.look_again();
         }
     }
 }
@@ -240,9 +239,13 @@ fn label(namespace: &impl ResourceExt) -> Option<&str> {
 pub async fn poll_labels(context: Arc<Context>) {
     loop {
         tokio::time::sleep(EVERY).await;
-        let running = context.running.references();
         let mut namespaces = context.halts.state().namespaces.clone();
-        namespaces.extend(running.into_iter().filter_map(|request| request.namespace));
+        namespaces.extend(
+            context
+                .ledger()
+                .running()
+                .filter_map(ResourceExt::namespace),
+        );
         let client = &context.client;
         let labels = stream::iter(namespaces)
             .map(|namespace| async move { (asked(client, &namespace).await, namespace) })
@@ -254,7 +257,7 @@ pub async fn poll_labels(context: Arc<Context>) {
             .collect()
             .await;
         if news.contains(&true) {
-            look_again(&context);
+            context.look_again();
         }
     }
 }
@@ -265,11 +268,6 @@ async fn asked(client: &Client, namespace: &str) -> Option<bool> {
     let answer = tokio::time::timeout(ANSWER, namespaces.get_metadata(namespace)).await;
     let metadata = answer.ok()?.ok()?;
     Some(is_disabled(label(&metadata)))
-}
-
-fn look_again(context: &Context) {
-    context.look_again();
-    Fleet::call_next(context);
 }
 
 #[cfg(test)]

@@ -10,40 +10,40 @@ use tracing::Instrument as _;
 
 use crate::decide::checkpoints::leftovers;
 use crate::decide::effect::Done;
+use crate::decide::status::is_over;
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::keep_record;
-use crate::reconcile::fleet::Fleet;
-use crate::reconcile::watches::RequestRef;
 
-pub fn is_accepted(request: &ProfileRequest) -> bool {
-    let status = request.status.as_ref();
-    status.is_some_and(|status| status.start_time.is_some())
+/// How far a request has come.
+#[derive(Clone, Copy)]
+pub struct Progress {
+    is_accepted: bool,
+    is_over: bool,
 }
 
-pub fn is_over(request: &ProfileRequest) -> bool {
-    let status = request.status.as_ref();
-    status.is_some_and(|status| status.completion_time.is_some())
+impl Progress {
+    pub fn of(request: &ProfileRequest) -> Self {
+        let status = request.status.as_ref();
+        Progress {
+            is_accepted: status.is_some_and(|status| status.start_time.is_some()),
+            is_over: is_over(request),
+        }
+    }
 }
 
 /// Does what follows from an acceptance or an end, which the status says since this decision.
-pub fn see_progress(
-    context: &Arc<Context>,
-    reference: &RequestRef,
-    request: &ProfileRequest,
-    (was_accepted, was_over): (bool, bool),
-) {
-    let namespace = request.namespace().unwrap_or_default();
-    if is_accepted(request) && !was_accepted {
+pub fn see_progress(context: &Arc<Context>, before: Progress, request: &ProfileRequest) {
+    let (now, namespace) = (
+        Progress::of(request),
+        request.namespace().unwrap_or_default(),
+    );
+    if now.is_accepted && !before.is_accepted {
         context.archives.ensure(&namespace);
         keep_record(context, request);
     }
-    if is_over(request) {
-        context.watches.release(reference);
-    }
-    if is_over(request) && !was_over {
-        context.forget(request);
-        Fleet::call_next(context);
-        if is_accepted(request) {
+    if now.is_over && !before.is_over {
+        context.call_next();
+        if now.is_accepted {
             context.archives.count_again(&namespace);
         }
     }

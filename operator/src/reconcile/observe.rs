@@ -3,25 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason, TargetStatus};
+use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
 use phpprof_decide::pod::view;
 use phpprof_decide::select::candidates;
 
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
-use crate::decide::observed::{
-    Admission, Halt, Observed, PodView, Refusal, SamplerState, SamplerView, StoreWrites,
-};
+use crate::decide::observed::{Admission, Halt, Observed, PodView, Refusal, StoreWrites};
 use crate::decide::queue::Turn;
 use crate::decide::status::is_terminal;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
-use crate::reconcile::fleet::Fleet;
+use crate::reconcile::ledger::Entry;
 use crate::reconcile::resolve::{Named, Unresolved, Versions, resolve, version, versions};
-use crate::reconcile::watches::{RequestRef, WatchError};
+use crate::reconcile::watches::{WatchError, reference};
 use crate::storage::store::{Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
@@ -42,17 +39,12 @@ pub enum ObserveError {
 pub async fn observe(
     context: &Context,
     request: &ProfileRequest,
-    reference: &RequestRef,
 ) -> Result<Observed, ObserveError> {
     let status = request.status.clone().unwrap_or_default();
-    let uid = request.uid().unwrap_or_default();
-    let store_trouble = context.expectations.trouble(&uid);
+    let remembered = context.ledger().get(request).map(Entry::remembered);
+    let remembered = remembered.unwrap_or_default();
     if request.metadata.deletion_timestamp.is_some() || status.completion_time.is_some() {
-        return Ok(Observed {
-            store_trouble,
-            under_way: context.jobs.under_way(&uid),
-            ..Observed::default()
-        });
+        return Ok(remembered);
     }
     let held_back = request.spec.suspend || request.spec.cancel;
     if status.start_time.is_none() && held_back {
@@ -60,74 +52,49 @@ pub async fn observe(
     }
     let halted = context.halts.of(&request.namespace().unwrap_or_default());
     if status.start_time.is_none() {
-        return candidate(context, request, reference, halted).await;
+        return candidate(context, request, halted).await;
     }
     if status.targets.iter().all(is_terminal) {
         // The rest of the work needs only the store.
-        return Ok(Observed {
-            store_trouble,
-            under_way: context.jobs.under_way(&uid),
-            ..Observed::default()
-        });
+        return Ok(remembered);
     }
-    let pods = context
-        .watches
-        .pods(&request.namespace().unwrap_or_default(), reference)
-        .await?;
-    let chosen = |pod: &Arc<Pod>| {
+    let is_chosen = |pod: &Arc<Pod>| {
         let uid = pod.metadata.uid.as_deref();
-        status
-            .targets
-            .iter()
-            .any(|target| Some(target.pod_uid.as_str()) == uid)
+        let mut targets = status.targets.iter();
+        targets.any(|target| Some(target.pod_uid.as_str()) == uid)
     };
-    let view_of = |pod: &Arc<Pod>| with_what_is_known(context, &uid, view(pod));
-    let pods = pods
-        .iter()
-        .filter(|pod| chosen(pod))
-        .map(view_of)
-        .map(|pod| (pod.uid.clone(), pod));
-    let pods: BTreeMap<String, PodView> = pods.collect();
+    let pods = pods(context, request).await?;
+    let pods = pods.iter().filter(|pod| is_chosen(pod));
+    let pods = pods.map(|pod| view(pod)).map(|pod| (pod.uid.clone(), pod));
+    let mut pods: BTreeMap<String, PodView> = pods.collect();
+    let (now, mut ledger) = (context.now(), context.ledger());
+    let entry = ledger.entry(request);
+    pods.values_mut().for_each(|pod| entry.complete(pod, now));
     let silent_since = status.targets.iter().filter_map(|target| {
         let pod = pods.get(&target.pod_uid)?;
-        Some((pod.uid.clone(), silent_since(context, &uid, target, pod)?))
+        let heard = context.heard.last(&pod.uid);
+        let since = entry.silent_since(target, pod, heard, now)?;
+        Some((pod.uid.clone(), since))
     });
     Ok(Observed {
         silent_since: silent_since.collect(),
         pods,
         halted,
-        store_trouble,
-        under_way: context.jobs.under_way(&uid),
-        stopped: context.expectations.stopped(&uid),
-        receipts: context.expectations.receipts(&uid),
-        ..Observed::default()
+        ..remembered
     })
 }
 
-/// Since when nothing was heard from the target's sampler, if it runs: by this operator's clock, from when it first saw the sampler run.
-fn silent_since(
-    context: &Context,
-    request_uid: &str,
-    target: &TargetStatus,
-    pod: &PodView,
-) -> Option<Timestamp> {
-    let name = &target.ephemeral_container_name;
-    let sampler = pod.samplers.get(name)?;
-    if sampler.state != SamplerState::Running {
-        return None;
-    }
-    let now = context.now();
-    let running = context
-        .expectations
-        .running(request_uid, &pod.uid, name, now);
-    Some(context.heard.last(&pod.uid).unwrap_or(running).max(running))
+/// The pods of the request's namespace, which are watched from now on.
+async fn pods(context: &Context, request: &ProfileRequest) -> Result<Vec<Arc<Pod>>, WatchError> {
+    let subscribe = || context.watches.subscribe(&reference(request));
+    let subscription = context.ledger().entry(request).pods(subscribe);
+    subscription.pods().await
 }
 
 /// What the acceptance of a request depends on: its namespace's label, then its turn, and only then the pods.
 async fn candidate(
     context: &Context,
     request: &ProfileRequest,
-    reference: &RequestRef,
     halted: Option<Halt>,
 ) -> Result<Observed, ObserveError> {
     let stopped = |halted| Observed {
@@ -137,7 +104,6 @@ async fn candidate(
     if let Some(halt) = halted {
         return Ok(stopped(halt));
     }
-    let uid = request.uid().unwrap_or_default();
     let namespace = request.namespace().unwrap_or_default();
     let (namespace_enabled, namespace_uid) = match context.halts.enabled(&namespace) {
         Some(uid) => (true, uid),
@@ -157,7 +123,7 @@ async fn candidate(
         stored_bytes: 0,
         store: store_writes(&context.store),
         samplers: BTreeMap::new(),
-        waits_since: context.expectations.candidate(&uid, context.now()),
+        waits_since: context.ledger().entry(request).candidate(context.now()),
         matched: Ok(Vec::new()),
     };
     if may_be_profiled(context, &admission) {
@@ -171,7 +137,7 @@ async fn candidate(
     if let Some(admission) = &mut observed.admission
         && may_be_profiled(context, admission)
     {
-        admission.matched = matched(context, &namespace, request, reference).await?;
+        admission.matched = matched(context, &namespace, request).await?;
     }
     Ok(observed)
 }
@@ -206,41 +172,19 @@ pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Obser
     let Some(admission) = &mut observed.admission else {
         return;
     };
-    let (fleet, uid) = (Fleet::of(context), request.uid().unwrap_or_default());
+    let (fleet, uid) = (context.fleet(), request.uid().unwrap_or_default());
     admission.samplers = fleet.samplers;
     // A request that will be refused does not wait for its turn.
     if may_be_profiled(context, admission)
         && let Turn::Wait { place, of } = fleet.line.turn(&uid)
     {
-        let queued = context.expectations.queued(&uid, place, of, context.now());
+        let now = context.now();
+        let queued = context.ledger().entry(request).queued(place, of, now);
         *observed = Observed {
             queued: Some(queued),
             ..Observed::default()
         };
     }
-}
-
-/// Adds what the operator knows: samplers that a late watch does not show yet, so that they are not injected again, and times by the
-/// operator's own clock.
-fn with_what_is_known(context: &Context, request_uid: &str, mut pod: PodView) -> PodView {
-    if let Some(injected) = context.expectations.injected(request_uid, &pod.uid) {
-        let state = SamplerState::Waiting {
-            reason: String::new(),
-            message: String::new(),
-        };
-        let sampler = SamplerView {
-            kind: injected.kind,
-            state,
-        };
-        pod.samplers.entry(injected.name).or_insert(sampler);
-    }
-    for (name, sampler) in &mut pod.samplers {
-        if let SamplerState::Ended { at, .. } = &mut sampler.state {
-            let now = context.now();
-            *at = Some(context.expectations.ended(request_uid, &pod.uid, name, now));
-        }
-    }
-    pod
 }
 
 async fn metadata(
@@ -256,7 +200,6 @@ async fn matched(
     context: &Context,
     namespace: &str,
     request: &ProfileRequest,
-    reference: &RequestRef,
 ) -> Result<Result<Vec<PodView>, Refusal>, ObserveError> {
     let (client, target) = (&context.client, &request.spec.target);
     let named = match resolve(client, namespace, target).await {
@@ -264,7 +207,7 @@ async fn matched(
         Err(Unresolved::Refused(refusal)) => return Ok(Err(refusal)),
         Err(Unresolved::Failed(error)) => return Err(ObserveError::Target(error)),
     };
-    let pods = context.watches.pods(namespace, reference).await?;
+    let pods = pods(context, request).await?;
     let is_named = |pod: &PodView| match &named {
         Named::Pod(name) => pod.name == *name,
         Named::Pods(listed) => listed.contains_key(&pod.uid),

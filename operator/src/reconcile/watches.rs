@@ -2,15 +2,16 @@
 //!
 //! It keeps stripped pods and says which requests to reconcile again. It decides nothing.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::{StreamExt as _, channel::mpsc, future};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, core::DeserializeGuard};
+use kube::{Api, Client, ResourceExt as _, core::DeserializeGuard};
 use phpprof_crds::ProfileRequest;
 use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
@@ -40,20 +41,55 @@ pub enum WatchError {
 pub struct PodWatches {
     client: Client,
     triggers: mpsc::UnboundedSender<RequestRef>,
-    namespaces: Arc<Mutex<HashMap<String, Watch>>>,
+    namespaces: Arc<Mutex<HashMap<String, Weak<Watch>>>>,
 }
 
 struct Watch {
     pods: Store<Pod>,
     ready: signal::Receiver<bool>,
-    requests: Arc<Mutex<HashSet<RequestRef>>>,
+    requests: Interested,
     task: AbortHandle,
 }
+
+/// The requests to reconcile when a pod changes: those whose subscriptions exist.
+type Interested = Arc<Mutex<Vec<Weak<RequestRef>>>>;
 
 impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// A request's need for the pods of its namespace. The namespace is watched until the last one is dropped. Any change of a pod triggers a
+/// reconciliation of the request.
+pub struct Subscription {
+    watch: Arc<Watch>,
+    request: Arc<RequestRef>,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(text, "Subscription({})", self.request)
+    }
+}
+
+impl Subscription {
+    /// The pods of the namespace, once they are listed.
+    pub async fn pods(&self) -> Result<Vec<Arc<Pod>>, WatchError> {
+        let mut ready = self.watch.ready.clone();
+        match tokio::time::timeout(READY, ready.wait_for(|ready| *ready)).await {
+            Ok(Ok(_)) => Ok(self.watch.pods.state()),
+            _ => {
+                let namespace = self.request.namespace.clone();
+                Err(WatchError::NotReady(namespace.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// The reference that triggers the controller for a request.
+pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
+    ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }
 
 /// Lists in pages. The API server ignores the page size if any version is asked for (`resourceVersion=0`), so this asks for the newest one.
@@ -75,58 +111,40 @@ impl PodWatches {
         )
     }
 
-    /// The pods of a namespace. From now on, any change of a pod triggers a reconciliation of the request.
-    pub async fn pods(
-        &self,
-        namespace: &str,
-        request: &RequestRef,
-    ) -> Result<Vec<Arc<Pod>>, WatchError> {
-        let (pods, mut ready) = self.subscribe(namespace, request);
-        match tokio::time::timeout(READY, ready.wait_for(|ready| *ready)).await {
-            Ok(Ok(_)) => Ok(pods.state()),
-            _ => Err(WatchError::NotReady(namespace.to_owned())),
-        }
-    }
-
-    fn subscribe(
-        &self,
-        namespace: &str,
-        request: &RequestRef,
-    ) -> (Store<Pod>, signal::Receiver<bool>) {
+    /// Watches the pods of the request's namespace for it.
+    pub fn subscribe(&self, request: &RequestRef) -> Subscription {
+        let namespace = request.namespace.clone().unwrap_or_default();
         let mut namespaces = self
             .namespaces
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let watch = namespaces
-            .entry(namespace.to_owned())
-            .or_insert_with(|| self.watch(namespace));
-        watch
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(request.clone());
-        (watch.pods.clone(), watch.ready.clone())
+        let known = namespaces.get(&namespace).and_then(Weak::upgrade);
+        let watch = known.unwrap_or_else(|| {
+            namespaces.retain(|_, watch| watch.strong_count() > 0);
+            let watch = Arc::new(self.watch(&namespace));
+            namespaces.insert(namespace, Arc::downgrade(&watch));
+            watch
+        });
+        let request = Arc::new(request.clone());
+        interested(&watch.requests).push(Arc::downgrade(&request));
+        Subscription { watch, request }
     }
 
     fn watch(&self, namespace: &str) -> Watch {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let (pods, writer) = store();
-        let requests: Arc<Mutex<HashSet<RequestRef>>> = Arc::default();
+        let requests = Interested::default();
         let stream = watcher(api, paged())
             .default_backoff()
             .modify(crate::reconcile::strip::strip);
-        let (triggers, interested) = (self.triggers.clone(), requests.clone());
+        let (triggers, interest) = (self.triggers.clone(), requests.clone());
         let changes = reflected(writer, stream).for_each(move |change| {
             if let Err(error) = change {
                 tracing::warn!(%error, "watching pods failed; retrying");
             }
-            for request in interested
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-            {
+            for request in interested(&interest).iter().filter_map(Weak::upgrade) {
                 // A closed channel means that the controller has ended, and soon the process will.
-                let _ = triggers.unbounded_send(request.clone());
+                let _ = triggers.unbounded_send(RequestRef::clone(&request));
             }
             future::ready(())
         });
@@ -143,29 +161,13 @@ impl PodWatches {
         // A closed channel means that the controller has ended, and soon the process will.
         let _ = self.triggers.unbounded_send(request);
     }
+}
 
-    /// Drops the request's need for its namespace's pods.
-    pub fn release(&self, request: &RequestRef) {
-        let Some(namespace) = &request.namespace else {
-            return;
-        };
-        let mut namespaces = self
-            .namespaces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(watch) = namespaces.get(namespace) {
-            let mut requests = watch
-                .requests
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            requests.remove(request);
-            let unused = requests.is_empty();
-            drop(requests);
-            if unused {
-                namespaces.remove(namespace);
-            }
-        }
-    }
+/// Those that still have their subscriptions.
+fn interested(requests: &Interested) -> MutexGuard<'_, Vec<Weak<RequestRef>>> {
+    let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+    requests.retain(|request| request.strong_count() > 0);
+    requests
 }
 
 /// A store wakes only one of those that wait for it. So one task waits for all.
@@ -193,13 +195,36 @@ mod tests {
         let server = ApiServer::new([vec![pod("old")], vec![pod("new")]], json!({}));
         let (watches, mut changes) = PodWatches::new(server.client());
         let request = RequestRef::new("first").within("shop");
-        let (pods, _) = watches.subscribe("shop", &request);
+        let subscription = watches.subscribe(&request);
         let mut seen = Vec::new();
         let minute = Duration::from_secs(60);
         while let Ok(Some(_)) = tokio::time::timeout(minute, changes.next()).await {
-            let nodes = pods.state().into_iter().map(|pod| pod.spec.clone());
+            let pods = subscription.watch.pods.state();
+            let nodes = pods.into_iter().map(|pod| pod.spec.clone());
             seen = nodes.flatten().filter_map(|spec| spec.node_name).collect();
         }
         assert_eq!(seen, ["new"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn subscribe_watches_until_the_last_is_dropped() {
+        let pod =
+            json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"containers": []}});
+        let server = ApiServer::new([vec![pod.clone()], vec![pod]], json!({}));
+        let (watches, mut changes) = PodWatches::new(server.client());
+        let request = |name: &str| RequestRef::new(name).within("shop");
+        let first = watches.subscribe(&request("first"));
+        let second = watches.subscribe(&request("second"));
+        assert_eq!(first.pods().await.unwrap().len(), 1);
+        assert_eq!(changes.next().await, Some(request("first")));
+        assert_eq!(changes.next().await, Some(request("second")));
+        drop(first);
+        // The watch breaks, and the list after it shows the pod again.
+        assert_eq!(changes.next().await, Some(request("second")));
+        let task = second.watch.task.clone();
+        assert!(!task.is_finished());
+        drop(second);
+        tokio::task::yield_now().await;
+        assert!(task.is_finished());
     }
 }

@@ -13,13 +13,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::decide::decision::{Decision, decide};
-use crate::decide::effect::{Done, Effect, Job, record};
+use crate::decide::effect::{Done, Effect, Injected, Job, record};
 use crate::decide::limits::{Limits, later};
 use crate::decide::observed::{
-    Admission, Observed, PodView, ReceiptRead, SamplerDeadlines, SamplerKind, SamplerState,
-    SamplerView, StoreTrouble,
+    Admission, Observed, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
 };
-use crate::sampler::injection::{Injection, Task, bare_id};
+use crate::sampler::injection::{Injection, Task};
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
 use crate::testing::{NAMESPACE_UID, at, pod, request};
 use happening::{Happening, happening};
@@ -319,24 +318,17 @@ impl Toy {
                 message: String::new(),
             };
         };
+        let added = Injected::of(injection);
         if pod.samplers.contains_key(&name) {
-            return Done::Injected;
+            return Done::Injected(added);
         }
-        let kind = match &injection.task {
-            Task::Once(run) => {
-                let mut keys = run.checkpoint_keys.clone();
-                keys.push(run.object_key.clone());
-                keys.extend(run.requests_key.clone());
-                self.granted.insert(pod_uid.clone(), (keys, 0));
-                SamplerKind::Once(SamplerDeadlines {
-                    not_after: run.not_after,
-                    upload_until: run.upload_until,
-                })
-            }
-            Task::Resident(_) => SamplerKind::Resident {
-                container_id: bare_id(&injection.subject.container_id).to_owned(),
-            },
-        };
+        if let Task::Once(run) = &injection.task {
+            let mut keys = run.checkpoint_keys.clone();
+            keys.push(run.object_key.clone());
+            keys.extend(run.requests_key.clone());
+            self.granted.insert(pod_uid.clone(), (keys, 0));
+        }
+        let kind = added.kind.clone();
         self.added
             .entry(pod_uid.clone())
             .or_default()
@@ -350,7 +342,7 @@ impl Toy {
                 pod.samplers.insert(name, SamplerView { kind, state });
             }
         });
-        Done::Injected
+        Done::Injected(added)
     }
 
     fn check(&self) {

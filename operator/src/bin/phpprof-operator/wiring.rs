@@ -19,10 +19,6 @@ use phpprof_operator::reconcile::archives::{Archives, Changes};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::controller;
 use phpprof_operator::reconcile::halts::Halts;
-use phpprof_operator::reconcile::jobs::Jobs;
-use phpprof_operator::reconcile::ledger::entry::Expectations;
-use phpprof_operator::reconcile::ledger::running::Running;
-use phpprof_operator::reconcile::ledger::written::Written;
 use phpprof_operator::reconcile::requests::Requests;
 use phpprof_operator::reconcile::residents;
 use phpprof_operator::reconcile::watches::{PodWatches, RequestRef};
@@ -116,15 +112,12 @@ pub fn context(
         links: links.chain(args.link.clone()).collect(),
         cancellations: Arc::new(Cancellations::default()),
         live,
-        expectations: Expectations::default(),
+        ledger: Default::default(),
         halts: match args.switch_config_map {
             Some(_) => Halts::with_switch(),
             None => Halts::default(),
         },
-        jobs: Jobs::default(),
-        running: Running::default(),
         accepting: Default::default(),
-        written: Written::default(),
         places: Semaphore::new(controller::CONCURRENCY),
         clock: Timestamp::now,
         client,

@@ -1,124 +1,243 @@
-//! What the operator remembers between two reconciliations of a request. Losing it costs a repeated call and nothing else.
+//! What the operator remembers of one request.
+//!
+//! Invariant: what matters only until the request is over is dropped at its end, all together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use phpprof_crds::{ProfileRequest, TargetStatus};
 
+use super::jobs::Jobs;
+use super::samplers::Samplers;
+use super::written::{Shown, Written};
 use crate::backoff::pause;
+use crate::decide::effect::Done;
 use crate::decide::limits::later;
-use crate::decide::observed::{
-    Blind, Queued, ReceiptRead, SamplerDeadlines, SamplerKind, StoreTrouble,
-};
-use crate::sampler::injection::{Injection, Task, bare_id};
+use crate::decide::observed::{Blind, Observed, PodView, Queued, ReceiptRead, StoreTrouble};
+use crate::decide::pace::Writes;
+use crate::reconcile::watches::Subscription;
 
 /// The shortest time between two updates of a request's place in its status.
-const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(30);
+const PLACE_EVERY: SignedDuration = SignedDuration::from_secs(30);
 
-/// By the uid of the request.
-#[derive(Default)]
-pub struct Expectations(Mutex<HashMap<String, Remembered>>);
+/// What is remembered of one request.
+#[derive(Debug)]
+pub struct Entry {
+    uid: String,
+    written: Option<Written>,
+    pub(super) jobs: Jobs,
+    open: Option<Box<Open>>,
+}
 
-#[derive(Default)]
-struct Remembered {
-    /// By the uid of the pod.
-    injected: HashMap<String, Injected>,
+/// What matters only until the request is over.
+#[derive(Debug, Default)]
+struct Open {
+    /// The request as last seen, if it runs. It is kept because the notice of a deletion has no object.
+    running: Option<Arc<ProfileRequest>>,
+    /// Keeps the watch of its namespace's pods.
+    pods: Option<Arc<Subscription>>,
+    samplers: Samplers,
+    /// How often the store failed in a row.
     trouble: Option<(u32, StoreTrouble)>,
+    /// How often the cluster could not be observed in a row.
     blind: Option<(u32, Blind)>,
-    /// When the operator first saw a request that is not accepted yet.
+    /// When the operator first saw the request, which was not accepted yet.
     candidate: Option<Timestamp>,
     /// Its place in the queue, and when the status got it.
     queued: Option<(Queued, Timestamp)>,
-    /// When the operator first saw that a sampler had ended, by the pod's uid and the sampler's name.
-    ended: HashMap<(String, String), Timestamp>,
-    /// When the operator first saw that a sampler runs, by the pod's uid and the sampler's name.
-    running: HashMap<(String, String), Timestamp>,
-    /// By the uid of the pod.
-    stopped: BTreeSet<String>,
-    /// By the uid of the pod.
-    receipts: BTreeMap<String, ReceiptRead>,
 }
 
-/// A sampler that the pod watch may not show yet.
-#[derive(Clone)]
-pub(crate) struct Injected {
-    pub name: String,
-    pub kind: SamplerKind,
-}
-
-impl Expectations {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Entry {
+    pub(super) fn of(request: &ProfileRequest) -> Self {
+        Entry {
+            uid: request.uid().unwrap_or_default(),
+            written: None,
+            jobs: Jobs::default(),
+            open: None,
+        }
     }
 
-    pub(crate) fn injected(&self, request_uid: &str, pod_uid: &str) -> Option<Injected> {
-        self.all().get(request_uid)?.injected.get(pod_uid).cloned()
+    pub(super) fn is_of(&self, request: &ProfileRequest) -> bool {
+        self.uid == request.uid().unwrap_or_default()
     }
 
-    pub(crate) fn remember_injection(&self, request_uid: &str, injection: &Injection) {
-        let subject = &injection.subject;
-        let kind = match &injection.task {
-            Task::Once(run) => SamplerKind::Once(SamplerDeadlines {
-                not_after: run.not_after,
-                upload_until: run.upload_until,
-            }),
-            Task::Resident(_) => SamplerKind::Resident {
-                container_id: bare_id(&subject.container_id).to_owned(),
-            },
+    pub(super) fn is_empty(&self) -> bool {
+        self.written.is_none() && self.jobs.is_empty() && self.open.is_none()
+    }
+
+    fn open(&mut self) -> &mut Open {
+        self.open.get_or_insert_default()
+    }
+
+    /// The newest version of the request that a watch shows in this one.
+    pub(super) fn newest(&mut self, seen: &ProfileRequest) -> ProfileRequest {
+        let shown = self.written.as_mut().map(|written| written.compare(seen));
+        match shown {
+            Some(Shown::Replaced(newest)) => return Arc::unwrap_or_clone(newest),
+            Some(Shown::Over) => self.written = None,
+            Some(Shown::Newest) | None => {}
+        }
+        seen.clone()
+    }
+
+    pub(super) fn wrote(
+        &mut self,
+        replaced: Option<String>,
+        written: &ProfileRequest,
+        now: Timestamp,
+    ) {
+        let before = self.written.take();
+        self.written = Some(Written::after(before, replaced, written, now));
+    }
+
+    /// How often the request was written; `None` if never.
+    pub fn writes(&self) -> Option<Writes> {
+        self.written.as_ref().map(Written::writes)
+    }
+
+    /// The number of jobs whose outcomes have not been taken.
+    pub fn outcomes(&self) -> usize {
+        self.jobs.ended()
+    }
+
+    /// Keeps the request while it runs. Returns whether it did not run before.
+    pub(super) fn run(&mut self, request: &ProfileRequest) -> bool {
+        let running = Arc::new(request.clone());
+        self.open().running.replace(running).is_none()
+    }
+
+    /// Returns whether the request ran.
+    pub(super) fn end_run(&mut self) -> bool {
+        let open = self.open.as_mut();
+        open.is_some_and(|open| open.running.take().is_some())
+    }
+
+    /// The request is over.
+    pub(super) fn finish(&mut self) {
+        self.open = None;
+        self.jobs.finish();
+    }
+
+    /// Another replica handles the request.
+    pub(super) fn step_down(&mut self) {
+        let running = self.open.take().and_then(|open| open.running);
+        self.open = running.map(|running| {
+            Box::new(Open {
+                running: Some(running),
+                ..Open::default()
+            })
+        });
+        self.written = None;
+        self.jobs = Jobs::default();
+    }
+
+    /// The request, if it runs.
+    pub fn running(&self) -> Option<&ProfileRequest> {
+        self.open.as_ref()?.running.as_deref()
+    }
+
+    pub(super) fn into_running(self) -> Option<Arc<ProfileRequest>> {
+        self.open?.running
+    }
+
+    /// The watch of the request's pods, which lasts as long as the request needs it.
+    pub fn pods(&mut self, subscribe: impl FnOnce() -> Subscription) -> Arc<Subscription> {
+        let subscribed = || Arc::new(subscribe());
+        self.open().pods.get_or_insert_with(subscribed).clone()
+    }
+
+    /// What a decision may know of it.
+    pub fn remembered(&self) -> Observed {
+        let under_way = self.jobs.under_way();
+        let Some(open) = &self.open else {
+            return Observed {
+                under_way,
+                ..Observed::default()
+            };
         };
-        let injected = Injected {
-            name: injection.ephemeral_container_name.clone(),
-            kind,
-        };
-        let mut all = self.all();
-        all.entry(request_uid.to_owned())
-            .or_default()
-            .injected
-            .insert(subject.pod_uid.clone(), injected);
+        let trouble = open.trouble.as_ref();
+        Observed {
+            under_way,
+            store_trouble: trouble.map(|(_, trouble)| trouble.clone()),
+            stopped: open.samplers.stopped().clone(),
+            receipts: open.samplers.receipts().clone(),
+            ..Observed::default()
+        }
     }
 
-    /// Pods whose samplers were told to stop.
-    pub fn stopped(&self, request_uid: &str) -> BTreeSet<String> {
-        let all = self.all();
-        all.get(request_uid)
-            .map(|remembered| remembered.stopped.clone())
-            .unwrap_or_default()
+    /// Whether any of its samplers was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| !open.samplers.stopped().is_empty())
     }
 
-    pub(crate) fn remember_stop(&self, request_uid: &str, pod_uid: &str) {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        remembered.stopped.insert(pod_uid.to_owned());
+    /// As [`Samplers::complete`].
+    pub fn complete(&mut self, pod: &mut PodView, now: Timestamp) {
+        self.open().samplers.complete(pod, now);
     }
 
-    /// The receipts of runs as last read from the store.
-    pub fn receipts(&self, request_uid: &str) -> BTreeMap<String, ReceiptRead> {
-        let all = self.all();
-        all.get(request_uid)
-            .map(|remembered| remembered.receipts.clone())
-            .unwrap_or_default()
+    /// As [`Samplers::silent_since`].
+    pub fn silent_since(
+        &mut self,
+        target: &TargetStatus,
+        pod: &PodView,
+        heard: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let samplers = &mut self.open().samplers;
+        samplers.silent_since(target, pod, heard, now)
     }
 
-    pub(crate) fn remember_receipt(&self, request_uid: &str, pod_uid: &str, read: ReceiptRead) {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        remembered.receipts.insert(pod_uid.to_owned(), read);
+    /// Records results, as far as the next reconciliation needs them.
+    pub(super) fn record(&mut self, done: &[Done], now: Timestamp) {
+        for done in done {
+            match done {
+                Done::StoreAway(message) | Done::NotStopped(message) => {
+                    self.store_failed(message, now);
+                }
+                Done::Verified { .. }
+                | Done::Recovered { .. }
+                | Done::Merged { .. }
+                | Done::Listed => self.store_answered(),
+                Done::ReceiptRead { pod_uid, message } => {
+                    let read = ReceiptRead {
+                        message: message.clone(),
+                        at: now,
+                    };
+                    self.store_answered();
+                    self.open().samplers.read(pod_uid, read);
+                }
+                Done::Injected(injected) => self.open().samplers.inject(injected),
+                Done::Stopped { pod_uid } => self.open().samplers.stop(pod_uid),
+                Done::TryAgain(_)
+                | Done::TargetFailed { .. }
+                | Done::MergeFailed(_)
+                | Done::Exported
+                | Done::Deleted => {}
+            }
+        }
     }
 
-    pub(crate) fn trouble(&self, request_uid: &str) -> Option<StoreTrouble> {
-        self.all()
-            .get(request_uid)?
-            .trouble
-            .as_ref()
-            .map(|(_, trouble)| trouble.clone())
+    /// The pause grows with each failure in a row.
+    fn store_failed(&mut self, message: &str, now: Timestamp) {
+        let trouble = &mut self.open().trouble;
+        let failures = trouble.as_ref().map_or(0, |(failures, _)| *failures) + 1;
+        let message = message.to_owned();
+        let retry_at = after(now, failures);
+        *trouble = Some((failures, StoreTrouble { message, retry_at }));
+    }
+
+    fn store_answered(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.trouble = None;
+        }
     }
 
     /// Records that the cluster could not be observed. Returns since when, and when to try again.
-    pub fn observation_failed(&self, request_uid: &str, message: String, now: Timestamp) -> Blind {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        let (failures, since) = remembered
-            .blind
+    pub fn observation_failed(&mut self, message: String, now: Timestamp) -> Blind {
+        let before = &mut self.open().blind;
+        let (failures, since) = before
             .as_ref()
             .map_or((1, now), |(failures, blind)| (failures + 1, blind.since));
         let blind = Blind {
@@ -126,130 +245,76 @@ impl Expectations {
             since,
             retry_at: after(now, failures),
         };
-        remembered.blind = Some((failures, blind.clone()));
+        *before = Some((failures, blind.clone()));
         blind
     }
 
-    pub(crate) fn observed(&self, request_uid: &str) {
-        if let Some(remembered) = self.all().get_mut(request_uid) {
-            remembered.blind = None;
+    /// Records that the cluster could be observed.
+    pub fn observed(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.blind = None;
         }
     }
 
     /// When the operator first saw the request, which is not accepted yet.
-    pub fn candidate(&self, request_uid: &str, now: Timestamp) -> Timestamp {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        *remembered.candidate.get_or_insert(now)
+    pub fn candidate(&mut self, now: Timestamp) -> Timestamp {
+        *self.open().candidate.get_or_insert(now)
     }
 
-    /// The request's place for its status. It changes at most every [`TOLD_EVERY`].
-    pub fn queued(&self, request_uid: &str, place: usize, of: usize, now: Timestamp) -> Queued {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        let since = *remembered.candidate.get_or_insert(now);
+    /// The request's place for its status. It changes at most every [`PLACE_EVERY`].
+    pub fn queued(&mut self, place: usize, of: usize, now: Timestamp) -> Queued {
+        let since = self.candidate(now);
         let current = Queued { place, of, since };
-        match remembered.queued {
-            Some((told, at)) if now < later(at, TOLD_EVERY) => told,
+        let open = self.open();
+        match open.queued {
+            Some((told, at)) if now < later(at, PLACE_EVERY) => told,
             _ => {
-                remembered.queued = Some((current, now));
+                open.queued = Some((current, now));
                 current
             }
         }
     }
-
-    /// When the operator first saw that a sampler of a pod had ended, by its own clock: a node's can be minutes ahead or behind.
-    pub fn ended(&self, request_uid: &str, pod_uid: &str, name: &str, now: Timestamp) -> Timestamp {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        let sampler = (pod_uid.to_owned(), name.to_owned());
-        let seen = remembered.ended.entry(sampler);
-        *seen.or_insert(now)
-    }
-
-    /// When the operator first saw that a sampler of a pod runs, by its own clock.
-    pub fn running(
-        &self,
-        request_uid: &str,
-        pod_uid: &str,
-        name: &str,
-        now: Timestamp,
-    ) -> Timestamp {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        let sampler = (pod_uid.to_owned(), name.to_owned());
-        *remembered.running.entry(sampler).or_insert(now)
-    }
-
-    /// Records that the store failed. The pause grows with each failure in a row.
-    pub fn store_failed(&self, request_uid: &str, message: String, now: Timestamp) {
-        let mut all = self.all();
-        let remembered = all.entry(request_uid.to_owned()).or_default();
-        let failures = remembered
-            .trouble
-            .as_ref()
-            .map_or(0, |(failures, _)| *failures)
-            + 1;
-        let retry_at = after(now, failures);
-        remembered.trouble = Some((failures, StoreTrouble { message, retry_at }));
-    }
-
-    pub(crate) fn store_answered(&self, request_uid: &str) {
-        if let Some(remembered) = self.all().get_mut(request_uid) {
-            remembered.trouble = None;
-        }
-    }
-
-    pub(crate) fn forget(&self, request_uid: &str) {
-        self.all().remove(request_uid);
-    }
-
-    /// Forgets everything, because another replica handles requests now.
-    pub fn forget_all(&self) {
-        self.all().clear();
-    }
 }
 
 fn after(now: Timestamp, failures: u32) -> Timestamp {
-    later(
-        now,
-        SignedDuration::try_from(pause(failures)).unwrap_or_default(),
-    )
+    let pause = SignedDuration::try_from(pause(failures));
+    later(now, pause.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::testing::at;
+    use crate::testing::{at, request};
+
+    fn entry() -> Entry {
+        Entry::of(&request(json!({"target": {"podName": "web"}})))
+    }
 
     #[test]
-    fn the_store_is_tried_again_after_a_pause_that_grows() {
-        let expectations = Expectations::default();
+    fn store_failed_pauses_longer_each_time() {
+        let mut entry = entry();
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            expectations.store_failed("u", "away".into(), at(0));
-            pauses.push(
-                expectations
-                    .trouble("u")
-                    .unwrap()
-                    .retry_at
-                    .duration_since(at(0)),
-            );
+            entry.record(&[Done::StoreAway("away".into())], at(0));
+            let trouble = entry.remembered().store_trouble.unwrap();
+            pauses.push(trouble.retry_at.duration_since(at(0)));
         }
         let seconds = SignedDuration::from_secs;
         assert!(
             pauses[0] <= seconds(1) && pauses[6] >= seconds(15),
             "{pauses:?}"
         );
-        expectations.store_answered("u");
-        assert_eq!(expectations.trouble("u"), None);
+        entry.record(&[Done::Listed], at(0));
+        assert_eq!(entry.remembered().store_trouble, None);
     }
 
     #[test]
-    fn a_place_in_the_line_is_told_anew_every_half_a_minute() {
-        let expectations = Expectations::default();
-        let told = |place, second| {
-            let queued = expectations.queued("u", place, 9, at(second));
+    fn queued_changes_every_half_minute() {
+        let mut entry = entry();
+        let mut told = |place, second| {
+            let queued = entry.queued(place, 9, at(second));
             (queued.place, queued.since)
         };
         assert_eq!(told(5, 0), (5, at(0)));
@@ -259,17 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_when_it_was_seen_first_and_blindness_lasts_until_something_was_seen() {
-        let expectations = Expectations::default();
-        assert_eq!(expectations.ended("u", "p", "s", at(5)), at(5));
-        assert_eq!(expectations.ended("u", "p", "s", at(9)), at(5));
-        let since = |second| {
-            expectations
-                .observation_failed("u", "no".into(), at(second))
-                .since
-        };
-        assert_eq!((since(1), since(9)), (at(1), at(1)));
-        expectations.observed("u");
-        assert_eq!(since(11), at(11));
+    fn blindness_lasts_until_something_was_observed() {
+        let mut entry = entry();
+        let since =
+            |entry: &mut Entry, second| entry.observation_failed("no".into(), at(second)).since;
+        assert_eq!((since(&mut entry, 1), since(&mut entry, 9)), (at(1), at(1)));
+        entry.observed();
+        assert_eq!(since(&mut entry, 11), at(11));
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tower::service_fn;
 
 use super::*;
+use crate::reconcile::watches::RequestRef;
 use crate::testing::api::context;
 use crate::testing::request;
 
@@ -53,7 +54,6 @@ struct Candidate {
     context: Context,
     changes: UnboundedReceiver<RequestRef>,
     request: ProfileRequest,
-    reference: RequestRef,
 }
 
 impl Candidate {
@@ -70,20 +70,19 @@ impl Candidate {
             }
         };
         let (context, changes) = context(Client::new(service_fn(answer), "default"));
-        let reference = RequestRef::new("first").within("shop");
-        context.watches.pods("shop", &reference).await.unwrap();
+        let request = request(json!({"target": target}));
+        pods(&context, &request).await.unwrap();
         Candidate {
             server,
             context,
             changes,
-            request: request(json!({"target": target})),
-            reference,
+            request,
         }
     }
 
     /// Whether each pod of the target is ready, or why there is none.
     async fn look(&self) -> String {
-        match observe(&self.context, &self.request, &self.reference).await {
+        match observe(&self.context, &self.request).await {
             Ok(observed) => match observed.admission.unwrap().matched {
                 Ok(pods) => {
                     let ready: Vec<bool> = pods.iter().map(|pod| pod.ready).collect();

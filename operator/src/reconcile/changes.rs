@@ -5,24 +5,24 @@
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 
 use crate::decide::status::is_terminal;
-use crate::reconcile::context::Context;
+use crate::metrics::Metrics;
 
 /// Counts the targets and the request that finished with this change.
-pub(super) fn count(context: &Context, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
+pub(super) fn count(metrics: &Metrics, old: &ProfileRequestStatus, new: &ProfileRequestStatus) {
     let open = |uid: &str| {
         let before = old.targets.iter().find(|target| target.pod_uid == uid);
         before.is_none_or(|target| !is_terminal(target))
     };
     for target in new.targets.iter().filter(|target| is_terminal(target)) {
         if open(&target.pod_uid) {
-            context.metrics.settled(target);
+            metrics.settled(target);
         }
     }
     if let Some(condition) = new.conditions.first()
         && old.completion_time.is_none()
         && new.completion_time.is_some()
     {
-        context.metrics.ended(&condition.reason);
+        metrics.ended(&condition.reason);
     }
 }
 

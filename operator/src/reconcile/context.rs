@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::Client;
-use kube::Resource as _;
 use kube::runtime::events::{Event, Recorder};
+use kube::{Resource as _, ResourceExt};
 use phpprof_crds::ProfileRequest;
-use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use crate::decide::limits::Limits;
@@ -32,16 +31,58 @@ use crate::storage::collector::Collector;
 use crate::storage::store::Store;
 use crate::storage::usage::Usage;
 
-/// What the reconciliation of a request uses.
+/// What the reconciliations of all requests share.
 pub struct Context {
+    /// The API server.
+    pub cluster: Cluster,
+    /// The store.
+    pub storage: Storage,
+    /// The samplers.
+    pub contact: Contact,
+    /// What the administrator wants.
+    pub policy: Policy,
+    /// What the operator remembers of each request.
+    pub ledger: Mutex<Ledger>,
+    /// Counts events for metrics.
+    pub metrics: Metrics,
+    /// The current time. Tests have their own clock.
+    pub clock: fn() -> Timestamp,
+}
+
+/// The API server, and what its watches have shown.
+pub struct Cluster {
     /// It has the rights of the chart's roles.
     pub client: Client,
-    /// What the administrator allows.
-    pub limits: Limits,
-    /// What all samplers have in common.
-    pub sampler: SamplerConfig,
-    /// The store of the profiles.
+    /// Whether this replica leads.
+    pub role: Arc<Role>,
+    /// Knows the requests, and whether the request of a key still exists.
+    pub requests: Arc<Requests>,
+    /// Pods of namespaces with a request.
+    pub watches: PodWatches,
+    /// Where profiling is stopped.
+    pub halts: Arc<Halts>,
+    /// Keeps each namespace's ProfileArchive.
+    pub archives: Arc<Archives>,
+    /// Writes events.
+    pub recorder: Recorder,
+}
+
+/// The store of the profiles, and what works on it.
+pub struct Storage {
+    /// The store.
     pub store: Store,
+    /// Verifies and merges what samplers have stored.
+    pub collector: Collector,
+    /// Lists what namespaces have stored.
+    pub archive: Arc<Archive>,
+    /// Counts the bytes that namespaces have stored.
+    pub usage: Usage,
+    /// Exports results to Pyroscope and Grafana.
+    pub exporter: Exporter,
+}
+
+/// How the operator and the samplers hear of each other.
+pub struct Contact {
     /// Signs grants and access keys.
     pub keyring: Keyring,
     /// The URL of the relay for samplers.
@@ -54,39 +95,16 @@ pub struct Context {
     pub cancellations: Arc<Cancellations>,
     /// The seconds of live requests.
     pub live: Arc<Live>,
+}
+
+/// What the administrator allows and wants.
+pub struct Policy {
+    /// The limits of requests.
+    pub limits: Limits,
+    /// What all samplers have in common.
+    pub sampler: SamplerConfig,
     /// The templates of `status.links`.
     pub links: Vec<Template>,
-    /// Exports results to Pyroscope and Grafana.
-    pub exporter: Exporter,
-    /// Verifies and merges what samplers have stored.
-    pub collector: Collector,
-    /// Lists what namespaces have stored.
-    pub archive: Arc<Archive>,
-    /// Keeps each namespace's ProfileArchive.
-    pub archives: Arc<Archives>,
-    /// Counts the bytes that namespaces have stored.
-    pub usage: Usage,
-    /// Knows whether the request of a key still exists.
-    pub requests: Arc<Requests>,
-    /// Pods of namespaces with a request.
-    pub watches: PodWatches,
-    /// What the operator remembers of each request.
-    pub ledger: Mutex<Ledger>,
-    /// Counts events for metrics.
-    pub metrics: Metrics,
-    /// Where profiling is stopped.
-    pub halts: Halts,
-    /// Held from the last check of a request's turn until the accepted request counts as running. Otherwise two requests could get the same
-    /// place.
-    pub accepting: tokio::sync::Mutex<()>,
-    /// Permits for reconciliations, in the order of arrival.
-    pub places: Semaphore,
-    /// Events.
-    pub recorder: Recorder,
-    /// Whether this replica leads.
-    pub role: Arc<Role>,
-    /// The current time. Tests have their own clock.
-    pub clock: fn() -> Timestamp,
 }
 
 impl Context {
@@ -96,11 +114,11 @@ impl Context {
 
     /// All counters, and the current values.
     pub fn metrics(&self) -> String {
-        let leads = self.role.leads();
+        let leads = self.cluster.role.leads();
         // If two replicas know the requests, only the leader reports them.
         if !leads {
             return self.metrics.text(Now {
-                is_halted: self.halts.is_off(),
+                is_halted: self.cluster.halts.is_off(),
                 ..Now::default()
             });
         }
@@ -109,25 +127,9 @@ impl Context {
             running,
             queued: fleet.line.waiting(),
             samplers: fleet.samplers.values().sum(),
-            is_halted: self.halts.is_off(),
+            is_halted: self.cluster.halts.is_off(),
             leads,
         })
-    }
-
-    /// Publishes events in the background. Nothing waits for an event, and losing one does no harm.
-    pub(crate) fn publish(self: &Arc<Self>, request: &ProfileRequest, events: Vec<Event>) {
-        if events.is_empty() {
-            return;
-        }
-        let (context, reference) = (self.clone(), request.object_ref(&()));
-        let published = async move {
-            for event in events {
-                if let Err(error) = context.recorder.publish(&event, &reference).await {
-                    tracing::warn!(%error, reason = event.reason, "writing an event failed");
-                }
-            }
-        };
-        tokio::spawn(published.in_current_span());
     }
 
     /// What the operator remembers. It is locked, so nobody may wait while he has it.
@@ -137,22 +139,53 @@ impl Context {
 
     /// The state of all requests together.
     pub(crate) fn fleet(&self) -> Fleet {
-        Fleet::of(&self.requests.all(), &self.ledger(), &self.limits)
+        Fleet::of(
+            &self.cluster.requests.all(),
+            &self.ledger(),
+            &self.policy.limits,
+        )
     }
 
     /// Triggers a reconciliation of the requests whose turn it is, because a place is free.
     pub(crate) fn call_next(&self) {
         for next in self.fleet().next() {
-            self.watches.look_again(next.clone());
+            self.cluster.watches.look_again(next.clone());
         }
     }
 
+    /// The namespaces of requests that run.
+    pub fn running_namespaces(&self) -> Vec<String> {
+        let ledger = self.ledger();
+        ledger
+            .running()
+            .filter_map(ResourceExt::namespace)
+            .collect()
+    }
+
     /// Triggers a reconciliation of all requests that may have samplers, and of those whose turn it is.
-    pub(crate) fn look_again(&self) {
+    pub fn look_again(&self) {
         let running: Vec<_> = self.ledger().running().map(reference).collect();
         for request in running {
-            self.watches.look_again(request);
+            self.cluster.watches.look_again(request);
         }
         self.call_next();
+    }
+}
+
+impl Cluster {
+    /// Publishes events in the background. Nothing waits for an event, and losing one does no harm.
+    pub(crate) fn publish(&self, request: &ProfileRequest, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let (recorder, reference) = (self.recorder.clone(), request.object_ref(&()));
+        let published = async move {
+            for event in events {
+                if let Err(error) = recorder.publish(&event, &reference).await {
+                    tracing::warn!(%error, reason = event.reason, "writing an event failed");
+                }
+            }
+        };
+        tokio::spawn(published.in_current_span());
     }
 }

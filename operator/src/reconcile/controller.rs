@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{Mode, ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::Instrument as _;
 
 use crate::decide::decision::{Next, decide};
@@ -45,7 +45,7 @@ use phpprof_crds::chain;
 
 /// Requests that are reconciled at the same time. The controller's own limit would take waiting requests in the order of a hash table, and
 /// some would wait for as long as there are others.
-pub const CONCURRENCY: usize = 16;
+const CONCURRENCY: usize = 16;
 const UNLIMITED: u16 = 0;
 /// Decisions in one reconciliation. A request needs five from acceptance to its end.
 const ROUNDS: usize = 16;
@@ -58,6 +58,26 @@ pub enum ReconcileError {
     /// The status could not be written. The next reconciliation starts from the API server's version.
     #[error("writing the status failed")]
     Status(#[source] kube::Error),
+}
+
+/// What the reconciliations of one process have, beside the shared state.
+struct Reconciler {
+    context: Arc<Context>,
+    /// Permits for reconciliations, in the order of arrival.
+    places: Semaphore,
+    /// Held from the last check of a request's turn until the accepted request counts as running. Otherwise two requests could get the same
+    /// place.
+    accepting: Mutex<()>,
+}
+
+impl Reconciler {
+    fn new(context: Arc<Context>) -> Arc<Self> {
+        Arc::new(Reconciler {
+            context,
+            places: Semaphore::new(CONCURRENCY),
+            accepting: Mutex::default(),
+        })
+    }
 }
 
 /// Requests of the whole cluster, or of one namespace.
@@ -74,19 +94,19 @@ pub async fn run(
     results_address: SocketAddr,
     readiness: Readiness,
 ) -> std::io::Result<()> {
-    let scopes: Vec<Requests> = scopes(&context.client, &namespaces);
+    let scopes: Vec<Requests> = scopes(&context.cluster.client, &namespaces);
     tokio::spawn(announce(scopes.clone(), readiness));
-    let archives = context.archives.clone();
+    let archives = context.cluster.archives.clone();
     let swept = move || archives.count_all_again();
     tokio::spawn(expiry::run(
-        context.store.clone(),
-        context.role.clone(),
+        context.storage.store.clone(),
+        context.cluster.role.clone(),
         swept,
     ));
-    tokio::spawn(take_over(context.clone(), context.role.subscribe()));
+    tokio::spawn(take_over(context.clone(), context.cluster.role.subscribe()));
     tokio::spawn(resume(context.clone(), namespaces.clone()));
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
-    context.requests.know(stores.clone());
+    context.cluster.requests.know(stores.clone());
     let served = results::serve(
         results_address,
         results(&context),
@@ -94,9 +114,10 @@ pub async fn run(
     );
     let (routes, changes) = routed(changes, namespaces);
     tokio::spawn(routes);
+    let reconciler = Reconciler::new(context.clone());
     let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
     let loops = loops.map(|(((requests, known), writer), changes)| {
-        look_after_all(context.clone(), requests, (known, writer), changes)
+        look_after_all(reconciler.clone(), requests, (known, writer), changes)
     });
     tokio::select! {
         _ = futures::future::join_all(loops) => Ok(()),
@@ -106,7 +127,7 @@ pub async fn run(
 
 /// Reconciles the requests of one scope.
 async fn look_after_all(
-    context: Arc<Context>,
+    reconciler: Arc<Reconciler>,
     requests: Requests,
     (known, writer): (
         Known,
@@ -114,15 +135,15 @@ async fn look_after_all(
     ),
     changes: UnboundedReceiver<RequestRef>,
 ) {
-    let seen = context.clone();
+    let seen = reconciler.context.cluster.requests.clone();
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
     // Controller::new leaves deletions out.
-    let changed = reflected(writer, arriving).inspect_ok(move |_| seen.requests.touch());
-    let deletions = context.clone();
+    let changed = reflected(writer, arriving).inspect_ok(move |_| seen.touch());
+    let deletions = reconciler.context.clone();
     Controller::for_stream(changed, known)
         .with_config(controller::Config::default().concurrency(UNLIMITED))
         .reconcile_on(changes)
-        .run(reconcile, |_, error, _| retry(error), context)
+        .run(reconcile, |_, error, _| retry(error), reconciler)
         .for_each(|result| {
             if let Err(controller::Error::ObjectNotFound(reference)) = result
                 && let Some(reference) = typed(*reference)
@@ -144,8 +165,11 @@ fn see_deletion(context: &Arc<Context>, reference: &RequestRef, going: Option<Pr
 }
 
 fn results(context: &Context) -> Results {
-    let (requests, known) = (context.requests.clone(), context.requests.clone());
-    let archives = context.archives.clone();
+    let (requests, known) = (
+        context.cluster.requests.clone(),
+        context.cluster.requests.clone(),
+    );
+    let archives = context.cluster.archives.clone();
     let find = move |namespace: &str, name: &str| known.find(namespace, name);
     let fetch = move |namespace: String, name: String| {
         let requests = requests.clone();
@@ -153,18 +177,18 @@ fn results(context: &Context) -> Results {
     };
     let (shares, page_shares) = Results::shares();
     Results {
-        keyring: context.keyring.clone(),
-        store: context.store.clone(),
-        archive: context.archive.clone(),
+        keyring: context.contact.keyring.clone(),
+        store: context.storage.store.clone(),
+        archive: context.storage.archive.clone(),
         find: Box::new(find),
         fetch: Box::new(fetch),
         find_archive: Box::new(move |namespace| archives.find(namespace)),
         clock: context.clock,
-        desk: context.collector.desk(),
+        desk: context.storage.collector.desk(),
         pages: Arc::new(Semaphore::new(1)),
         shares,
         page_shares,
-        live: context.live.clone(),
+        live: context.contact.live.clone(),
         live_turns: Results::live_turns(),
     }
 }
@@ -203,7 +227,7 @@ fn retry(error: &ReconcileError) -> Action {
 /// Reconciles a request. All log lines name it.
 async fn reconcile(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
-    context: Arc<Context>,
+    reconciler: Arc<Reconciler>,
 ) -> Result<Action, ReconcileError> {
     let span = tracing::info_span!(
         "of",
@@ -211,9 +235,9 @@ async fn reconcile(
         namespace = guarded.namespace().unwrap_or_default(),
         uid = guarded.uid().unwrap_or_default()
     );
-    let role = context.role.clone();
+    let role = reconciler.context.cluster.role.clone();
     tokio::select! {
-        looked = look_after(guarded, context).instrument(span) => looked,
+        looked = look_after(guarded, &reconciler).instrument(span) => looked,
         // Another replica handles the request now. Pending calls to the API server are dropped, and so are the results of others.
         () = role.is_lost() => Ok(Action::requeue(PAUSE)),
     }
@@ -221,8 +245,9 @@ async fn reconcile(
 
 async fn look_after(
     guarded: Arc<DeserializeGuard<ProfileRequest>>,
-    context: Arc<Context>,
+    reconciler: &Reconciler,
 ) -> Result<Action, ReconcileError> {
+    let context = &reconciler.context;
     let arrival = match &guarded.0 {
         Ok(request) => context.ledger().arrive(request),
         Err(error) => {
@@ -235,39 +260,39 @@ async fn look_after(
     }
     let mut request = arrival.newest;
     if request.metadata.deletion_timestamp.is_some() {
-        see_deletion(&context, &reference(&request), Some(request));
+        see_deletion(context, &reference(&request), Some(request));
         return Ok(Action::await_change());
     }
-    if let Some(wait) = paced(&context, &request) {
+    if let Some(wait) = paced(context, &request) {
         return Ok(Action::requeue(wait));
     }
     // The semaphore is never closed.
-    let _place = context.places.acquire().await;
+    let _place = reconciler.places.acquire().await;
     let mut done = Vec::new();
     for round in 0..=ROUNDS {
-        if !context.role.leads() {
-            follow(&context, &request);
+        if !context.cluster.role.leads() {
+            follow(context, &request);
             return Ok(Action::await_change());
         }
         done.extend(context.ledger().take_outcomes(&request));
-        let known = record(&context, &request, &done);
+        let known = record(context, &request, &done);
         let pause = done.iter().find_map(worth_a_pause);
         if pause.is_some() || round == ROUNDS {
             let status = known.status.unwrap_or_default();
-            let written = persist(&context, request, status).await?;
-            clear(&context, &written, &done);
+            let written = persist(context, request, status).await?;
+            clear(context, &written, &done);
             tracing::info!(error = pause, "trying again");
             return Ok(Action::requeue(PAUSE));
         }
         let before = Progress::of(&request);
-        let decided = decided(&context, request, known).await?;
+        let decided = decided(reconciler, request, known).await?;
         request = decided.request;
-        clear(&context, &request, &done);
-        see_progress(&context, before, &request);
+        clear(context, &request, &done);
+        see_progress(context, before, &request);
         for job in decided.jobs {
-            jobs::start(&context, &request, job);
+            jobs::start(context, &request, job);
         }
-        done = execute(&context, &request, decided.effects).await;
+        done = execute(context, &request, decided.effects).await;
         if done.contains(&Done::Deleted) {
             return Ok(Action::await_change());
         }
@@ -289,7 +314,9 @@ fn record(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) -> Pr
     let is_injected = |done: &&Done| matches!(done, Done::Injected(_));
     let injected = done.iter().filter(is_injected).count();
     if injected > 0 {
-        context.publish(request, vec![events::injected(injected)]);
+        context
+            .cluster
+            .publish(request, vec![events::injected(injected)]);
     }
     let mut known = request.clone();
     let status = known.status.get_or_insert_default();
@@ -308,17 +335,18 @@ struct Decided {
 /// Decides, and writes the status before anything is executed. What was done and what follows from it become one change: `known` has what
 /// was done, and `request` is the last written version.
 async fn decided(
-    context: &Arc<Context>,
+    reconciler: &Reconciler,
     request: ProfileRequest,
     known: ProfileRequest,
 ) -> Result<Decided, ReconcileError> {
+    let context = &reconciler.context;
     let mut observed = look(context, &known).await;
     let accepting = match observed.admission {
-        Some(_) => Some(context.accepting.lock().await),
+        Some(_) => Some(reconciler.accepting.lock().await),
         None => None,
     };
     confirm(context, &known, &mut observed);
-    let decision = decide(context.now(), &known, &observed, &context.limits);
+    let decision = decide(context.now(), &known, &observed, &context.policy.limits);
     let request = persist(context, request, decision.status).await?;
     context.ledger().see(&request);
     drop(accepting);
@@ -333,7 +361,7 @@ async fn decided(
 /// How long the reconciliation waits, so that changes at about the same time are written together.
 fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
     let namespace = request.namespace().unwrap_or_default();
-    if context.halts.stops(&namespace) {
+    if context.cluster.halts.stops(&namespace) {
         return None;
     }
     let (now, ledger) = (context.now(), context.ledger());
@@ -393,7 +421,7 @@ async fn persist(
         return Ok(request);
     }
     let requests: Api<ProfileRequest> = Api::namespaced(
-        context.client.clone(),
+        context.cluster.client.clone(),
         &request.namespace().unwrap_or_default(),
     );
     // Most of a finished request was dropped when it arrived. Writing it back would delete it in the cluster.
@@ -416,9 +444,9 @@ async fn persist(
     let (replaced, now) = (request.resource_version(), context.now());
     context.ledger().wrote(replaced, &written, now);
     log(&written, &old);
-    count(context, &old, &status);
+    count(&context.metrics, &old, &status);
     let events = events::between(&written, &old, &status);
-    context.publish(&written, events);
+    context.cluster.publish(&written, events);
     Ok(written)
 }
 
@@ -432,6 +460,7 @@ fn opened(
     match request.spec.mode == Mode::Live && runs {
         true => ProfileRequestStatus {
             access_key: context
+                .contact
                 .keyring
                 .access_key(&request.uid().unwrap_or_default())
                 .into(),

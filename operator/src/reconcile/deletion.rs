@@ -34,7 +34,12 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
     let (context, request) = (context.clone(), request.clone());
     let kept = async move {
-        if let Err(error) = context.collector.record(&request, &context.limits).await {
+        if let Err(error) = context
+            .storage
+            .collector
+            .record(&request, &context.policy.limits)
+            .await
+        {
             tracing::info!(%error, "the request has no record; if no operator sees its deletion, its objects stay in the store");
         }
     };
@@ -44,7 +49,7 @@ pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
 /// Cleans up in the background. If the store is away, it retries as long as for any request.
 pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     let now = context.now();
-    let Some(deletion) = deletion(now, &request, &context.limits) else {
+    let Some(deletion) = deletion(now, &request, &context.policy.limits) else {
         return;
     };
     let span = tracing::info_span!(
@@ -57,7 +62,10 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     request.metadata.deletion_timestamp.get_or_insert(Time(now));
     for sampler in &deletion.cancellations {
         let (key, until) = (&sampler.key, sampler.until);
-        context.cancellations.cancel(key, Stop::Drop, now, until);
+        context
+            .contact
+            .cancellations
+            .cancel(key, Stop::Drop, now, until);
     }
     let settled = async move {
         let mut tries = 0;
@@ -84,27 +92,41 @@ async fn settle(
     request: &ProfileRequest,
     deletion: &Deletion,
 ) -> Result<(), String> {
+    let store = &context.storage.store;
     stream::iter(deletion.cancellations.clone())
-        .map(|sampler| async move { cancel_over_store(context, request, &sampler, Stop::Drop).await })
+        .map(|sampler| async move { cancel_over_store(store, request, &sampler, Stop::Drop).await })
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>()
         .await
         .map_err(|error| error.to_string())?;
-    if let Done::StoreAway(error) = context.collector.list(request, &context.limits).await {
+    if let Done::StoreAway(error) = context
+        .storage
+        .collector
+        .list(request, &context.policy.limits)
+        .await
+    {
         return Err(error);
     }
-    context.collector.clear(deletion.deletes.clone()).await;
-    let forgotten = context.collector.forget(request, &context.limits).await;
+    context
+        .storage
+        .collector
+        .clear(deletion.deletes.clone())
+        .await;
+    let forgotten = context
+        .storage
+        .collector
+        .forget(request, &context.policy.limits)
+        .await;
     forgotten.map_err(|error| error.to_string())?;
     let namespace = request.namespace().unwrap_or_default();
-    context.archives.count_again(&namespace);
+    context.cluster.archives.count_again(&namespace);
     Ok(())
 }
 
 /// Whenever this replica begins to lead, finds requests that were deleted while no operator saw it. If `namespaces` is empty, it includes
 /// all.
 pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
-    let mut role = context.role.subscribe();
+    let mut role = context.cluster.role.subscribe();
     // The sender is in the context.
     while role.wait_for(|leads| *leads).await.is_ok() {
         match follow_records(&context, &namespaces).await {
@@ -118,10 +140,15 @@ pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
 }
 
 async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result<(), StoreError> {
-    let mut keys = pin!(context.collector.records());
+    let mut keys = pin!(context.storage.collector.records());
     while let Some(key) = keys.next().await {
         let key = key?;
-        let Some(request) = context.collector.recorded(&key, &context.limits).await? else {
+        let Some(request) = context
+            .storage
+            .collector
+            .recorded(&key, &context.policy.limits)
+            .await?
+        else {
             continue;
         };
         // Other operators that share the store handle theirs.
@@ -131,12 +158,19 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
             continue;
         }
         match context
+            .storage
             .collector
-            .is_listed(&request, &context.limits)
+            .is_listed(&request, &context.policy.limits)
             .await?
         {
             // It was finished when it was deleted, or has been cleaned up.
-            true => context.collector.forget(&request, &context.limits).await?,
+            true => {
+                context
+                    .storage
+                    .collector
+                    .forget(&request, &context.policy.limits)
+                    .await?
+            }
             false => abandon(context.clone(), request),
         }
     }
@@ -145,10 +179,10 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
 
 /// Whether the request of a record was in this cluster and does not exist any more.
 async fn is_gone(context: &Context, request: &ProfileRequest, key: &str) -> bool {
-    if !context.requests.is_gone(key).await {
+    if !context.cluster.requests.is_gone(key).await {
         return false;
     }
-    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespaces: Api<Namespace> = Api::all(context.cluster.client.clone());
     let namespace = request.namespace().unwrap_or_default();
     let there = call(|| namespaces.get_metadata(&namespace)).await;
     let status = request.status.as_ref();

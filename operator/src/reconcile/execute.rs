@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, UploadMode};
 use phpprof_decide::admission::NotAdded;
 use serde_json::Value;
@@ -13,12 +13,12 @@ use serde_json::Value;
 use crate::decide::effect::{Cancellation, Done, Effect, Injected};
 use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
-use crate::reconcile::granting::{first_ask, grants};
+use crate::reconcile::granting::Granter;
 use crate::sampler::cancellation::Stop;
 use crate::sampler::container::{Given, patch, refusal};
 use crate::sampler::injection::{Injection, Task};
 use crate::sampler::object_keys::stop_key;
-use crate::storage::store::StoreError;
+use crate::storage::store::{Store, StoreError};
 
 const FIELD_MANAGER: &str = "phpprof-operator";
 
@@ -56,7 +56,7 @@ async fn perform(context: &Context, request: &ProfileRequest, effect: Effect) ->
                 Err(error) => Done::NotStopped(error.to_string()),
             }
         }
-        Effect::DeleteRequest => delete(context, request).await,
+        Effect::DeleteRequest => delete(&context.cluster.client, request).await,
     }
 }
 
@@ -65,12 +65,13 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
         Ok(given) => given,
         Err(message) => return Done::TryAgain(format!("making a grant failed: {message}")),
     };
-    let body = patch(injection, &given, &context.sampler);
-    match send(context, injection, &body, true).await {
+    let body = patch(injection, &given, &context.policy.sampler);
+    let client = &context.cluster.client;
+    match send(client, injection, &body, true).await {
         Ok(()) | Err(NotAdded::Unknown) => {}
         Err(refusal) => return refused(refusal, injection),
     }
-    match send(context, injection, &body, false).await {
+    match send(client, injection, &body, false).await {
         Ok(()) => Done::Injected(Injected::of(injection)),
         Err(refusal) => refused(refusal, injection),
     }
@@ -78,15 +79,17 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
 
 /// The arguments and the environment of the sampler's container.
 async fn given(context: &Context, injection: &Injection) -> Result<Given, String> {
-    let (subject, config) = (&injection.subject, &context.sampler);
+    let (subject, config) = (&injection.subject, &context.policy.sampler);
+    let granter = Granter::new(context, subject);
     match &injection.task {
         Task::Once(run) => {
-            let grants = grants(context, subject, run).await?;
+            let grants = granter.grants(run).await?;
             Ok(Given::once(subject, run, &grants, config))
         }
         Task::Resident(residence) => {
-            let ask = first_ask(context, injection, residence.ask_until)?;
-            let addresses = context.relay_addresses.get().await;
+            let container = &injection.ephemeral_container_name;
+            let ask = granter.first_ask(container, residence.ask_until)?;
+            let addresses = context.contact.relay_addresses.get().await;
             Ok(Given::resident(subject, *residence, &ask, &addresses))
         }
     }
@@ -100,33 +103,32 @@ async fn cancel(
     stop: Stop,
 ) -> Result<(), StoreError> {
     let Cancellation { key, until, .. } = cancellation;
-    context
-        .cancellations
-        .cancel(key, stop, context.now(), *until);
-    cancel_over_store(context, request, cancellation, stop).await
+    let cancellations = &context.contact.cancellations;
+    cancellations.cancel(key, stop, context.now(), *until);
+    cancel_over_store(&context.storage.store, request, cancellation, stop).await
 }
 
 pub(crate) async fn cancel_over_store(
-    context: &Context,
+    store: &Store,
     request: &ProfileRequest,
     cancellation: &Cancellation,
     stop: Stop,
 ) -> Result<(), StoreError> {
-    if request.spec.upload_mode != UploadMode::Relay && context.store.signs() {
+    if request.spec.upload_mode != UploadMode::Relay && store.signs() {
         let key = stop_key(&cancellation.key);
-        context.store.create(&key, stop.word()).await?;
+        store.create(&key, stop.word()).await?;
     }
     Ok(())
 }
 
 async fn send(
-    context: &Context,
+    client: &Client,
     injection: &Injection,
     body: &Value,
     dry_run: bool,
 ) -> Result<(), NotAdded> {
     let subject = &injection.subject;
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &subject.namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &subject.namespace);
     let params = PatchParams {
         dry_run,
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -156,11 +158,9 @@ fn refused(refusal: NotAdded, injection: &Injection) -> Done {
     }
 }
 
-async fn delete(context: &Context, request: &ProfileRequest) -> Done {
-    let requests: Api<ProfileRequest> = Api::namespaced(
-        context.client.clone(),
-        &request.namespace().unwrap_or_default(),
-    );
+async fn delete(client: &Client, request: &ProfileRequest) -> Done {
+    let namespace = request.namespace().unwrap_or_default();
+    let requests: Api<ProfileRequest> = Api::namespaced(client.clone(), &namespace);
     let preconditions = Preconditions {
         uid: request.uid(),
         // If somebody has just extended its time to live, the request is not deleted.

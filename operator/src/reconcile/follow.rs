@@ -19,13 +19,16 @@ use crate::sampler::cancellation::Stop;
 pub fn follow(context: &Context, request: &ProfileRequest) {
     context.ledger().see(request);
     let namespace = request.namespace().unwrap_or_default();
-    let is_stopped = request.spec.cancel || context.halts.stops(&namespace);
+    let is_stopped = request.spec.cancel || context.cluster.halts.stops(&namespace);
     if is_running(request) && is_stopped {
-        for cancellation in open_samplers(request, &context.limits) {
+        for cancellation in open_samplers(request, &context.policy.limits) {
             let now = context.now();
-            context
-                .cancellations
-                .cancel(&cancellation.key, Stop::Keep, now, cancellation.until);
+            context.contact.cancellations.cancel(
+                &cancellation.key,
+                Stop::Keep,
+                now,
+                cancellation.until,
+            );
         }
     }
 }
@@ -40,12 +43,12 @@ pub async fn take_over(context: Arc<Context>, mut role: watch::Receiver<bool>) {
             context.ledger().step_down();
             continue;
         }
-        for request in context.requests.all() {
+        for request in context.cluster.requests.all() {
             if let Ok(request) = &request.0 {
-                context.watches.look_again(reference(request));
+                context.cluster.watches.look_again(reference(request));
             }
         }
         context.call_next();
-        context.archives.count_all_again();
+        context.cluster.archives.count_all_again();
     }
 }

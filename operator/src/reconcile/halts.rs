@@ -20,7 +20,6 @@ use phpprof_crds::NAMESPACE_LABEL;
 use crate::decide::namespace::{by_label, is_disabled, is_enabled};
 use crate::decide::observed::Halt;
 use crate::reconcile::calls::AT_ONCE;
-use crate::reconcile::context::Context;
 use crate::reconcile::watches::paged;
 
 /// Running samplers learn of a stop within five seconds. Two of these are for their own polling.
@@ -149,9 +148,15 @@ impl Halts {
     }
 }
 
-/// Watches the switch, a ConfigMap of this namespace and name.
-pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String) {
-    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+/// Watches the switch, a ConfigMap of this namespace and name. Calls `changed` when profiling was stopped or resumed.
+pub async fn watch_switch(
+    client: Client,
+    halts: Arc<Halts>,
+    namespace: String,
+    name: String,
+    changed: impl Fn(),
+) {
+    let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut changes = watcher(maps, only).default_backoff().boxed();
     // A list without the ConfigMap says that it was deleted.
@@ -174,9 +179,9 @@ pub async fn watch_switch(context: Arc<Context>, namespace: String, name: String
                 continue;
             }
         };
-        if context.halts.switch(off) {
+        if halts.switch(off) {
             tracing::info!(off, "the switch that stops profiling");
-            context.look_again();
+            changed();
         }
     }
 }
@@ -190,10 +195,10 @@ fn is_off(map: &ConfigMap) -> bool {
         .any(|word| word == STOPPED)
 }
 
-/// Watches the namespaces with the label.
-pub async fn watch_labels(context: Arc<Context>) {
-    let mut changes = labelled(&context.client).default_backoff().boxed();
-    let (halts, mut listed) = (&context.halts, BTreeSet::new());
+/// Watches the namespaces with the label. Calls `changed` when profiling was stopped or resumed in one.
+pub async fn watch_labels(client: Client, halts: Arc<Halts>, changed: impl Fn()) {
+    let mut changes = labelled(&client).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
     while let Some(change) = changes.next().await {
         let news = match change {
             Ok(watcher::Event::Init) => {
@@ -202,18 +207,18 @@ pub async fn watch_labels(context: Arc<Context>) {
             }
             Ok(watcher::Event::InitApply(namespace)) => {
                 listed.insert(namespace.name_any());
-                learn(halts, &namespace, label(&namespace))
+                learn(&halts, &namespace, label(&namespace))
             }
             Ok(watcher::Event::InitDone) => halts.keep(&listed),
-            Ok(watcher::Event::Apply(namespace)) => learn(halts, &namespace, label(&namespace)),
-            Ok(watcher::Event::Delete(namespace)) => learn(halts, &namespace, None),
+            Ok(watcher::Event::Apply(namespace)) => learn(&halts, &namespace, label(&namespace)),
+            Ok(watcher::Event::Delete(namespace)) => learn(&halts, &namespace, None),
             Err(error) => {
                 tracing::warn!(%error, "watching the labels of namespaces failed; retrying");
                 false
             }
         };
         if news {
-            context.look_again();
+            changed();
         }
     }
 }
@@ -235,29 +240,30 @@ fn label(namespace: &impl ResourceExt) -> Option<&str> {
     namespace.labels().get(NAMESPACE_LABEL).map(String::as_str)
 }
 
-/// Polls the labels of the namespaces that have running requests or are stopped.
-pub async fn poll_labels(context: Arc<Context>) {
+/// Polls the labels of the namespaces that have running requests, which `running` gives, or are stopped. Calls `changed` as
+/// [`watch_labels`] does.
+pub async fn poll_labels(
+    client: Client,
+    halts: Arc<Halts>,
+    running: impl Fn() -> Vec<String>,
+    changed: impl Fn(),
+) {
     loop {
         tokio::time::sleep(EVERY).await;
-        let mut namespaces = context.halts.state().namespaces.clone();
-        namespaces.extend(
-            context
-                .ledger()
-                .running()
-                .filter_map(ResourceExt::namespace),
-        );
-        let client = &context.client;
+        let mut namespaces = halts.state().namespaces.clone();
+        namespaces.extend(running());
+        let client = &client;
         let labels = stream::iter(namespaces)
             .map(|namespace| async move { (asked(client, &namespace).await, namespace) })
             .buffer_unordered(AT_ONCE);
         let news: Vec<bool> = labels
             .map(|(disabled, namespace)| {
-                disabled.is_some_and(|disabled| context.halts.label(&namespace, disabled))
+                disabled.is_some_and(|disabled| halts.label(&namespace, disabled))
             })
             .collect()
             .await;
         if news.contains(&true) {
-            context.look_again();
+            changed();
         }
     }
 }
@@ -279,7 +285,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::testing::api::{ApiServer, LASTS, context};
+    use crate::testing::api::{ApiServer, LASTS};
 
     /// Answers with metadata only if the client asks for it, as the API server does; otherwise with the whole namespace.
     async fn answer(request: Request<Body>) -> Result<Response<Body>, kube::Error> {
@@ -362,15 +368,14 @@ mod tests {
     /// Whether the switch stops profiling before its watch breaks, and after that.
     async fn stopped(objects: [Vec<serde_json::Value>; 2]) -> [bool; 2] {
         let server = ApiServer::new(objects, json!({}));
-        let (mut context, _) = context(server.client());
-        context.halts = Halts::with_switch();
-        let context = Arc::new(context);
-        let watched = watch_switch(context.clone(), "ours".into(), "switch".into());
+        let halts = Arc::new(Halts::with_switch());
+        let (namespace, name) = ("ours".to_owned(), "switch".to_owned());
+        let watched = watch_switch(server.client(), halts.clone(), namespace, name, || {});
         tokio::spawn(watched);
         let mut stopped = Vec::new();
         for seconds in [LASTS / 2, 60 * LASTS] {
             tokio::time::sleep(seconds).await;
-            let halt = context.halts.of("shop");
+            let halt = halts.of("shop");
             assert_ne!(halt, Some(Halt::Unknown));
             stopped.push(halt.is_some());
         }

@@ -32,13 +32,17 @@ pub fn start(context: &Arc<Context>, request: &ProfileRequest, job: Job) {
             .await
             .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
         context.ledger().end_job(&request, &key, done);
-        context.watches.look_again(reference(&request));
+        context.cluster.watches.look_again(reference(&request));
     };
     tokio::spawn(done.in_current_span());
 }
 
 async fn work(context: &Arc<Context>, request: &ProfileRequest, job: Job) -> Done {
-    let (collector, limits, begin) = (&context.collector, &context.limits, Instant::now());
+    let (collector, limits, begin) = (
+        &context.storage.collector,
+        &context.policy.limits,
+        Instant::now(),
+    );
     match job {
         Job::Verify(upload) => {
             let done = collector.verify(&upload).await;
@@ -60,20 +64,28 @@ async fn work(context: &Arc<Context>, request: &ProfileRequest, job: Job) -> Don
 /// Exports the result. Fetches the whole request first, because the watch keeps little of a finished one.
 async fn export(context: &Arc<Context>, request: &ProfileRequest) -> Done {
     let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
-    let whole = match context.requests.fetch(&namespace, &name).await {
+    let whole = match context.cluster.requests.fetch(&namespace, &name).await {
         Ok(Some(whole)) if whole.uid() == request.uid() => whole,
         Ok(_) => return Done::Exported,
         Err(error) => return Done::TryAgain(chain(&error)),
     };
-    let (exporter, collector, limits) = (&context.exporter, &context.collector, &context.limits);
+    let (exporter, collector, limits) = (
+        &context.storage.exporter,
+        &context.storage.collector,
+        &context.policy.limits,
+    );
     let exported = exporter.tell(collector, &whole, limits).await;
     let events = exported.into_iter().map(events::exported).collect();
-    context.publish(&whole, events);
+    context.cluster.publish(&whole, events);
     Done::Exported
 }
 
 async fn merge(context: &Context, request: &ProfileRequest) -> Done {
-    let mut done = context.collector.merge(request, &context.limits).await;
+    let mut done = context
+        .storage
+        .collector
+        .merge(request, &context.policy.limits)
+        .await;
     if let Done::Merged {
         profile,
         links,
@@ -86,9 +98,9 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
         if cancelled.is_none() && is_stopped {
             *cancelled = Some("profiling was stopped".to_owned());
         }
-        profile.access_key = context.keyring.access_key(&uid).into();
+        profile.access_key = context.contact.keyring.access_key(&uid).into();
         *links = crate::export::links::links(
-            &context.links,
+            &context.policy.links,
             request,
             &profile.access_key,
             context.now(),

@@ -38,13 +38,13 @@ pub fn see_progress(context: &Arc<Context>, before: Progress, request: &ProfileR
         request.namespace().unwrap_or_default(),
     );
     if now.is_accepted && !before.is_accepted {
-        context.archives.ensure(&namespace);
+        context.cluster.archives.ensure(&namespace);
         keep_record(context, request);
     }
     if now.is_over && !before.is_over {
         context.call_next();
         if now.is_accepted {
-            context.archives.count_again(&namespace);
+            context.cluster.archives.count_again(&namespace);
         }
     }
 }
@@ -60,9 +60,14 @@ pub fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     if done.iter().any(is_over) {
         let (context, request) = (context.clone(), request.clone());
         let cleared = async move {
-            context.collector.clear(leftovers(&request)).await;
+            context.storage.collector.clear(leftovers(&request)).await;
             // If the record stays, the next leader deletes it when it starts.
-            if let Err(error) = context.collector.forget(&request, &context.limits).await {
+            if let Err(error) = context
+                .storage
+                .collector
+                .forget(&request, &context.policy.limits)
+                .await
+            {
                 tracing::info!(%error, "deleting the record of a request failed; retrying later");
             }
         };

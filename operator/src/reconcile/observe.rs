@@ -50,7 +50,10 @@ pub async fn observe(
     if status.start_time.is_none() && held_back {
         return Ok(Observed::default());
     }
-    let halted = context.halts.of(&request.namespace().unwrap_or_default());
+    let halted = context
+        .cluster
+        .halts
+        .of(&request.namespace().unwrap_or_default());
     if status.start_time.is_none() {
         return candidate(context, request, halted).await;
     }
@@ -72,7 +75,7 @@ pub async fn observe(
     pods.values_mut().for_each(|pod| entry.complete(pod, now));
     let silent_since = status.targets.iter().filter_map(|target| {
         let pod = pods.get(&target.pod_uid)?;
-        let heard = context.heard.last(&pod.uid);
+        let heard = context.contact.heard.last(&pod.uid);
         let since = entry.silent_since(target, pod, heard, now)?;
         Some((pod.uid.clone(), since))
     });
@@ -86,7 +89,7 @@ pub async fn observe(
 
 /// The pods of the request's namespace, which are watched from now on.
 async fn pods(context: &Context, request: &ProfileRequest) -> Result<Vec<Arc<Pod>>, WatchError> {
-    let subscribe = || context.watches.subscribe(&reference(request));
+    let subscribe = || context.cluster.watches.subscribe(&reference(request));
     let subscription = context.ledger().entry(request).pods(subscribe);
     subscription.pods().await
 }
@@ -105,7 +108,7 @@ async fn candidate(
         return Ok(stopped(halt));
     }
     let namespace = request.namespace().unwrap_or_default();
-    let (namespace_enabled, namespace_uid) = match context.halts.enabled(&namespace) {
+    let (namespace_enabled, namespace_uid) = match context.cluster.halts.enabled(&namespace) {
         Some(uid) => (true, uid),
         None => {
             let metadata = metadata(context, &namespace).await?;
@@ -121,7 +124,7 @@ async fn candidate(
         namespace_uid,
         namespace_enabled,
         stored_bytes: 0,
-        store: store_writes(&context.store),
+        store: store_writes(&context.storage.store),
         samplers: BTreeMap::new(),
         waits_since: context.ledger().entry(request).candidate(context.now()),
         matched: Ok(Vec::new()),
@@ -154,16 +157,20 @@ fn store_writes(store: &Store) -> StoreWrites {
 
 /// Whether the namespace allows new profiles.
 fn may_be_profiled(context: &Context, admission: &Admission) -> bool {
-    let is_open = admission.namespace_enabled || !context.limits.namespace_opt_in;
-    is_open && !context.limits.is_full(admission.stored_bytes)
+    let is_open = admission.namespace_enabled || !context.policy.limits.namespace_opt_in;
+    is_open && !context.policy.limits.is_full(admission.stored_bytes)
 }
 
 /// Makes no call if there is no limit.
 async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, ObserveError> {
-    let Some(allowed) = context.limits.bytes_of_namespace else {
+    let Some(allowed) = context.policy.limits.bytes_of_namespace else {
         return Ok(0);
     };
-    let counted = context.usage.bytes(namespace, allowed, context.now()).await;
+    let counted = context
+        .storage
+        .usage
+        .bytes(namespace, allowed, context.now())
+        .await;
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
@@ -191,7 +198,7 @@ async fn metadata(
     context: &Context,
     namespace: &str,
 ) -> Result<PartialObjectMeta<Namespace>, ObserveError> {
-    let namespaces = Api::<Namespace>::all(context.client.clone());
+    let namespaces = Api::<Namespace>::all(context.cluster.client.clone());
     let asked = call(|| namespaces.get_metadata(namespace)).await;
     asked.map_err(|error| ObserveError::Namespace(namespace.to_owned(), error))
 }
@@ -201,7 +208,7 @@ async fn matched(
     namespace: &str,
     request: &ProfileRequest,
 ) -> Result<Result<Vec<PodView>, Refusal>, ObserveError> {
-    let (client, target) = (&context.client, &request.spec.target);
+    let (client, target) = (&context.cluster.client, &request.spec.target);
     let named = match resolve(client, namespace, target).await {
         Ok(named) => named,
         Err(Unresolved::Refused(refusal)) => return Ok(Err(refusal)),

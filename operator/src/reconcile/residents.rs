@@ -11,7 +11,7 @@ use crate::decide::limits::later;
 use crate::decide::runs::{self, runs};
 use crate::http::runs::{HOLD, ask, digest};
 use crate::reconcile::context::Context;
-use crate::reconcile::granting::{grants, receipt};
+use crate::reconcile::granting::Granter;
 use crate::sampler::container;
 use crate::sampler::injection::{Run, Subject};
 use crate::sampler::offer::{Answer, Asker, OfferedRun};
@@ -32,14 +32,19 @@ pub async fn answer(
     if is_stopped(&context, &asker) {
         return Ok(None);
     }
-    let limits = &context.limits;
+    let limits = &context.policy.limits;
     let lease_ends = later(context.now(), limits.resident_lease);
-    let ask = ask(&context.keyring, &context.relay_url, &asker, lease_ends);
+    let ask = ask(
+        &context.contact.keyring,
+        &context.contact.relay_url,
+        &asker,
+        lease_ends,
+    );
     let context = &context;
     let found = found(context, &asker);
     let seen = digest_of(&found);
     let offered = stream::iter(found)
-        .map(|(subject, run)| offer(context, (subject, run), spoken))
+        .map(|(subject, run)| offer(context, subject, run, spoken))
         .buffered(1)
         .try_collect();
     Ok(Some(Answer {
@@ -54,7 +59,7 @@ pub async fn answer(
 
 /// Waits until the answer differs from the runs with this digest, which the sampler already has.
 pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
-    let mut changes = context.requests.changes();
+    let mut changes = context.cluster.requests.changes();
     while !is_stopped(&context, &asker) && digest_of(&found(&context, &asker)) == seen {
         // Stopping profiling changes no request, so this checks regularly too.
         let _ = tokio::time::timeout(LOOK, changes.changed()).await;
@@ -64,8 +69,8 @@ pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
 }
 
 fn is_stopped(context: &Context, asker: &Asker) -> bool {
-    let (halts, namespace) = (&context.halts, &asker.namespace);
-    let is_closed = context.limits.namespace_opt_in && halts.is_closed(namespace);
+    let (halts, namespace) = (&context.cluster.halts, &asker.namespace);
+    let is_closed = context.policy.limits.namespace_opt_in && halts.is_closed(namespace);
     halts.stops(namespace) || is_closed
 }
 
@@ -75,7 +80,7 @@ fn digest_of(found: &[(Subject, Run)]) -> String {
 
 /// The runs of the sampler that asks.
 fn found(context: &Context, asker: &Asker) -> Vec<(Subject, Run)> {
-    let all = context.requests.all();
+    let all = context.cluster.requests.all();
     let known = all.iter().filter_map(|request| request.0.as_ref().ok());
     let of_namespace =
         known.filter(|request| request.metadata.namespace.as_ref() == Some(&asker.namespace));
@@ -92,21 +97,23 @@ fn found(context: &Context, asker: &Asker) -> Vec<(Subject, Run)> {
         };
         (subject, run)
     };
-    let found = runs(of_namespace, who, &context.limits);
+    let found = runs(of_namespace, who, &context.policy.limits);
     found.into_iter().map(seen).collect()
 }
 
 async fn offer(
     context: &Context,
-    (subject, run): (Subject, Run),
+    subject: Subject,
+    run: Run,
     spoken: u32,
 ) -> Result<OfferedRun, String> {
-    let grants = grants(context, &subject, &run).await?;
-    let environment = container::environment(&context.sampler, &grants, spoken);
+    let granter = Granter::new(context, &subject);
+    let grants = granter.grants(&run).await?;
+    let environment = container::environment(&context.policy.sampler, &grants, spoken);
     Ok(OfferedRun {
-        arguments: container::arguments_of_offer(&subject, &run, &context.sampler),
+        arguments: container::arguments_of_offer(&subject, &run, &context.policy.sampler),
         environment: environment.into_iter().collect(),
-        receipt: receipt(context, &subject, &run)?,
+        receipt: granter.receipt(&run)?,
         key: run.object_key,
     })
 }

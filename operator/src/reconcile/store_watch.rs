@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use phpprof_crds::chain;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::lease::Role;
+use crate::metrics::Metrics;
 use crate::reconcile::calls::call;
-use crate::reconcile::context::Context;
+use crate::storage::store::Store;
 use crate::storage::store::health::{Health, Writes};
 
 /// How often a store without create-only writes is probed.
@@ -29,40 +31,55 @@ const SUCCESS_EVERY: i64 = 300;
 /// The key of the ConfigMap. The plugin has the same (`doctor/observe.rs`).
 const KEY: &str = "store";
 
-/// Runs until the process ends. `map` is the ConfigMap as namespace and name, if there is one. Each replica probes, because each writes uploads
-/// of its relay; the leader alone writes the ConfigMap.
-pub async fn run(context: Arc<Context>, map: Option<(String, String)>) {
-    let (mut next, mut written) = (Some(Instant::now()), Health::default());
-    loop {
-        if next.is_some_and(|next| next <= Instant::now()) {
-            next = probe(&context).await.map(|pause| Instant::now() + pause);
-        }
-        let health = context.store.health();
-        if let Some((namespace, name)) = &map
-            && context.role.leads()
-            && is_news(&written, &health)
-        {
-            match write(&context, namespace, name, &health).await {
-                Ok(()) => written = health,
-                Err(error) => {
-                    let error = chain(&error);
-                    tracing::warn!(error, name, "writing how the store is failed");
-                }
-            }
-        }
-        tokio::time::sleep(WRITE_EVERY).await;
-    }
+/// What watching the store needs.
+pub struct StoreWatch {
+    /// Writes the ConfigMap.
+    pub client: Client,
+    /// Whether this replica leads. The leader alone writes the ConfigMap.
+    pub role: Arc<Role>,
+    /// The store. Each replica probes it, because each writes uploads of its relay.
+    pub store: Store,
+    /// Count what was found.
+    pub metrics: Metrics,
+    /// The ConfigMap as namespace and name, if there is one.
+    pub map: Option<(String, String)>,
 }
 
-/// Probes once. Returns the time until the next probe; `None` if the store has create-only writes.
-async fn probe(context: &Context) -> Option<Duration> {
-    let probed = context.store.probe().await;
-    context.metrics.found(context.store.health().writes);
-    match probed {
-        Ok(Writes::CreateOnly) => None,
-        Ok(_) => Some(PROBE_AGAIN),
-        // The store has logged the cause.
-        Err(_) => Some(TRY_AGAIN),
+impl StoreWatch {
+    /// Runs until the process ends.
+    pub async fn run(self) {
+        let (mut next, mut written) = (Some(Instant::now()), Health::default());
+        loop {
+            if next.is_some_and(|next| next <= Instant::now()) {
+                next = self.probe().await.map(|pause| Instant::now() + pause);
+            }
+            let health = self.store.health();
+            if let Some((namespace, name)) = &self.map
+                && self.role.leads()
+                && is_news(&written, &health)
+            {
+                match write(&self.client, namespace, name, &health).await {
+                    Ok(()) => written = health,
+                    Err(error) => {
+                        let error = chain(&error);
+                        tracing::warn!(error, name, "writing how the store is failed");
+                    }
+                }
+            }
+            tokio::time::sleep(WRITE_EVERY).await;
+        }
+    }
+
+    /// Probes once. Returns the time until the next probe; `None` if the store has create-only writes.
+    async fn probe(&self) -> Option<Duration> {
+        let probed = self.store.probe().await;
+        self.metrics.found(self.store.health().writes);
+        match probed {
+            Ok(Writes::CreateOnly) => None,
+            Ok(_) => Some(PROBE_AGAIN),
+            // The store has logged the cause.
+            Err(_) => Some(TRY_AGAIN),
+        }
     }
 }
 
@@ -83,13 +100,8 @@ fn is_news(written: &Health, now: &Health) -> bool {
     is_newer || rest(written) != rest(now)
 }
 
-async fn write(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    health: &Health,
-) -> kube::Result<()> {
-    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
+async fn write(client: &Client, namespace: &str, name: &str, health: &Health) -> kube::Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let patch = Patch::Merge(json!({"data": {KEY: told(health).to_string()}}));
     let params = PatchParams::default();
     call(|| maps.patch(name, &params, &patch)).await.map(|_| ())

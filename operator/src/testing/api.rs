@@ -11,7 +11,6 @@ use kube::client::Body;
 use kube::runtime::events::Recorder;
 use object_store::memory::InMemory;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tower::service_fn;
 
 use super::at;
@@ -23,7 +22,7 @@ use crate::http::live::Live;
 use crate::lease::Role;
 use crate::metrics::Metrics;
 use crate::reconcile::archives::Archives;
-use crate::reconcile::context::Context;
+use crate::reconcile::context::{Cluster, Contact, Context, Policy, Storage};
 use crate::reconcile::requests::Requests;
 use crate::reconcile::watches::{PodWatches, RequestRef};
 use crate::storage::archive::Archive;
@@ -139,9 +138,7 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
     );
     let collector = Collector::new(store.clone());
     let (watches, changes) = PodWatches::new(client.clone());
-    let context = Context {
-        limits: Limits::default(),
-        sampler: Default::default(),
+    let contact = Contact {
         keyring,
         relay_url: "https://relay".into(),
         // Nothing to resolve.
@@ -149,24 +146,36 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         heard: Default::default(),
         cancellations: Default::default(),
         live: Arc::new(Live::new(role.clone(), collector.desk())),
-        links: Vec::new(),
-        exporter: ExportArgs::default().open(None).unwrap(),
+    };
+    let cluster = Cluster {
+        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        halts: Default::default(),
+        client,
+        role,
+        watches,
+        archives,
+    };
+    let storage = Storage {
+        usage: Usage::new(store.clone()),
+        store,
         collector,
         archive,
-        archives,
-        usage: Usage::new(store.clone()),
-        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
-        watches,
+        exporter: ExportArgs::default().open(None).unwrap(),
+    };
+    let policy = Policy {
+        limits: Limits::default(),
+        sampler: Default::default(),
+        links: Vec::new(),
+    };
+    let context = Context {
+        cluster,
+        storage,
+        contact,
+        policy,
         ledger: Default::default(),
         metrics: Metrics::default(),
-        halts: Default::default(),
-        accepting: Default::default(),
-        places: Semaphore::new(1),
-        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
-        role,
         clock: || at(0),
-        client,
-        store,
     };
     (context, changes)
 }

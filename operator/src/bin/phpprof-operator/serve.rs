@@ -15,7 +15,8 @@ use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::memory;
 use phpprof_operator::metrics::{MemoryBounds, Metrics, Port};
 use phpprof_operator::reconcile::context::Context;
-use phpprof_operator::reconcile::{archives, controller, halts, store_watch};
+use phpprof_operator::reconcile::store_watch::StoreWatch;
+use phpprof_operator::reconcile::{archives, controller, halts};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower::util::MapResponseLayer;
 
@@ -44,7 +45,7 @@ pub async fn serve(args: Args) -> Result<(), Failed> {
     let (context, changed) = wiring::context(&args, client, metrics, keyring, role.clone())?;
     watch_halts(&args, &context)?;
     watch_store(&args, &context)?;
-    let archives = context.archives.clone();
+    let archives = context.cluster.archives.clone();
     tokio::spawn(archives::run(
         archives,
         changed.archives,
@@ -80,26 +81,44 @@ pub async fn serve(args: Args) -> Result<(), Failed> {
 
 /// Starts to watch what stops profiling.
 fn watch_halts(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
-    match args.namespace.is_empty() {
-        true => tokio::spawn(halts::watch_labels(context.clone())),
-        false => tokio::spawn(halts::poll_labels(context.clone())),
+    let (client, halts) = (&context.cluster.client, &context.cluster.halts);
+    let changed = || {
+        let context = context.clone();
+        move || context.look_again()
     };
+    if args.namespace.is_empty() {
+        let watched = halts::watch_labels(client.clone(), halts.clone(), changed());
+        tokio::spawn(watched);
+    } else {
+        let known = context.clone();
+        let running = move || known.running_namespaces();
+        let polled = halts::poll_labels(client.clone(), halts.clone(), running, changed());
+        tokio::spawn(polled);
+    }
     if let Some(map) = &args.switch_config_map {
         let (namespace, name) = split("--switch-config-map", map)?;
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        tokio::spawn(halts::watch_switch(context.clone(), namespace, name));
+        let (client, halts) = (client.clone(), halts.clone());
+        let watched = halts::watch_switch(client, halts, namespace, name, changed());
+        tokio::spawn(watched);
     }
     Ok(())
 }
 
 /// Starts to probe the store.
-fn watch_store(args: &Args, context: &Arc<Context>) -> Result<(), Failed> {
+fn watch_store(args: &Args, context: &Context) -> Result<(), Failed> {
     let map = args.status_config_map.as_deref();
     let map = map
         .map(|map| split("--status-config-map", map))
         .transpose()?;
-    let map = map.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
-    tokio::spawn(store_watch::run(context.clone(), map));
+    let watch = StoreWatch {
+        client: context.cluster.client.clone(),
+        role: context.cluster.role.clone(),
+        store: context.storage.store.clone(),
+        metrics: context.metrics.clone(),
+        map: map.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+    };
+    tokio::spawn(watch.run());
     Ok(())
 }
 
@@ -116,13 +135,13 @@ fn counted(relay: &Arc<Relay>, metrics: &Metrics) -> Router {
 /// Follows the Secret of the keys while the process runs.
 async fn keep_keys(secret: KeySecret, context: &Context, certificate: &Certificate) {
     let changed = || {
-        if let Err(error) = certificate.renew(&context.keyring) {
+        if let Err(error) = certificate.renew(&context.contact.keyring) {
             tracing::error!(%error, "the renewed certificate cannot be served");
         }
         // If all keys are new, the archives' access keys are new too.
-        context.archives.count_all_again();
+        context.cluster.archives.count_all_again();
     };
-    secret.keep(context.keyring.clone(), changed).await;
+    secret.keep(context.contact.keyring.clone(), changed).await;
 }
 
 /// Takes part in the election, if there is one, until the process is asked to end.

@@ -16,8 +16,7 @@ use phpprof_operator::http::runs::Runs;
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::archives::{Archives, Changes};
-use phpprof_operator::reconcile::context::Context;
-use phpprof_operator::reconcile::controller;
+use phpprof_operator::reconcile::context::{Cluster, Contact, Context, Policy, Storage};
 use phpprof_operator::reconcile::halts::Halts;
 use phpprof_operator::reconcile::requests::Requests;
 use phpprof_operator::reconcile::residents;
@@ -27,7 +26,6 @@ use phpprof_operator::storage::archive::Archive;
 use phpprof_operator::storage::collector::Collector;
 use phpprof_operator::storage::store::Store;
 use phpprof_operator::storage::usage::Usage;
-use tokio::sync::Semaphore;
 use tower::BoxError;
 use tower::util::MapResultLayer;
 
@@ -97,38 +95,48 @@ pub fn context(
         args.results_url.clone(),
     );
     let collector = Collector::new(store.clone());
-    let live = Arc::new(Live::new(role.clone(), collector.desk()));
     let (watches, requests_changed) = PodWatches::new(client.clone());
-    let context = Context {
-        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
-        collector,
-        usage: Usage::new(store.clone()),
+    let policy = Policy {
         limits: args.limits(&store, !exporter.is_empty()),
         sampler: args.sampler(ca_bundle)?,
-        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        links: links.chain(args.link.clone()).collect(),
+    };
+    let contact = Contact {
+        keyring,
+        relay_url: args.relay_url.clone(),
         relay_addresses: RelayAddresses::of(&args.relay_url),
         heard: Arc::default(),
-        relay_url: args.relay_url.clone(),
-        links: links.chain(args.link.clone()).collect(),
         cancellations: Arc::new(Cancellations::default()),
-        live,
-        ledger: Default::default(),
-        halts: match args.switch_config_map {
-            Some(_) => Halts::with_switch(),
-            None => Halts::default(),
-        },
-        accepting: Default::default(),
-        places: Semaphore::new(controller::CONCURRENCY),
-        clock: Timestamp::now,
+        live: Arc::new(Live::new(role.clone(), collector.desk())),
+    };
+    let halts = match args.switch_config_map {
+        Some(_) => Halts::with_switch(),
+        None => Halts::default(),
+    };
+    let cluster = Cluster {
+        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+        recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
+        halts: Arc::new(halts),
         client,
-        store,
-        keyring,
-        exporter,
-        archive,
-        archives,
-        watches,
-        metrics,
         role,
+        watches,
+        archives,
+    };
+    let storage = Storage {
+        usage: Usage::new(store.clone()),
+        store,
+        collector,
+        archive,
+        exporter,
+    };
+    let context = Context {
+        cluster,
+        storage,
+        contact,
+        policy,
+        ledger: Default::default(),
+        metrics,
+        clock: Timestamp::now,
     };
     let queues = Queues {
         requests: requests_changed,
@@ -138,7 +146,7 @@ pub fn context(
 }
 
 pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
-    let known = context.requests.clone();
+    let known = context.cluster.requests.clone();
     let gone: Gone = Box::new(move |key| {
         let known = known.clone();
         async move { known.is_gone(&key).await }.boxed()
@@ -149,14 +157,14 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
         Box::new(move |asker, seen| residents::news(waiting.clone(), asker, seen).boxed()),
     );
     let mut relay = Relay::new(
-        context.keyring.clone(),
-        context.store.clone(),
-        context.cancellations.clone(),
+        context.contact.keyring.clone(),
+        context.storage.store.clone(),
+        context.contact.cancellations.clone(),
         gone,
         runs,
     );
     relay.verify_source = args.verify_source;
-    relay.live = context.live.clone();
-    relay.heard = context.heard.clone();
+    relay.live = context.contact.live.clone();
+    relay.heard = context.contact.heard.clone();
     Arc::new(relay)
 }

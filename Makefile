@@ -50,12 +50,19 @@ clippy: setup
 .PHONY: style
 style: setup
 	@$(STAGE) "format" cargo fmt --all --check
-	@$(STAGE) "scripts and Go" tools/lint
-	@$(TOOLS) helm cargo-deny vale
-	@$(STAGE) "English" vale --output=line README.md CHANGELOG.md docs contract examples e2e/cluster
-	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
+	@$(TOOLS) actionlint cargo-deny vale
+	@$(STAGE) "scripts, Go and workflows" tools/lint
+	@$(STAGE) "English" vale --output=line *.md docs contract examples e2e/cluster
+	@$(MAKE) chart
 	@cargo fetch --quiet --locked # for every platform, or cargo-deny would not know them offline
 	@$(STAGE) "licences" cargo-deny --offline --log-level error check bans licenses sources
+
+# As any user.
+.PHONY: chart
+chart: ## lint the chart, and check that its README is what helm-docs writes
+	@$(TOOLS) helm helm-docs
+	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
+	@$(STAGE) "the chart's README" tools/chart-readme --check
 
 # Any user's: no root, no package, no PHP, no cluster, no browser. Plain `cargo test` runs the same.
 .PHONY: unit
@@ -166,7 +173,9 @@ demo: cluster plugin ## from a PHP application on a cluster to a profile on the 
 	@$(STAGE) "demo" tools/with-cluster demo/run.sh
 
 .PHONY: generate
-generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, layout rows from php-abi.json
+generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, layout rows from php-abi.json, the chart's README
+	@$(TOOLS) helm-docs
+	@tools/chart-readme
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p kubectl-phpprof -- __reference > docs/reference/kubectl-phpprof.md
 	@cargo build --quiet -p phpprof

@@ -20,7 +20,12 @@ pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
 pub use script::script;
 
 /// Documents outside of the folders.
-const PAGES: [&str; 3] = ["README.md", "CHANGELOG.md", "e2e/cluster/README.md"];
+const PAGES: [&str; 4] = [
+    "README.md",
+    "CHANGELOG.md",
+    "charts/phpprof/README.md",
+    "e2e/cluster/README.md",
+];
 const FOLDERS: [&str; 3] = ["docs", "contract", "examples"];
 
 /// The setup in which a shell block's commands work. It decides which test runs them ([`runs`] has it for each command).

@@ -64,6 +64,12 @@ chart: ## lint the chart, and check that its README is what helm-docs writes
 	@$(STAGE) "chart" helm lint --quiet --strict charts/phpprof
 	@$(STAGE) "the chart's README" tools/chart-readme --check
 
+# As any user.
+.PHONY: docs
+docs: ## build the site of the documents in target/docs, and check its links
+	@$(TOOLS) mdbook
+	@$(STAGE) "documents" tools/docs
+
 # Any user's: no root, no package, no PHP, no cluster, no browser. Plain `cargo test` runs the same.
 .PHONY: unit
 unit: ## the pure gate: all tests that need Rust and a C compiler only

@@ -4,7 +4,9 @@
 //!
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
+pub mod book;
 mod command;
+mod links;
 mod reference;
 mod runs;
 mod script;
@@ -15,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use command::{Command, commands};
+pub use links::{anchors, is_elsewhere, links, place, targets};
 pub use reference::reference;
 pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
 pub use script::script;

@@ -3,9 +3,9 @@
 //! Does not: ask other hosts, because the tests run without a network. Links to them are few, and each is listed here.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use phpprof_documents::{pages, root};
+use phpprof_documents::{anchors, is_elsewhere, links, pages, place, root, targets};
 
 /// The links to other hosts, and why the documents need them.
 const ELSEWHERE: [(&str, &str); 4] = [
@@ -27,81 +27,6 @@ const ELSEWHERE: [(&str, &str); 4] = [
 /// The page that links to what others have reported.
 const REPORTS: &str = "measurements/reports.md";
 
-/// The lines of a document outside of fenced blocks.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_fenced = false;
-    text.lines().filter(move |line| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_fenced ^= is_fence;
-        !is_fenced && !is_fence
-    })
-}
-
-/// The targets of a document's links, except those to other hosts.
-fn links(text: &str) -> Vec<String> {
-    let mut all = targets(text);
-    all.retain(|target| !is_elsewhere(target));
-    all
-}
-
-fn is_elsewhere(target: &str) -> bool {
-    target.contains("://") || target.starts_with("mailto:")
-}
-
-/// The targets of all links of a document. Inline code has no links.
-fn targets(text: &str) -> Vec<String> {
-    let mut links = Vec::new();
-    for line in lines(text) {
-        let prose: Vec<&str> = line.split('`').step_by(2).collect();
-        // The text of a link may be code, but its target is not.
-        let prose = prose.join("");
-        for part in prose.split("](").skip(1) {
-            let target = part.split(')').next().unwrap_or_default();
-            links.push(target.to_owned());
-        }
-    }
-    links
-}
-
-/// The anchors of a document's headings, as GitHub makes them.
-fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = lines(text).filter(|line| line.starts_with('#'));
-    let anchor = |heading: &str| {
-        let kept = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = kept
-            .chars()
-            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
-    };
-    headings.map(anchor).collect()
-}
-
-/// A path without its `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => _ = plain.pop(),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
-}
-
-/// The file that a link names, and the heading in that file.
-fn target(of: &Path, link: &str) -> (PathBuf, Option<String>) {
-    let (file, anchor) = match link.split_once('#') {
-        Some((file, anchor)) => (file, Some(anchor.to_owned())),
-        None => (link, None),
-    };
-    let file = match file {
-        "" => of.to_owned(),
-        file => plain(&of.parent().unwrap_or(Path::new("")).join(file)),
-    };
-    (file, anchor)
-}
-
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let documents = pages().unwrap();
@@ -109,7 +34,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
     let mut broken = Vec::new();
     for (path, text) in &documents {
         for link in links(text) {
-            let (file, anchor) = target(path, &link);
+            let (file, anchor) = place(path, &link);
             let has_heading = match (&anchor, documents.get(&file)) {
                 (Some(anchor), Some(text)) => anchors(text).contains(anchor),
                 _ => true,
@@ -152,7 +77,7 @@ fn the_index_leads_to_every_page_within_two_clicks() {
             let Some(text) = documents.get(&page) else {
                 continue;
             };
-            seen.extend(links(text).iter().map(|link| target(&page, link).0));
+            seen.extend(links(text).iter().map(|link| place(&page, link).0));
         }
     }
     let missing: Vec<_> = documents

@@ -23,9 +23,12 @@ pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
 pub use script::script;
 
 /// Documents outside of the folders.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "charts/phpprof/README.md",
     "e2e/cluster/README.md",
 ];

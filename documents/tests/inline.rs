@@ -10,7 +10,9 @@ const PROGRAMS: [&str; 9] = [
     "kubectl", "helm", "make", "cargo", "skopeo", "git", "docker", "curl", "krew",
 ];
 /// The begin of commands that a text only talks about, and why.
-const ONLY_NAMED: [(&[&str], &str); 8] = [
+const ONLY_NAMED: [(&[&str], &str); 10] = [
+    (&["cargo", "nextest"], "the tests themselves"),
+    (&["cargo", "install"], "brings a program from elsewhere"),
     (&["kubectl", "phpprof"], "the plugin's tests parse them all"),
     (
         &["kubectl", "get"],

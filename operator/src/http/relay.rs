@@ -50,13 +50,13 @@ const TURN: Duration = Duration::from_millis(50);
 /// A long poll ends after this time, and the sampler polls again. It is shorter than the timeouts of proxies.
 const POLL: Duration = Duration::from_secs(25);
 
-/// How often the relay checks whether the request of a polling sampler is gone.
+/// How often the relay checks whether the request of a polling sampler is over or gone.
 const LOOK: Duration = Duration::from_secs(3);
 
 /// How often the relay checks whether uploads are under way.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Whether the request of a key is certainly gone, even if this operator has not seen its deletion.
+/// Whether the request of a key is over, or certainly gone, even if this operator has not seen its deletion.
 pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The parts of the relay.
@@ -171,6 +171,14 @@ impl Relay {
         self.cancellations.get(key) == Some(Stop::Drop) || (self.gone)(key.to_owned()).await
     }
 
+    /// Refuses what is not wanted any more.
+    async fn wants(&self, key: &str) -> Result<(), Refused> {
+        if self.is_dropped(key).await {
+            return refuse(StatusCode::FORBIDDEN, "the request is over or was deleted");
+        }
+        Ok(())
+    }
+
     /// The answer to the sampler of a key, as soon as there is one.
     async fn word(&self, key: &str) -> Stop {
         loop {
@@ -207,10 +215,10 @@ async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
     let (share, pod_uid) = granted(relay, &request)?;
     let key = &share.key;
-    if relay.is_dropped(key).await {
-        return refuse(StatusCode::FORBIDDEN, "the request was deleted");
-    }
+    relay.wants(key).await?;
     let taken = taken(relay, request, &pod_uid, LARGEST).await?;
+    // The request may have ended while the body arrived.
+    relay.wants(key).await?;
     let bytes = &taken.bytes;
     let away = |error| {
         (
@@ -264,9 +272,7 @@ async fn bring(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 
 async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
     let (share, pod_uid) = granted(relay, &request)?;
-    if relay.is_dropped(&share.key).await {
-        return refuse(StatusCode::FORBIDDEN, "the request was deleted");
-    }
+    relay.wants(&share.key).await?;
     if !relay.live.is_here() {
         return refuse(
             StatusCode::MISDIRECTED_REQUEST,

@@ -82,6 +82,23 @@ impl Requests {
         call(|| requests.get_opt(name)).await
     }
 
+    /// Whether nothing more is wanted under a key: its request is over, or certainly does not exist any more.
+    pub async fn is_done_with(&self, key: &str) -> bool {
+        self.is_over(key) || self.is_gone(key).await
+    }
+
+    /// Whether the watch shows that the request of a key is over.
+    fn is_over(&self, key: &str) -> bool {
+        let Some(owner) = Owner::of(key, &self.key_prefix) else {
+            return false;
+        };
+        let known = self.find(owner.namespace, owner.name);
+        let status = known
+            .filter(|request| owner.is(&request.metadata.uid))
+            .and_then(|request| request.status);
+        status.is_some_and(|status| status.completion_time.is_some())
+    }
+
     /// Whether the request of a key certainly does not exist any more.
     pub async fn is_gone(&self, key: &str) -> bool {
         let Some(owner) = Owner::of(key, &self.key_prefix) else {
@@ -180,7 +197,9 @@ impl<'a> Owner<'a> {
 mod tests {
     use super::*;
     use crate::sampler::object_keys::key;
+    use crate::testing::api::ApiServer;
     use crate::testing::{NAMESPACE_UID, request};
+    use kube::runtime::{reflector, watcher};
     use phpprof_crds::ProfileRequestStatus;
     use proptest::prelude::*;
     use serde_json::json;
@@ -219,6 +238,33 @@ mod tests {
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.len() < 1000, "{text}");
         assert!(request.metadata.uid.is_some());
+    }
+
+    #[tokio::test]
+    async fn is_done_with_knows_a_request_that_is_over_and_one_that_is_gone() {
+        let nobody = ApiServer::new(
+            [vec![], vec![]],
+            json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
+        );
+        let requests = Requests::new(nobody.client(), "");
+        let (known, mut writer) = reflector::store();
+        requests.know(vec![known]);
+        let mut show = |completion_time: Option<&str>| {
+            let request = stripped(
+                json!({"startTime": "2026-09-21T14:13:20Z", "completionTime": completion_time}),
+            );
+            let key = key(&request, "", "web.fpm.4f9c7a1d.0.pb.gz");
+            writer.apply_watcher_event(&watcher::Event::Apply(DeserializeGuard(Ok(request))));
+            key
+        };
+        let key = show(None);
+        assert!(!requests.is_done_with(&key).await);
+        show(Some("2026-09-21T14:14:20Z"));
+        assert!(requests.is_done_with(&key).await);
+        // A later request of the name is another one.
+        let other = key.replace("0b1c2d3e", "ffffffff");
+        assert!(!requests.is_over(&other));
+        assert!(!requests.is_done_with("x").await);
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
     let known = context.cluster.requests.clone();
     let gone: Gone = Box::new(move |key| {
         let known = known.clone();
-        async move { known.is_gone(&key).await }.boxed()
+        async move { known.is_done_with(&key).await }.boxed()
     });
     let (asked, waiting) = (context.clone(), context.clone());
     let runs = Runs::new(

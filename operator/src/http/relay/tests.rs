@@ -317,14 +317,14 @@ async fn who_asks_hears_of_a_stop_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_for_a_request_that_was_deleted() {
+async fn nothing_is_taken_for_a_request_that_is_over_or_was_deleted() {
     let told = scene(in_memory()).await;
     told.cancellations.cancel(KEY, Stop::Drop, at(0), at(60));
     let unseen = scene_in(in_memory(), true).await;
     for scene in [told, unseen] {
         let grant = scene.grant(at(60));
         let answer = scene.put(&grant, b"profile").await;
-        assert_eq!(answer, (403, "the request was deleted".into()));
+        assert_eq!(answer, (403, "the request is over or was deleted".into()));
         let asked = scene
             .client()
             .get(&grant.stop)

@@ -4,7 +4,7 @@
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
-# FAMILY=ipv6               the test cluster has addresses of IPv6 alone
+# FAMILY=ipv6               the test cluster has addresses of IPv6 alone; with dual, of both families
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of e2e, real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs

@@ -16,40 +16,47 @@ CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
 HOST_LINK=phpprof-e2e0     # the host's end of the link into the node; 15 characters at most
 S3_HOST=s3.phpprof-store.svc
 
-# All addresses are of one family, which `up` is told (FAMILY=ipv6) and a cluster that is up tells.
+# The families of the addresses, which `up` is told (FAMILY=ipv6, FAMILY=dual) and a cluster that is up tells. With both, the first of each
+# list is the one that the cluster prefers.
 FAMILY=${FAMILY:-$(cat "$RUN/family" 2>/dev/null || echo ipv4)}
 case $FAMILY in
-  ipv4)
-    HOST_IP=10.203.0.1
-    NODE_IP=10.203.0.2
-    NODE_HOST=$NODE_IP         # as in a URL
-    LINK_BITS=30
-    POD_CIDR=10.204.0.0/16
-    SERVICE_CIDR=10.205.0.0/16
-    API_SERVICE_IP=10.205.0.1  # the first of the range, by Kubernetes' rule
-    DNS_IP=10.205.0.10
-    S3_IP=10.205.0.20
-    ANYWHERE=0.0.0.0/0
-    ;;
-  ipv6)
-    HOST_IP=fd00:203::1
-    NODE_IP=fd00:203::2
-    NODE_HOST=[$NODE_IP]
-    LINK_BITS=126
-    POD_CIDR=fd00:204::/64
-    SERVICE_CIDR=fd00:205::/112
-    API_SERVICE_IP=fd00:205::1
-    DNS_IP=fd00:205::a
-    S3_IP=fd00:205::14
-    ANYWHERE=::/0
-    ;;
-  *) echo "FAMILY is ipv4 or ipv6, not $FAMILY" >&2 && exit 2 ;;
+  ipv4) FAMILIES=(4) ;;
+  ipv6) FAMILIES=(6) ;;
+  dual) FAMILIES=(4 6) ;;
+  *) echo "FAMILY is ipv4, ipv6 or dual, not $FAMILY" >&2 && exit 2 ;;
 esac
+declare -A HOST_IPS=([4]=10.203.0.1 [6]=fd00:203::1)
+declare -A NODE_IPS=([4]=10.203.0.2 [6]=fd00:203::2)
+declare -A LINK_BITS=([4]=30 [6]=126)
+declare -A POD_CIDRS=([4]=10.204.0.0/16 [6]=fd00:204::/64)
+declare -A SERVICE_CIDRS=([4]=10.205.0.0/16 [6]=fd00:205::/112)
+declare -A API_SERVICE_IPS=([4]=10.205.0.1 [6]=fd00:205::1)  # the first of the range, by Kubernetes' rule
+declare -A DNS_IPS=([4]=10.205.0.10 [6]=fd00:205::a)
+declare -A S3_IPS=([4]=10.205.0.20 [6]=fd00:205::14)
+declare -A ANYWHERES=([4]=0.0.0.0/0 [6]=::/0)
+
+# PREFIX and SUFFIX around each of the cluster's values of a list, separated by commas.
+of_each() { # LIST [PREFIX SUFFIX]
+  local -n list=$1
+  local family all=
+  for family in "${FAMILIES[@]}"; do all+=,${2:-}${list[$family]}${3:-}; done
+  echo "${all#,}"
+}
+NODE_IP=${NODE_IPS[${FAMILIES[0]}]}
+NODE_HOST=$NODE_IP         # as in a URL
+[ "${FAMILIES[0]}" = 4 ] || NODE_HOST=[$NODE_IP]
+DNS_IP=${DNS_IPS[${FAMILIES[0]}]}
+S3_IP=${S3_IPS[${FAMILIES[0]}]}
+POD_CIDR=$(of_each POD_CIDRS)
+SERVICE_CIDR=$(of_each SERVICE_CIDRS)
+S3_LIST=$(of_each S3_IPS '"' '"')
+POD_RANGES=$(of_each POD_CIDRS '[{ "subnet": "' '" }]')
+POD_ROUTES=$(of_each ANYWHERES '{ "dst": "' '" }')
 
 # A file of configuration/ or manifests/ with these addresses.
 with_addresses() { # FILE
   local name script=
-  for name in POD_CIDR SERVICE_CIDR DNS_IP S3_IP ANYWHERE; do script+="s#{$name}#${!name}#;"; done
+  for name in POD_CIDR POD_RANGES POD_ROUTES SERVICE_CIDR DNS_IP S3_IP S3_LIST; do script+="s#{$name}#${!name}#;"; done
   sed "$script" "$1"
 }
 

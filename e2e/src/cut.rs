@@ -2,8 +2,8 @@
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Pod, PodIP};
 
 use crate::command::run;
 
@@ -28,11 +28,16 @@ pub async fn cut(pod: &Pod) -> Result<()> {
 /// Blocks connections from the node, where the API server runs, to the operator's results. A kubelet's port-forward connects from within the
 /// pod, so it still works.
 pub async fn results(operator: &Pod) -> Result<()> {
-    let address = address(operator)?;
-    let (family, _) = family(address);
+    let status = operator.status.as_ref();
+    let addresses = status.and_then(|status| status.pod_ips.as_deref());
+    let rule = |address: &PodIP| {
+        let (family, _) = family(&address.ip);
+        format!("  {family} daddr {} tcp dport 8080 drop\n", address.ip)
+    };
+    let rules: String = addresses.unwrap_or_default().iter().map(rule).collect();
+    ensure!(!rules.is_empty(), "the pod has no address");
     nft(&format!(
-        "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain output {{\n  type filter hook output priority raw;\n  \
-         {family} daddr {address} tcp dport 8080 drop\n }}\n}}\n"
+        "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain output {{\n  type filter hook output priority raw;\n{rules} }}\n}}\n"
     ))
     .await
 }

@@ -2,7 +2,7 @@
 // the first one is the sampler's request about stopping, the second its profile. Bytes before them are of the handshake.
 [, $relay] = $argv;
 const HANDSHAKE = 1500;
-$server = stream_socket_server('tcp://0.0.0.0:8443');
+$server = stream_socket_server('tcp://[::]:8443');
 $lines = [];
 $talking = [];
 $held = null;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::kubectl;
 use crate::proxy::Proxy;
-use crate::{Fixture, poll};
+use crate::{Fixture, pods, poll};
 
 const NAMESPACE: &str = "phpprof-store";
 const PROXY: Proxy = Proxy {
@@ -39,18 +39,19 @@ pub async fn start() -> Result<()> {
     Ok(())
 }
 
-/// The address of its service.
-pub async fn address() -> Result<String> {
-    let address = "--output=jsonpath={.spec.clusterIP}";
-    there(&["get", "service", "s3", address]).await
+/// The addresses of its service, separated by blanks.
+pub async fn addresses() -> Result<String> {
+    let addresses = "--output=jsonpath={.spec.clusterIPs[*]}";
+    there(&["get", "service", "s3", addresses]).await
 }
 
 /// Puts a proxy in front of the server. A rule `KEY=TROUBLE` gives objects whose key contains KEY that trouble (see `unreliable.php`).
 pub async fn inject_faults(fixture: &Fixture, rules: &[&str]) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
-    let address = "--output=jsonpath={.items[0].status.podIP}";
-    let address = there(&["get", "pods", "--selector=app=s3", address]).await?;
-    let arguments = [&[address.as_str()], rules].concat();
+    let pod = there(&["get", "pods", "--selector=app=s3", "--output=json"]).await?;
+    let mut pod: Value = serde_json::from_str(&pod).context("pods")?;
+    let host = pods::host(&serde_json::from_value(pod["items"][0].take())?)?;
+    let arguments = [&[host.as_str()], rules].concat();
     PROXY
         .start(include_str!("unreliable.php"), &arguments)
         .await?;

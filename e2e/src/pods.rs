@@ -61,6 +61,14 @@ pub fn idle_php(name: &str) -> Value {
     pod
 }
 
+/// The same, but what runs as PID 1 ignores SIGTERM: its sampler gets SIGTERM too, and lives until both are killed.
+pub fn stubborn_php(name: &str) -> Value {
+    let mut pod = php(name);
+    let line = "trap '' TERM; php-fpm8.2 --nodaemonize & wait";
+    pod["spec"]["containers"][0]["command"] = json!(["sh", "-c", line]);
+    pod
+}
+
 /// The demo in another runtime: the image with that name and its own command. Beside it, a client with these arguments.
 pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     let mut php = container("php", image, Value::Null);
@@ -105,14 +113,15 @@ pub fn dokuwiki(name: &str, opcache: &str) -> Value {
     )
 }
 
-/// The same pod, from which this address cannot be reached.
-pub fn cut_off_from(mut pod: Value, address: &str) -> Value {
-    let (family, bits) = if address.contains(':') {
-        (6, 128)
-    } else {
-        (4, 32)
+/// The same pod, from which these addresses, separated by blanks, cannot be reached.
+pub fn cut_off_from(mut pod: Value, addresses: &str) -> Value {
+    let line = |address: &str| {
+        let is_ipv6 = address.contains(':');
+        let (family, bits) = if is_ipv6 { (6, 128) } else { (4, 32) };
+        format!("ip -{family} route add unreachable {address}/{bits}")
     };
-    let line = format!("ip -{family} route add unreachable {address}/{bits}");
+    let lines: Vec<String> = addresses.split_whitespace().map(line).collect();
+    let line = lines.join(" && ");
     let mut cut = container("cut", "busybox", json!(["sh", "-c", line]));
     cut["securityContext"] = json!({"privileged": true});
     pod["spec"]["initContainers"] = json!([cut]);
@@ -157,7 +166,7 @@ pub fn unknown_php(name: &str) -> Value {
 
 /// An S3 server with an odd side, of `e2e/tests/cluster/odd-store.php`, in this mode.
 pub fn odd_store(name: &str, mode: &str, script: &str) -> Value {
-    let line = "printf %s \"$SCRIPT\" >/tmp/odd.php && exec php8.2 -S 0.0.0.0:9000 /tmp/odd.php";
+    let line = "printf %s \"$SCRIPT\" >/tmp/odd.php && exec php8.2 -S '[::]:9000' /tmp/odd.php";
     let mut server = container("s3", "demo", json!(["sh", "-c", line]));
     server["env"] = json!([
         {"name": "SCRIPT", "value": script}, {"name": "MODE", "value": mode}, {"name": "PHP_CLI_SERVER_WORKERS", "value": "4"},
@@ -199,6 +208,19 @@ fn is_ready(pod: Option<&Pod>) -> bool {
     conditions
         .iter()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The pod's address as the host of a URL: one of IPv6 has brackets.
+pub fn host(pod: &Pod) -> Result<String> {
+    let status = pod.status.as_ref();
+    let address = status.and_then(|status| status.pod_ip.as_deref());
+    let address = address.context("the pod has no address")?;
+    let is_ipv6 = address.contains(':');
+    Ok(if is_ipv6 {
+        format!("[{address}]")
+    } else {
+        address.to_owned()
+    })
 }
 
 /// How often the containers of a pod were restarted.

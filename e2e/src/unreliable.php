@@ -12,7 +12,7 @@ foreach (array_slice($argv, 2) as $rule) {
     $troubles[$key] = $trouble;
 }
 $tls = ['local_cert' => '/tls/tls.crt', 'local_pk' => '/tls/tls.key', 'verify_peer' => false, 'verify_peer_name' => false];
-$server = stream_socket_server('tcp://0.0.0.0:7071', $code, $message, STREAM_SERVER_BIND | STREAM_SERVER_LISTEN, stream_context_create(['ssl' => $tls]));
+$server = stream_socket_server('tcp://[::]:7071', $code, $message, STREAM_SERVER_BIND | STREAM_SERVER_LISTEN, stream_context_create(['ssl' => $tls]));
 
 // A message with its body, whose length its head states.
 function message($stream): ?string

@@ -190,7 +190,7 @@ fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> 
 #[test]
 fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        let store = e2e::outage::address().await?;
+        let store = e2e::outage::addresses().await?;
         fixture
             .start(&[pods::cut_off_from(pods::php("web"), &store)])
             .await?;

@@ -21,7 +21,7 @@ const TOLD: Duration = Duration::from_secs(60);
 fn receiver() -> Value {
     let script = STANDARD.encode(include_str!("../../src/receiver.php"));
     let serve = format!(
-        "file_put_contents('/tmp/receiver.php', base64_decode('{script}')); passthru('php -S 0.0.0.0:4040 /tmp/receiver.php');"
+        "file_put_contents('/tmp/receiver.php', base64_decode('{script}')); passthru('php -S [::]:4040 /tmp/receiver.php');"
     );
     let mut pod = pods::without_php("receiver");
     pod["spec"]["containers"][0]["command"] = json!(["php", "-r", serve]);
@@ -38,8 +38,7 @@ async fn install(fixture: &Fixture) -> Result<()> {
     let secret = secret.to_string();
     run("kubectl", &["apply", "--filename=-"], secret.as_bytes()).await?;
     let pod: Pod = fixture.api().get("receiver").await?;
-    let ip = pod.status.and_then(|status| status.pod_ip);
-    let url = format!("http://{}:4040", ip.context("the receiver has no address")?);
+    let url = format!("http://{}:4040", pods::host(&pod)?);
     release::install(&[
         &format!("pyroscope.url={url}"),
         "pyroscope.labels.cluster=e2e",

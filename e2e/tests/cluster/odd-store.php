@@ -4,7 +4,7 @@
 //   ignore  ignores If-None-Match, and overwrites (older Ceph, some gateways)
 //   kms     refuses a PUT without x-amz-server-side-encryption with 403 (a usual bucket policy)
 //   expired answers a presigned PUT with 403 ExpiredToken (credentials of a role that ended before the URL)
-// The cluster's tests run it (`stores.rs`): MODE=ignore php8.2 -S 0.0.0.0:9000 odd-store.php
+// The cluster's tests run it (`stores.rs`): MODE=ignore php8.2 -S [::]:9000 odd-store.php
 $mode = getenv('MODE') ?: '501';
 $data = getenv('DATA') ?: '/tmp/s3';
 $path = rawurldecode(parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH));

@@ -30,9 +30,11 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
         "{target:?}"
     );
     let message = &target.message;
-    // The gateway of the pods, in the cluster's family of addresses.
-    let sources = ["10.204.0.1 is not 10.204.", "fd00:204::1 is not fd00:204::"];
-    let names_both = sources.iter().any(|it| message.contains(it));
+    // The gateway of the pods, in either family of addresses, and the pod's addresses, of which the first may be of the other one.
+    let sources = ["10.204.0.1 is not ", "fd00:204::1 is not "];
+    let pods = ["is not 10.204.", "is not fd00:204::"];
+    let has = |one: &&str| message.contains(one);
+    let names_both = sources.iter().any(has) && pods.iter().any(has);
     ensure!(
         names_both && message.contains("relay.verifySource"),
         "{message}"

@@ -270,8 +270,7 @@ fn an_operator_that_is_killed_before_it_answers_a_put_has_one_object_and_one_com
         release::renew().await?;
         fixture.start(&[pods::php("web")]).await?;
         let operator = fixture.operator().await?;
-        let address = operator.status.clone().and_then(|status| status.pod_ip);
-        line::hold_first_answer(&address.context("no address")?).await?;
+        line::hold_first_answer(&pods::host(&operator)?).await?;
         let request = fixture.apply(spec(2)).await?;
         let limit = Duration::from_secs(30);
         poll(

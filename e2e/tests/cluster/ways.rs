@@ -1,13 +1,14 @@
 //! Clusters whose parts do not reach each other as usual: a control plane that cannot connect to pods, and pods that know no names of the
 //! cluster.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::release::{self, ON_VOLUME};
 use e2e::requests::{holds, only_target};
 use e2e::users::User;
-use e2e::{cut, exclusive, pods, poll, shared_on};
+use e2e::{cut, exclusive, pods, poll, say, shared_on};
 use kube::api::Api;
 use phpprof_crds::{ProfileRequest, TargetReason, UploadRoute, condition};
 use serde_json::{Value, json};
@@ -69,21 +70,50 @@ fn a_profile_is_stored_from_pods_that_know_no_names_of_the_cluster() -> Result<(
     })
 }
 
+/// The addresses of the relay's Service, separated by blanks: one of each family that the cluster has.
+async fn relay_addresses() -> Result<String> {
+    let namespace = format!("--namespace={}", release::NAMESPACE);
+    let addresses = "--output=jsonpath={.spec.clusterIPs[*]}";
+    e2e::kubectl(&["get", "service", release::SERVICE, &namespace, addresses]).await
+}
+
+/// With both families, each of the two addresses is enough, with and without the name.
+#[test]
+fn a_profile_is_stored_over_each_address_of_the_relay_alone() -> Result<()> {
+    shared_on(ON_VOLUME, async |fixture| {
+        let addresses = relay_addresses().await?;
+        let all: BTreeSet<&str> = addresses.split_whitespace().collect();
+        for (number, address) in all.iter().enumerate() {
+            for (policy, named) in [("ClusterFirst", "named"), ("Default", "unnamed")] {
+                let name = format!("{named}-{number}");
+                let mut pod = php_with(&name, &json!({"dnsPolicy": policy}));
+                let others: Vec<&str> = all.iter().copied().filter(|it| it != address).collect();
+                if !others.is_empty() {
+                    pod = pods::cut_off_from(pod, &others.join(" "));
+                }
+                fixture.start(&[pod]).await?;
+                let spec = json!({"target": {"podName": name}, "durationSeconds": 1});
+                let target = only_target(&fixture.completed(spec).await?)?;
+                ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
+                let sampler = fixture.sampler(&target).await?;
+                let given = sampler.variable("PHPPROF_RELAY_ADDRESSES");
+                let given: BTreeSet<&str> = given.unwrap_or_default().split(',').collect();
+                ensure!(given == all, "{given:?} instead of {all:?}");
+            }
+        }
+        say(&format!("over {addresses}"));
+        Ok(())
+    })
+}
+
 #[test]
 fn a_sampler_that_does_not_reach_the_relay_is_told_after_half_a_minute() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
-        // Names do not work, and neither does the Service's address.
-        let address = e2e::kubectl(&[
-            "get",
-            "service",
-            "phpprof-operator",
-            "--namespace=phpprof-system",
-            "--output=jsonpath={.spec.clusterIP}",
-        ])
-        .await?;
+        // Names do not work, and neither do the Service's addresses.
+        let addresses = relay_addresses().await?;
         let pod = php_with("web", &json!({"dnsPolicy": "Default"}));
         fixture
-            .start(&[pods::cut_off_from(pod, address.trim())])
+            .start(&[pods::cut_off_from(pod, &addresses)])
             .await?;
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60});
         let request = fixture.sampled(spec).await?;

@@ -2,6 +2,7 @@
 //! a terminal.
 
 mod choose;
+mod disk;
 mod dump;
 mod dump_many;
 mod files;

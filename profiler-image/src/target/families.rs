@@ -21,6 +21,7 @@ use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Memory, word_at};
 use phpprof_zend::opcache::restarts_at;
 
+use super::file_mark::FileMark;
 use super::process::maps::Maps;
 use super::process::relay::Relay;
 use super::process::stat::Stat;
@@ -65,8 +66,17 @@ pub(super) struct Family {
 pub(super) struct Families {
     known: HashMap<usize, Family>,
     next: usize,
-    /// The engines of the last programs, each with its executable; the last one first.
-    examined: VecDeque<(String, Arc<Engine>)>,
+    /// The last programs whose engine was found; the last one first.
+    examined: VecDeque<Examined>,
+}
+
+/// A program whose engine was found, to find it again.
+#[derive(Debug)]
+struct Examined {
+    executable: String,
+    engine: Arc<Engine>,
+    /// Its file, if it has no build id.
+    file: Option<FileMark>,
 }
 
 impl Families {
@@ -84,11 +94,13 @@ impl Families {
         let number = match self.kin(pid, parent, memory, executable) {
             Some(number) => number,
             None => {
-                let family = match self.found_again(pid, memory, executable) {
+                let file = FileMark::of(pid);
+                let family = match self.found_again((pid, file), memory, executable) {
                     Some(found) => found?,
                     None => Family::found(pid, memory, executable)?,
                 };
-                self.examined(&family);
+                // An `execve` meanwhile gives it another file.
+                self.examined(&family, file.filter(|_| FileMark::of(pid) == file));
                 let number = self.next;
                 self.next += 1;
                 self.known.insert(number, family);
@@ -136,34 +148,41 @@ impl Families {
 
     /// Whether the engine of this executable was found before, so that it takes little to find it again.
     pub fn has_examined(&self, executable: &str) -> bool {
-        self.examined.iter().any(|(path, _)| path == executable)
+        self.examined.iter().any(|it| it.executable == executable)
     }
 
     /// The family of a process that runs a known executable; `None` if that is another file by now.
     fn found_again(
         &self,
-        pid: i32,
+        (pid, file): (i32, Option<FileMark>),
         memory: &ProcessMemory,
         executable: &str,
     ) -> Option<Result<Family, Refusal>> {
         let mut examined = self.examined.iter();
-        let (_, engine) = examined.find(|(path, _)| path == executable)?;
-        let headers = auxiliary(pid, AT_PHDR)?;
-        let engine = engine.relocated(memory, headers & !(PAGE - 1))?;
+        let known = examined.find(|it| it.executable == executable)?;
+        let is_same_file = file.is_some() && file == known.file;
+        let base = auxiliary(pid, AT_PHDR)? & !(PAGE - 1);
+        let engine = known.engine.relocated(memory, base, is_same_file)?;
         Some(engine.and_then(|engine| {
             Family::of(pid, memory, executable, engine, &maps_of(pid, executable)?)
         }))
     }
 
-    fn examined(&mut self, family: &Family) {
-        if !family.engine.is_recognisable(&family.executable) {
+    fn examined(&mut self, family: &Family, file: Option<FileMark>) {
+        let Family {
+            engine, executable, ..
+        } = family;
+        let is_told_by_file = engine.build_id.is_empty();
+        if !engine.is_recognisable(executable) || is_told_by_file && file.is_none() {
             return;
         }
-        self.examined.retain(|(path, _)| *path != family.executable);
+        self.examined.retain(|it| it.executable != *executable);
         self.examined.truncate(MAX_EXAMINED - 1);
-        let engine = Arc::clone(&family.engine);
-        self.examined
-            .push_front((family.executable.clone(), engine));
+        self.examined.push_front(Examined {
+            executable: executable.clone(),
+            engine: Arc::clone(engine),
+            file: file.filter(|_| is_told_by_file),
+        });
     }
 
     /// A known family.

@@ -5,6 +5,7 @@ mod births;
 pub mod diagnosis;
 pub mod discovery;
 mod families;
+mod file_mark;
 pub mod files;
 pub mod pattern;
 pub mod process;

@@ -1,7 +1,10 @@
 //! Processes that live for milliseconds, on this machine's PHP 8.2: their samples represent their time by the program's own clock, and what nobody
 //! saw is a number.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,6 +15,9 @@ use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
+use tempfile::TempDir;
+
+const PHP: &str = "/usr/bin/php8.2";
 
 /// A job that is busy for some milliseconds by its own clock, and reports how long it took: on a busy machine it takes longer.
 const JOB: &str = r"
@@ -99,10 +105,10 @@ struct Ran {
     recording: Recording,
 }
 
-fn ran(program: &str, milliseconds: u32) -> Result<Ran> {
+fn ran(php: &Path, program: &str, milliseconds: u32) -> Result<Ran> {
     let main = MAIN.replace("MS", &milliseconds.to_string());
     let text = format!("$job = <<<'JOB'\n{JOB}\nJOB;\n{JOB}{program}{main}");
-    let child = Command::new("/usr/bin/php8.2")
+    let child = Command::new(php)
         .args(["-r", &text])
         .stdout(Stdio::piped())
         .spawn()
@@ -154,7 +160,11 @@ fn ran(program: &str, milliseconds: u32) -> Result<Ran> {
 
 /// Checks that at most this share of the jobs' time is missing, and that none is there twice.
 fn check(program: &str, milliseconds: u32, may_miss: f64) -> Result<Ran> {
-    let ran = ran(program, milliseconds)?;
+    check_of(Path::new(PHP), program, milliseconds, may_miss)
+}
+
+fn check_of(php: &Path, program: &str, milliseconds: u32, may_miss: f64) -> Result<Ran> {
+    let ran = ran(php, program, milliseconds)?;
     let (quality, share) = (ran.recording.sampler.quality, ran.sampled / ran.truth);
     // Turns that the machine had no CPU for.
     let late = quality.late as f64 / quality.due.max(1) as f64;
@@ -221,10 +231,43 @@ fn jobs_of_a_shell_have_nine_tenths_of_their_time() -> Result<()> {
     Ok(())
 }
 
+/// A copy of PHP whose executable has no build id: the type of that note is another one.
+fn without_build_id(folder: &TempDir) -> Result<PathBuf> {
+    let mut bytes = fs::read(PHP)?;
+    // Sizes of name and id, NT_GNU_BUILD_ID and the name (elf(5)).
+    let note = [4, 20, 3, u32::from_le_bytes(*b"GNU\0")].map(u32::to_le_bytes);
+    let note = note.concat();
+    let mut windows = bytes.windows(note.len());
+    let at = windows.position(|it| it == note).context("no build id")?;
+    bytes[at + 8] = 0x7f;
+    let path = folder.path().join("php");
+    fs::write(&path, bytes)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+#[test]
+fn jobs_without_a_build_id_have_nine_tenths_of_their_time() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let php = without_build_id(&folder)?;
+    check_of(&php, PROGRAMS, 100, 0.1)?;
+    Ok(())
+}
+
+/// Run by `make real`, which builds that PHP.
+#[test]
+fn thread_safe_jobs_have_nine_tenths_of_their_time() -> Result<()> {
+    let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
+    let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
+    let php = cache.join("runtimes/php-8.2-zts/usr/local/bin/php");
+    check_of(&php, PROGRAMS, 100, 0.1)?;
+    Ok(())
+}
+
 /// Most of such short jobs are in no sample, but their number and their CPU time are known.
 #[test]
 fn what_nobody_saw_is_a_number() -> Result<()> {
-    let ran = ran(FORKS, 2)?;
+    let ran = ran(Path::new(PHP), FORKS, 2)?;
     let missed = ran.recording.missed.context("nothing is known")?;
     let (unseen, all) = (missed.reaped.as_secs_f64() * 1e9, ran.true_cpu);
     eprintln!("{missed:?}, {} ns sampled, of {all} ns", ran.all_cpu);

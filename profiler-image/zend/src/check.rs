@@ -8,6 +8,7 @@ use crate::hash::{Bucket, find, first};
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::text::{ZendString, c_string};
+use crate::tsrm::Thread;
 
 /// The largest VM stack page: a frame that does not fit gets a page of its own.
 const MAX_PAGE: u64 = 1 << 30;
@@ -90,6 +91,16 @@ pub fn globals<M: Memory + ?Sized>(
         return Err(mismatch("the executor's tables are not the compiler's"));
     }
     vm_stack(memory, layout, executor_globals)
+}
+
+/// Whether the globals of a thread pass that check.
+pub fn is_whole<M: Memory + ?Sized>(memory: &M, layout: &Layout, thread: &Thread) -> bool {
+    let Thread {
+        executor_globals,
+        compiler_globals,
+        ..
+    } = *thread;
+    globals(memory, layout, executor_globals, compiler_globals).is_ok()
 }
 
 /// The first function's own name must be its key in the table, and its module one of the engine's: this checks

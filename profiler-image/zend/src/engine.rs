@@ -11,7 +11,7 @@ use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
 use crate::memory::{END_OF_USER_SPACE, Fault, Memory};
 use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
-use crate::tsrm::{Ids, Thread, Threads};
+use crate::tsrm::{IdsAt, Thread, Threads};
 
 /// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: each build since 7.0 has it, and unlike the version alone the linker
 /// never merges it with another string.
@@ -286,34 +286,25 @@ impl<M: Memory + ?Sized> Found<'_, M> {
         if layout.tsrm_tls_entry.is_none() {
             return Err(Refusal::UnsupportedVersion(format!("{version} ZTS")));
         }
-        let word = |name: &str| self.symbol(name).and_then(|at| self.memory.word(at).ok());
-        let id = |name: &str| {
-            self.symbol(name)
-                .and_then(|at| self.memory.half(at).ok())
-                .filter(|id| *id != 0)
-        };
+        let at = |name: &str| self.symbol(name);
         let (Some(executor), Some(compiler)) =
-            (id("executor_globals_id"), id("compiler_globals_id"))
+            (at("executor_globals_id"), at("compiler_globals_id"))
         else {
             return Err(Refusal::Starting);
         };
-        let ids = Ids {
+        let ids_at = IdsAt {
             executor,
             compiler,
-            sapi: id("sapi_globals_id"),
-            core: id("core_globals_id"),
-            executor_offset: word("executor_globals_offset")
+            sapi: at("sapi_globals_id"),
+            core: at("core_globals_id"),
+            executor_offset: at("executor_globals_offset")
                 .filter(|_| layout.rules.fast_tsrm_offsets),
         };
-        let holds = |thread: &Thread| {
-            let Thread {
-                executor_globals,
-                compiler_globals,
-                ..
-            } = *thread;
-            check::globals(self.memory, layout, executor_globals, compiler_globals).is_ok()
-        };
-        Threads::find(self.memory, layout, self.image, ids, holds)
+        if ids_at.read(self.memory).is_none() {
+            return Err(Refusal::Starting);
+        }
+        let is_whole = |thread: &Thread| check::is_whole(self.memory, layout, thread);
+        Threads::find(self.memory, layout, self.image, ids_at, is_whole)
             .ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))
     }
 }

@@ -1,9 +1,10 @@
 //! An engine that was found before, in another process that runs the same program.
 //!
 //! To find an engine takes hundreds of reads, and some megabytes while it is still starting. A program that is started for each job would
-//! be gone by then. Its engine is at the same places of its image, so a dozen reads tell whether it is the same and whether it has started.
+//! be gone by then. Its engine is at the same places of its image, so some dozen reads tell whether it is the same and whether it has started.
+//! What a thread-safe engine has elsewhere in each process, the globals of its threads, is found by variables of the image.
 //!
-//! Invariant: what is returned has passed the checks of [`find`](crate::engine::find), on an image with the same build id.
+//! Invariant: what is returned has passed the checks of [`find`](crate::engine::find), on an image with the same build id, or of the same file.
 
 use crate::check;
 use crate::elf::Image;
@@ -11,15 +12,17 @@ use crate::engine::{Engine, Module, Refusal};
 use crate::memory::Memory;
 use crate::phase::PhaseGlobals;
 use crate::text::c_string;
+use crate::tsrm::{Thread, Threads};
 
 impl Engine {
-    /// Whether a process that runs the same executable can be recognised: by a build id, and not where threads have places of their own.
+    /// Whether it can be found again in a process that runs the same executable: not if it is in a library.
     #[must_use]
     pub fn is_recognisable(&self, executable: &str) -> bool {
-        self.threads.is_none() && !self.build_id.is_empty() && self.module.path == executable
+        self.module.path == executable
     }
 
-    /// The same engine in a process whose executable is mapped at `base`; `None` if that is another program.
+    /// The same engine in a process whose executable is mapped at `base`; `None` if that is another program. An executable without a build id
+    /// is the same only if `is_same_file`.
     ///
     /// # Errors
     /// A [`Refusal`], usually [`Refusal::Starting`].
@@ -27,11 +30,13 @@ impl Engine {
         &self,
         memory: &M,
         base: u64,
+        is_same_file: bool,
     ) -> Option<Result<Self, Refusal>> {
         let image = Image::read(memory, base)?;
+        let build_id = image.build_id(memory).unwrap_or_default();
         if image.machine != self.layout.machine
-            || image.build_id(memory)? != self.build_id
-            || self.build_id.is_empty()
+            || build_id != self.build_id
+            || build_id.is_empty() && !is_same_file
         {
             return None;
         }
@@ -54,8 +59,15 @@ impl Engine {
         if version.as_ref() != Some(&self.version) {
             return Err(Refusal::Starting);
         }
-        check::modules(memory, self.layout, self.module_registry, false)?;
+        let is_thread_safe = self.is_thread_safe();
+        check::modules(memory, self.layout, self.module_registry, is_thread_safe)?;
         self.sapi = sapi.ok_or(Refusal::LayoutMismatch("sapi_module has no name"))?;
+        if let Some(threads) = self.threads {
+            let is_whole = |thread: &Thread| check::is_whole(memory, self.layout, thread);
+            let threads = threads.again(memory, self.layout, is_whole);
+            self.threads = Some(threads.ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))?);
+            return Ok(self);
+        }
         let compiler_globals = self.phase_globals.compiler_globals;
         let compiler_globals = compiler_globals.ok_or(Refusal::NoPhpFound)?;
         check::globals(memory, self.layout, self.executor_globals, compiler_globals)?;
@@ -68,12 +80,11 @@ impl Engine {
             core_globals,
             gc_globals,
         } = self.phase_globals;
-        let known = [
-            self.executor_globals,
-            self.fingerprint_at,
-            self.module_registry,
-        ];
+        let known = [self.fingerprint_at, self.module_registry];
+        // Each thread of a thread-safe engine has its own, on the heap.
+        let executor_globals = Some(self.executor_globals).filter(|_| self.threads.is_none());
         let others = [
+            executor_globals,
             self.request_time,
             compiler_globals,
             core_globals,
@@ -81,7 +92,9 @@ impl Engine {
             self.frameless_functions,
             self.execute_hook,
         ];
-        known.into_iter().chain(others.into_iter().flatten())
+        let of_threads = self.threads.iter().flat_map(Threads::addresses);
+        let others = others.into_iter().flatten();
+        known.into_iter().chain(others).chain(of_threads)
     }
 
     /// All its addresses, with its module at `base`.
@@ -94,7 +107,11 @@ impl Engine {
             gc_globals,
         } = self.phase_globals;
         Self {
-            executor_globals: moved(self.executor_globals),
+            executor_globals: match self.threads {
+                Some(_) => self.executor_globals,
+                None => moved(self.executor_globals),
+            },
+            threads: self.threads.map(|threads| threads.moved(moved)),
             fingerprint_at: moved(self.fingerprint_at),
             request_time: self.request_time.map(moved),
             phase_globals: PhaseGlobals {
@@ -113,3 +130,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 
 mod code;
 mod counted;
+pub mod process;
 
 use crate::function::{HEAD, Key};
 use crate::hash::Index;

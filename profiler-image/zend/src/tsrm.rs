@@ -30,6 +30,51 @@ const LOOKS_OF_A_CHECK: usize = 64;
 /// How far from a candidate its size may be.
 const AROUND: usize = 16;
 
+/// The addresses of the variables that tell where a thread's globals are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdsAt {
+    /// `executor_globals_id`.
+    pub executor: u64,
+    /// `compiler_globals_id`.
+    pub compiler: u64,
+    /// `sapi_globals_id`, if it is known.
+    pub sapi: Option<u64>,
+    /// `core_globals_id`, if it is known.
+    pub core: Option<u64>,
+    /// `executor_globals_offset`, if the version has it.
+    pub executor_offset: Option<u64>,
+}
+
+impl IdsAt {
+    /// What they contain; `None` before the engine has registered its globals.
+    pub fn read<M: Memory + ?Sized>(&self, memory: &M) -> Option<Ids> {
+        let id = |at: u64| memory.half(at).ok().filter(|id| *id != 0);
+        Some(Ids {
+            executor: id(self.executor)?,
+            compiler: id(self.compiler)?,
+            sapi: self.sapi.and_then(id),
+            core: self.core.and_then(id),
+            executor_offset: self.executor_offset.and_then(|at| memory.word(at).ok()),
+        })
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = u64> {
+        let others = [self.sapi, self.core, self.executor_offset];
+        let known = [self.executor, self.compiler].into_iter();
+        known.chain(others.into_iter().flatten())
+    }
+
+    fn moved(&self, moved: impl Fn(u64) -> u64) -> Self {
+        Self {
+            executor: moved(self.executor),
+            compiler: moved(self.compiler),
+            sapi: self.sapi.map(&moved),
+            core: self.core.map(&moved),
+            executor_offset: self.executor_offset.map(&moved),
+        }
+    }
+}
+
 /// Tells where a thread's globals are, from its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
@@ -50,7 +95,10 @@ pub struct Ids {
 pub struct Threads {
     /// The address of the variable `tsrm_tls_table`.
     pub table_at: u64,
+    /// The address of the variable `tsrm_tls_table_size`.
+    size_at: u64,
     buckets: u32,
+    ids_at: IdsAt,
     ids: Ids,
 }
 
@@ -78,10 +126,11 @@ impl Threads {
         memory: &M,
         layout: &Layout,
         image: &Image,
-        ids: Ids,
+        ids_at: IdsAt,
         holds: impl Fn(&Thread) -> bool,
     ) -> Option<Self> {
         let row = layout.tsrm_tls_entry.as_ref()?;
+        let ids = ids_at.read(memory)?;
         // The table is on the heap; most of an image's pointers point into the image itself.
         let own = image.extent();
         let mut looks = MAX_LOOKS;
@@ -98,10 +147,12 @@ impl Threads {
             while at < end {
                 let mut bytes = vec![0; usize::try_from(end - at).ok()?.min(CHUNK)];
                 if memory.read(at, &mut bytes).is_ok() {
-                    let found = candidates(&bytes, &own).find_map(|(offset, buckets)| {
+                    let found = candidates(&bytes, &own).find_map(|(offset, size, buckets)| {
                         let table = Self {
                             table_at: at + offset as u64,
+                            size_at: at + size as u64,
                             buckets,
+                            ids_at,
                             ids,
                         };
                         let threads = table.whole(memory, row, &mut looks)?;
@@ -125,6 +176,44 @@ impl Threads {
             }
         }
         None
+    }
+
+    /// The same table in another process, where its variables are: its size and the ids are read again, since they are that process's own.
+    /// `holds` is as in [`Threads::find`].
+    pub fn again<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        holds: impl Fn(&Thread) -> bool,
+    ) -> Option<Self> {
+        let row = layout.tsrm_tls_entry.as_ref()?;
+        let buckets = memory.half(self.size_at).ok()?;
+        let table = Self {
+            buckets: Some(buckets).filter(|size| (1..=MAX_BUCKETS).contains(size))?,
+            ids: self.ids_at.read(memory)?,
+            ..*self
+        };
+        let threads = table.whole(memory, row, &mut { MAX_LOOKS })?;
+        let looks = MAX_LOOKS / LOOKS_OF_A_CHECK;
+        threads.iter().take(looks).any(holds).then_some(table)
+    }
+
+    /// The addresses of all its variables.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        [self.table_at, self.size_at]
+            .into_iter()
+            .chain(self.ids_at.addresses())
+    }
+
+    /// The same with its variables at other addresses.
+    #[must_use]
+    pub fn moved(&self, moved: impl Fn(u64) -> u64) -> Self {
+        Self {
+            table_at: moved(self.table_at),
+            size_at: moved(self.size_at),
+            ids_at: self.ids_at.moved(moved),
+            ..*self
+        }
     }
 
     /// The current threads, without those that are just beginning; `None` if the table cannot be read.
@@ -212,8 +301,8 @@ impl Threads {
     }
 }
 
-/// Places of a segment that may be the table: (offset, buckets).
-fn candidates(bytes: &[u8], own: &Range<u64>) -> impl Iterator<Item = (usize, u32)> {
+/// Places of a segment that may be the table: its offset, that of its size, and its size.
+fn candidates(bytes: &[u8], own: &Range<u64>) -> impl Iterator<Item = (usize, usize, u32)> {
     (0..bytes.len() / 8).flat_map(move |index| {
         let offset = index * 8;
         let pointer = word_at(bytes, offset);
@@ -225,7 +314,9 @@ fn candidates(bytes: &[u8], own: &Range<u64>) -> impl Iterator<Item = (usize, u3
         distances.iter().filter_map(move |&distance| {
             let at = usize::try_from(offset as i64 + distance).ok()?;
             let size = half_at(bytes, at);
-            (1..=MAX_BUCKETS).contains(&size).then_some((offset, size))
+            (1..=MAX_BUCKETS)
+                .contains(&size)
+                .then_some((offset, at, size))
         })
     })
 }

@@ -8,13 +8,15 @@ const DATA: u64 = BASE + 0x2000;
 const TABLE: u64 = 0x7e00_0000_0000;
 const ENTRIES: u64 = TABLE + 0x1000;
 const BUCKETS: u64 = 2;
-const IDS: Ids = Ids {
-    executor: 3,
-    compiler: 2,
-    sapi: Some(1),
+/// The variables with the ids, each in a word.
+const IDS_AT: IdsAt = IdsAt {
+    executor: TABLE - 8,
+    compiler: TABLE - 16,
+    sapi: Some(TABLE - 24),
     core: None,
     executor_offset: None,
 };
+const CORE_AT: u64 = TABLE - 32;
 
 /// An image whose writable segment has a pointer to a table at word 5, its size 8 bytes before, and noise elsewhere. An
 /// entry is its thread and the next entry.
@@ -38,6 +40,9 @@ fn engine_with(
         engine.put_word(DATA, index * 8, word);
     }
     engine.room(TABLE, BUCKETS * 8);
+    for (at, id) in [(8, 3), (16, 2), (24, 1), (32, u32::MAX)] {
+        engine.put_half(TABLE - at, 0, id);
+    }
     for (index, &(thread_id, next)) in table.iter().enumerate() {
         let entry = ENTRIES + index as u64 * 0x100;
         if (index as u64) < BUCKETS {
@@ -54,7 +59,7 @@ fn check(table: &[(u64, u64)], expected: Option<&[u64]>) {
     for (major, minor) in [(7, 0), (7, 4), (8, 5)] {
         let layout = layout_of(Machine::Aarch64, major, minor).unwrap();
         let (engine, image) = engine(layout, table);
-        let found = Threads::find(&engine, layout, &image, IDS, |thread| {
+        let found = Threads::find(&engine, layout, &image, IDS_AT, |thread| {
             thread.executor_globals == thread.sapi_globals.unwrap() + 2
         });
         let threads = found.map(|found| {
@@ -93,7 +98,7 @@ fn segments_that_pass_the_end_of_the_address_space_are_passed_over() {
     ];
     let (engine, image) = engine_with(layout, &[(0x100, 0), (0x101, 0)], &hostile);
     assert_eq!(image.writable()[0], (last, 0));
-    let found = Threads::find(&engine, layout, &image, IDS, |_| true).unwrap();
+    let found = Threads::find(&engine, layout, &image, IDS_AT, |_| true).unwrap();
     assert_eq!(found.table_at, DATA + 40);
 }
 
@@ -101,8 +106,8 @@ fn segments_that_pass_the_end_of_the_address_space_are_passed_over() {
 fn an_id_without_a_next_one_has_no_globals_of_the_collector() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let (engine, image) = engine(layout, &[(0x100, 0), (0x101, 0)]);
-    let core = Some(u32::MAX);
-    let found = Threads::find(&engine, layout, &image, Ids { core, ..IDS }, |_| true).unwrap();
+    let core = Some(CORE_AT);
+    let found = Threads::find(&engine, layout, &image, IdsAt { core, ..IDS_AT }, |_| true).unwrap();
     let listed = found.list(&engine, layout).unwrap();
     assert_eq!(listed[0].gc_globals, None);
 }
@@ -111,7 +116,7 @@ fn an_id_without_a_next_one_has_no_globals_of_the_collector() {
 fn a_thread_that_is_just_beginning_is_left_out() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let (mut engine, image) = engine(layout, &[(0x100, 0), (0x101, 0)]);
-    let found = Threads::find(&engine, layout, &image, IDS, |_| true).unwrap();
+    let found = Threads::find(&engine, layout, &image, IDS_AT, |_| true).unwrap();
     // `allocate_new_resource` links the entry before its storage is filled.
     engine.put_word(ENTRIES, 8, 0);
     let listed = found.list(&engine, layout).unwrap();

@@ -43,12 +43,16 @@ setup: ## check what the machine must have, and install the rest
 lint: style clippy ## formats, lints, licences, chart, scripts, the documents' English
 
 .PHONY: clippy
-clippy: setup
+clippy:
+	@tools/givens lint
+	@tools/own-target
 	@$(STAGE) "clippy" cargo clippy --quiet --workspace --all-targets --test '*' --locked -- -D warnings
 
 # What takes seconds.
 .PHONY: style
-style: setup
+style:
+	@tools/givens lint
+	@tools/own-target
 	@$(STAGE) "format" cargo fmt --all --check
 	@$(TOOLS) actionlint cargo-deny vale
 	@$(STAGE) "scripts, Go and workflows" tools/lint

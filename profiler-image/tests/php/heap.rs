@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -47,9 +46,6 @@ function temporary() {
 
 const PARTS: [(&str, f64); 3] = [("half", 50.0), ("third", 30.0), ("fifth", 20.0)];
 
-/// One test at a time, because shares depend on the clock.
-static ALONE: Mutex<()> = Mutex::new(());
-
 /// Tries again if a check fails: on a busy machine the sampler may be late by chance.
 fn patiently(holds: impl Fn() -> Result<()>) -> Result<()> {
     (0..4).fold(holds(), |held, _| held.or_else(|_| holds()))
@@ -61,7 +57,6 @@ fn is_full() -> bool {
 
 /// A folder with a script, and the process that runs it.
 struct Scene {
-    _alone: MutexGuard<'static, ()>,
     folder: TempDir,
     child: Option<Child>,
 }
@@ -78,14 +73,12 @@ impl Drop for Scene {
 
 impl Scene {
     fn new(code: &str) -> Result<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = TempDir::new()?;
         std::fs::write(
             folder.path().join("heap.php"),
             format!("{FUNCTIONS}{code}\n"),
         )?;
         Ok(Self {
-            _alone: alone,
             folder,
             child: None,
         })

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::scene::{PHP, Read, Running, Scene, folded, record, run, said, share};
 
@@ -48,61 +47,39 @@ fn all() -> Result<Recorded> {
     Ok(all)
 }
 
-fn recorded(name: &str) -> Result<Vec<u8>> {
-    static ALL: LazyLock<Result<Recorded>> = LazyLock::new(all);
-    let all = ALL.as_ref().map_err(|error| anyhow!("{error}"))?;
-    let (bytes, line) = all.get(name).context("no such file")?;
-    let is_told = line.contains(" samples, ") && line.contains(name) && line.contains("look at it");
-    ensure!(is_told, "{line}");
-    Ok(bytes.clone())
-}
-
-fn text(name: &str) -> Result<String> {
-    Ok(String::from_utf8(recorded(name)?)?)
+/// The text of one of these files.
+fn text(all: &Recorded, name: &str) -> Result<String> {
+    let (bytes, _) = all.get(name).context("no such file")?;
+    Ok(String::from_utf8(bytes.clone())?)
 }
 
 #[test]
-fn a_pprof_is_read_back() -> Result<()> {
-    let read = Read::of(&recorded("x.pb.gz")?)?;
+fn each_format_is_valid_has_the_functions_and_is_told() -> Result<()> {
+    let all = all()?;
+    for (name, (_, line)) in &all {
+        let words = [" samples, ", name, "look at it"];
+        ensure!(words.iter().all(|word| line.contains(word)), "{line}");
+    }
+    let read = Read::of(&all.get("x.pb.gz").context("no profile")?.0)?;
     ensure!(read.samples() > 20, "{} samples", read.samples());
     ensure!(share(&read.folded()?, "spin") > 0.8);
     ensure!(read.receipt["quality"].get("notRunning").is_none());
-    Ok(())
-}
 
-#[test]
-fn folded_stacks_name_the_functions_root_first() -> Result<()> {
-    let stacks = folded(&text("x.txt")?)?;
+    let stacks = folded(&text(&all, "x.txt")?)?;
     ensure!(stacks.iter().all(|(stack, _)| stack.starts_with("{main}")));
     ensure!(share(&stacks, "spin") > 0.8, "{stacks:?}");
-    Ok(())
-}
 
-#[test]
-fn a_speedscope_file_says_its_schema_and_has_the_functions() -> Result<()> {
-    let file: serde_json::Value = serde_json::from_str(&text("x.speedscope.json")?)?;
+    let file: serde_json::Value = serde_json::from_str(&text(&all, "x.speedscope.json")?)?;
     let schema = file["$schema"].as_str().context("no schema")?;
     ensure!(schema.contains("speedscope.app"), "{schema}");
     let frames = file["shared"]["frames"].as_array().context("no frames")?;
     ensure!(frames.iter().any(|frame| frame["name"] == "spin"));
-    Ok(())
-}
 
-#[test]
-fn a_callgrind_file_names_its_events_and_functions() -> Result<()> {
-    let file = text("callgrind.out.1")?;
-    ensure!(
-        file.contains("\nevents: ") && file.contains("spin"),
-        "{file}"
-    );
-    Ok(())
-}
-
-#[test]
-fn a_picture_and_a_page_are_what_a_browser_opens() -> Result<()> {
-    let picture = text("x.svg")?;
+    let callgrind = text(&all, "callgrind.out.1")?;
+    ensure!(callgrind.contains("\nevents: ") && callgrind.contains("spin"));
+    let picture = text(&all, "x.svg")?;
     ensure!(picture.contains("<svg") && picture.contains("spin"));
-    let page = text("x.html")?;
+    let page = text(&all, "x.html")?;
     ensure!(page.starts_with("<!DOCTYPE html>") && page.contains("PHP on "));
     Ok(())
 }

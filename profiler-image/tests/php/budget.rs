@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof_profile::{Limits, decode};
 use serde_json::Value;
 
+use crate::target::Target;
+
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 /// So many that they cost several times the budget on any machine.
 const RATE: u32 = 4000;
@@ -20,22 +22,12 @@ const SECONDS: u64 = 11;
 const SETTLED: Duration = Duration::from_millis(7_500);
 const MEASURED: Duration = Duration::from_millis(2_200);
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a sampler with this budget.
 fn sampler(target: &Target, percent: u32, file: &Path) -> Result<Child> {
     let mut sampler = Command::new(env!("CARGO_BIN_EXE_phpprof"));
     sampler
         .arg("record")
-        .arg(format!("--pid={}", target.0.id()))
+        .arg(format!("--pid={}", target.pid()))
         .arg(format!("--samples-per-second={RATE}"))
         .arg(format!("--duration={SECONDS}"))
         .arg(format!("--cpu-budget-percent={percent}"))

@@ -1,6 +1,6 @@
 //! Checkpoints and live samples of a run in progress: with this machine's PHP 8.2, and a store that is slow or refuses.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,19 +15,11 @@ use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode, total};
 
+use crate::target::Target;
+
 const PHP: &str = "/usr/bin/php8.2";
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The stored checkpoints, by their numbers.
 type Kept = Vec<(u32, Vec<u8>)>;
@@ -69,7 +61,7 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
     let target = Target(child);
     let before = on_cpu(&target)?;
     let recording = record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        scope: Scope::Pids(vec![target.pid()]),
         samples_per_second: 99,
         duration: SECOND * seconds + SECOND / 2,
         max_samples: None,
@@ -88,7 +80,7 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
 }
 
 fn on_cpu(target: &Target) -> Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.0.id()))?;
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.pid()))?;
     let first = text.split_ascii_whitespace().next();
     Ok(first.context("no time")?.parse()?)
 }

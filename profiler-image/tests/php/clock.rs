@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,18 +11,10 @@ use anyhow::{Context as _, Result, ensure};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use crate::target::Target;
+
 const SPIN: &str = "while (true) md5('x');";
 const MINUTES: Duration = Duration::from_secs(300);
-
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A store whose clock is this much behind.
 struct Store {
@@ -106,9 +98,7 @@ fn receipt(store: &Store) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let receipt = folder.path().join("receipt");
     let mut sampler = Command::new(env!("CARGO_BIN_EXE_phpprof"));
-    sampler
-        .arg("record")
-        .arg(format!("--pid={}", target.0.id()));
+    sampler.arg("record").arg(format!("--pid={}", target.pid()));
     sampler
         .arg("--duration-seconds=1")
         .arg(format!("--not-after={}", now - 180));

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::programs;
+use crate::target::Target;
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::Asked;
@@ -23,16 +24,6 @@ const SPIN: &str = "<?php function NAME() { return md5('x'); } while (true) NAME
 
 struct Scene {
     folder: TempDir,
-}
-
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Scene {
@@ -84,7 +75,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
 
 /// A target and its descendants.
 fn only(target: &Target) -> Scope {
-    Scope::Pids(vec![i32::try_from(target.0.id()).unwrap_or(0)])
+    Scope::Pids(vec![target.pid()])
 }
 
 /// Samples a scope, and checks that its profile has these functions.

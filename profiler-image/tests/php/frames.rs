@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,8 @@ use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
+
+use crate::target::Target;
 
 /// One fiber runs another, and both continue after they were suspended.
 const FIBERS: &str = r#"<?php
@@ -72,16 +74,6 @@ for ($i = 0; $i < 50; $i++) { $fibers[$i] = new Fiber('task'); $fibers[$i]->star
 while (true) foreach ($fibers as $fiber) $fiber->resume();
 ";
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Puts the main script into the folder, and starts it with these settings.
 fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
     let path = folder.path().join("main.php");
@@ -106,7 +98,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
 /// The same for so long.
 fn sampled_for(target: &Target, folder: &Path, duration: Duration) -> Result<HashMap<String, i64>> {
     let options = Options {
-        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        scope: Scope::Pids(vec![target.pid()]),
         samples_per_second: 499,
         duration,
         max_samples: None,

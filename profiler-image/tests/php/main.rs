@@ -28,3 +28,4 @@ mod resets;
 mod resident;
 mod scans;
 mod short_lived;
+mod target;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use phpprof::target::process::{ProcessMemory, maps};
@@ -13,6 +13,8 @@ use phpprof_zend::opcache::read_scripts;
 use phpprof_zend::text::ZendString;
 use tempfile::TempDir;
 
+use crate::target::Target;
+
 const FILES: usize = 200;
 /// Includes the files, one of them by another path too, lists what opcache has, and waits.
 const MAIN: &str = "<?php
@@ -22,16 +24,6 @@ include './part7.php';
 foreach (opcache_get_status()['scripts'] as $script) { echo $script['full_path'], PHP_EOL; }
 echo PHP_EOL;
 sleep(60);";
-
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Result<()> {
@@ -67,7 +59,7 @@ fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Resul
         listed.len()
     );
 
-    let pid = i32::try_from(target.0.id())?;
+    let pid = target.pid();
     let memory = ProcessMemory::open(pid)?;
     let executable = fs::read_link(format!("/proc/{pid}/exe"))?
         .display()

@@ -2,7 +2,7 @@
 //! by its own clock how long each of its functions took, and the samples agree within a binomial bound.
 
 use std::collections::HashMap;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,6 +12,8 @@ use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
+
+use crate::target::Target;
 
 /// A loop whose turn takes exactly a slot at 99 Hz, by absolute times: `a` takes a half, `b` and `c` a quarter each.
 const IN_STEP: &str = r"
@@ -39,16 +41,6 @@ const FEWEST: f64 = 100.0;
 /// How many standard deviations a share may be off.
 const DEVIATIONS: f64 = 5.0;
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Samples and CPU time by function, and the program's own times.
 struct Ran {
     samples: HashMap<String, f64>,
@@ -69,7 +61,7 @@ fn ran(program: &str, rate: u32) -> Result<Ran> {
         .context("starting PHP")?;
     let mut target = Target(child);
     let recording = record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        scope: Scope::Pids(vec![target.pid()]),
         samples_per_second: rate,
         duration: Duration::from_secs(SECONDS),
         max_samples: None,
@@ -111,7 +103,7 @@ fn ran(program: &str, rate: u32) -> Result<Ran> {
 
 /// By the kernel's count: proc(5), `schedstat`.
 fn waited(target: &Target) -> Result<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.0.id()))?;
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.pid()))?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<f64>);
     let mut field = || fields.next().context("no such field");
     let (ran, waited) = (field()??, field()??);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +16,8 @@ use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
+
+use crate::target::Target;
 
 const PHP: &str = "/usr/bin/php8.2";
 
@@ -82,16 +84,6 @@ do { $took += runJob(MS); } while (microtime(true) < $end);
 echo json_encode([$took, used(1), used(0) - $own]);
 ";
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// How long jobs took by the program's own clock, and by the samples; in nanoseconds.
 struct Ran {
     truth: f64,
@@ -119,7 +111,7 @@ fn ran(php: &Path, program: &str, milliseconds: u32) -> Result<Ran> {
     let mut stdout = BufReader::new(stdout);
     stdout.read_line(&mut String::new())?;
     let recording = record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(target.0.id())?]),
+        scope: Scope::Pids(vec![target.pid()]),
         samples_per_second: 99,
         duration: Duration::from_secs(20),
         max_samples: None,

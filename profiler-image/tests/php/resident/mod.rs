@@ -167,6 +167,31 @@ fn a_signal_ends_runs_with_what_they_have_sampled() -> Result<()> {
     Ok(())
 }
 
+/// The run has ended, and its upload is tried again and again, when the kubelet ends the pod.
+#[test]
+fn a_signal_during_an_upload_lets_it_go_on() -> Result<()> {
+    let container = Container::start(10)?;
+    let relay = one_run(&container, 1)?;
+    relay.be_away(true);
+    let mut resident = Resident::of(&container, &relay)?;
+    let run = resident.child("record")?;
+    wait_for("upload", || Ok((relay.refused() > 0).then_some(())))?;
+    kill(Pid::from_raw(resident.pid()?), Signal::SIGTERM)?;
+    // Each of them has had the signal by the second try from now on.
+    let before = relay.refused();
+    let again = || Ok((relay.refused() > before + 1).then_some(()));
+    wait_for("further uploads", again)?;
+    ensure!(
+        resident.child("record")? == run && relay.keys().is_empty(),
+        "{:?}",
+        relay.keys()
+    );
+    relay.be_away(false);
+    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)?;
+    profile(&relay, "a")?;
+    Ok(())
+}
+
 #[test]
 fn a_run_goes_on_to_its_end_when_the_lease_is_over() -> Result<()> {
     let container = Container::start(5)?;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub struct Relay {
     /// The received seconds of live runs, and the status for each: 200 after the last.
     live: Mutex<Vec<Vec<u8>>>,
     live_answers: Mutex<Vec<u16>>,
+    /// Whether uploads are refused for now, and how many were.
+    is_away: AtomicBool,
+    refused: AtomicUsize,
 }
 
 /// The answer to a poll; status 0 is no answer at all.
@@ -51,6 +54,8 @@ impl Relay {
             stored: Mutex::default(),
             live: Mutex::default(),
             live_answers: Mutex::default(),
+            is_away: AtomicBool::default(),
+            refused: AtomicUsize::default(),
         });
         let of_thread = Arc::clone(&relay);
         std::thread::spawn(move || {
@@ -86,6 +91,10 @@ impl Relay {
         reader.by_ref().take(length).read_to_end(&mut body)?;
         let path = line.split(' ').nth(1).context("no request")?;
         let (status, said) = match path.split_once("/v1/object?key=") {
+            Some(_) if self.is_away.load(Ordering::SeqCst) => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                (503, String::new())
+            }
             Some((_, key)) => {
                 self.stored().push((key.to_owned(), body));
                 (200, String::new())
@@ -133,6 +142,16 @@ impl Relay {
     /// The seconds that it has accepted.
     pub fn seconds(&self) -> Vec<Vec<u8>> {
         locked(&self.live).clone()
+    }
+
+    /// Whether uploads are answered by 503, as they are while the store is away.
+    pub fn be_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// How many uploads were.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     fn stored(&self) -> std::sync::MutexGuard<'_, Vec<(String, Vec<u8>)>> {

@@ -13,7 +13,7 @@ use phpprof::target::Scope;
 use phpprof_profile::dump;
 
 use super::super::{OUTPUT, WHAT, behave, failure_of, say, tell_without_room};
-use super::{Common, none_of, with_listing};
+use super::{Common, none_of, of_masters, with_listing};
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")))]
@@ -62,6 +62,10 @@ pub fn run(arguments: &Dump) -> Result<String, Failure> {
     let unread = recording.seen.len().saturating_sub(workers.len());
     if unread > 0 {
         say(&format!("{unread} workers ended, or could not be read"));
+    }
+    let pids = recording.seen.values().map(|seen| seen.pid);
+    if let Some(told) = of_masters(&options.scope, pids) {
+        say(&told);
     }
     tell_without_room(recording.without_room);
     let text = match arguments.output.as_str() {

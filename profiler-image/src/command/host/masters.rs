@@ -1,6 +1,6 @@
 //! Names the php-fpm masters whose workers were sampled, if several have a pool of the name that the user chose.
 //!
-//! Invariant: nothing is said of one master.
+//! Invariant: `record`, `dump` and `top` say the same, and nothing is said of one master.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn words(
     let named: Vec<_> = named.collect();
     (named.len() > 1).then(|| {
         format!(
-            "{} masters of php-fpm have a pool {pool}, and the profile has the workers of all: {}; choose one with --pid",
+            "{} masters of php-fpm have a pool {pool}, and the workers of all are in this: {}; choose one with --pid",
             named.len(),
             named.join(", ")
         )
@@ -52,7 +52,7 @@ mod tests {
         let told = words("www", [8, 7, 7, 9].into_iter(), title).unwrap();
         assert_eq!(
             told,
-            "3 masters of php-fpm have a pool www, and the profile has the workers of all: \
+            "3 masters of php-fpm have a pool www, and the workers of all are in this: \
              2 of 7 (php-fpm: master process (/etc/7.conf)), 1 of 8 (php-fpm: master process (/etc/8.conf)), 1 of 9 (ended); choose one with --pid"
         );
     }

@@ -4,8 +4,8 @@
 //! The run has its own thread, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant: the run receives all signals; the
 //! table restores the terminal when its run has ended.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use phpprof_profile::{Limits, decode};
 
 use super::super::requests::Requests;
 use super::super::{HOW, WHAT, behave, failure_of, say, tell_without_room};
-use super::{Common, none_of, with_listing};
+use super::{Common, none_of, of_masters, with_listing};
 
 const KEYS: &str = "\
 Keys:
@@ -73,7 +73,8 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     behave();
     leave_signals_to_the_run();
     let (give, updates) = channel();
-    let options = options(arguments, scope, requests, &give)?;
+    let masters = Arc::new(OnceLock::new());
+    let options = options(arguments, scope, requests, (&give, &masters))?;
     // After the run no more updates come.
     drop(give);
     let stop = options.stop.clone();
@@ -95,6 +96,9 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
         Ok((ended, without_room)) => {
             if ended == Ended::WorkersGone {
                 say("the target has ended");
+            }
+            if let Some(told) = masters.get().into_iter().flatten().next() {
+                say(told);
             }
             tell_without_room(without_room);
         }
@@ -125,12 +129,19 @@ fn options(
     arguments: &Top,
     scope: Scope,
     requests: Asked,
-    give: &Sender<Update>,
+    (give, masters): (&Sender<Update>, &Arc<OnceLock<Option<String>>>),
 ) -> Result<Options, Failure> {
-    let give = give.clone();
+    let (give, masters, of_scope) = (give.clone(), Arc::clone(masters), scope.clone());
     let deltas = Deltas::begin(move |delta| {
         // If the table has ended, the run ends, too.
         let _ = give.send(tick(&delta));
+        // Once: on the screen until a key is pressed, and after the table.
+        if masters.get().is_none() {
+            let pids = delta.seen.values().map(|seen| seen.pid);
+            if let Some(told) = masters.get_or_init(|| of_masters(&of_scope, pids)) {
+                let _ = give.send(Update::Message(told.clone()));
+            }
+        }
     });
     let deltas = deltas
         .map_err(|error| internal(format!("starting a thread for profiles failed: {error}")))?;

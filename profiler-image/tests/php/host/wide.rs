@@ -245,12 +245,32 @@ fn two_masters_with_one_pool_name_are_named() -> Result<()> {
     command
         .arg(scene.path("x.pb.gz"))
         .args(["--php-fpm", &pool]);
-    let ended = run(&mut command)?;
-    let said = said(&ended);
-    ensure!(ended.status.success(), "{said}");
-    for (master, name) in [(&one, "one.conf"), (&other, "other.conf")] {
-        let named = format!("1 of {} (php-fpm: master process ", master.pid());
-        ensure!(said.contains(&named) && said.contains(name), "{said}");
+    let mut dump = Command::new(env!("CARGO_BIN_EXE_phpprof"));
+    dump.args(["dump", "--php-fpm", &pool]);
+    // On a terminal, with a key that ends it after the first seconds.
+    let top = format!("{} top --php-fpm {pool}", env!("CARGO_BIN_EXE_phpprof"));
+    let mut terminal = Command::new("sh");
+    let line = format!(
+        "(sleep 4; printf q) | TERM=xterm script --quiet --return --command 'stty rows 24 cols 80; {top}' /dev/null"
+    );
+    terminal.args(["-c", &line]);
+    for command in [&mut command, &mut dump, &mut terminal] {
+        let ended = run(command.stdin(Stdio::null()))?;
+        // A terminal has both in one.
+        let told = said(&ended) + &String::from_utf8_lossy(&ended.stdout);
+        ensure!(ended.status.success(), "{told}");
+        // `top` shows its beginning in the table, and leaves the whole on the screen.
+        let (_, left) = told.rsplit_once("\x1b[?1049l").unwrap_or(("", &told));
+        for (master, name) in [(&one, "one.conf"), (&other, "other.conf")] {
+            let named = format!("1 of {} (php-fpm: master process ", master.pid());
+            ensure!(left.contains(&named) && left.contains(name), "{told:?}");
+        }
+        let begins = format!("2 masters of php-fpm have a pool {pool}");
+        let times = told.matches(&begins).count();
+        ensure!(
+            times == 1 + usize::from(left.len() < told.len()),
+            "{told:?}"
+        );
     }
     Ok(())
 }

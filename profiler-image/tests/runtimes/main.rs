@@ -11,6 +11,7 @@ mod place;
 mod profiler;
 #[path = "../programs/mod.rs"]
 mod programs;
+mod refused;
 mod runtime;
 mod server;
 mod truth;
@@ -63,6 +64,12 @@ fn main() -> ExitCode {
     });
     for kind in heaps {
         failures += usize::from(!heap::holds(kind));
+    }
+    let is_named = words
+        .iter()
+        .any(|word| refused::NAME.contains(word.as_str()));
+    if is_named || words.is_empty() && full {
+        failures += usize::from(!refused::holds());
     }
     if words.is_empty() || words.iter().any(|word| word == "churn") {
         failures += usize::from(!churned(if full { 10_000 } else { 600 }));

@@ -3,10 +3,14 @@
 //! Invariant: at most [`MAX_LINES`] lines, one for each way to choose, none longer than a usual terminal is wide.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use phpprof::target::Scope;
+use phpprof::target::diagnosis::Refused;
 use phpprof::target::discovery::Discovery;
 use phpprof::target::pattern::{pool_of, title};
+use phpprof_zend::engine::Refusal;
+use phpprof_zend::memory::Fault;
 
 const MAX_LINES: usize = 20;
 const MAX_TITLE: usize = 80;
@@ -22,7 +26,8 @@ struct Found {
 
 /// Looks once at all processes. Lists those that run PHP, and how to choose them.
 pub fn say() -> String {
-    let processes = Discovery::new(Scope::All).scan().new;
+    let mut discovery = Discovery::new(Scope::All);
+    let processes = discovery.scan().new;
     let mut found: Vec<_> = processes
         .iter()
         .map(|process| Found {
@@ -33,13 +38,22 @@ pub fn say() -> String {
         .collect();
     // A process is found once for each of its threads.
     found.dedup_by_key(|found| found.pid);
-    words(&found)
+    let refused = discovery.refused().filter(|refused| refused.is_final());
+    words(&found, refused.map(Arc::as_ref))
 }
 
-fn words(found: &[Found]) -> String {
-    if found.is_empty() {
-        return "No process that this user may read runs PHP. Run phpprof as root to look at all processes."
-            .to_owned();
+fn words(found: &[Found], refused: Option<&Refused>) -> String {
+    match refused {
+        _ if !found.is_empty() => {}
+        Some(Refused { pid, comm, refusal }) if *refusal != Refusal::Unreadable(Fault::Denied) => {
+            return format!(
+                "No PHP runs here that can be sampled: process {pid} ({comm}): {refusal}."
+            );
+        }
+        _ => {
+            return "No process that this user may read runs PHP. Run phpprof as root to look at all processes."
+                .to_owned();
+        }
     }
     let mut pools: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -90,7 +104,7 @@ mod tests {
             found(11, "php work.php"),
         ];
         assert_eq!(
-            words(&all),
+            words(&all, None),
             "PHP runs here as:\n  --php-fpm api: 1 worker (PHP 8.2.29, cli)\n  --php-fpm www: 2 workers (PHP 8.2.29, cli)\n  \
              --pid 7: php-fpm: master process (/etc/fpm.conf) (PHP 8.2.29, cli)\n  --pid 11: php work.php (PHP 8.2.29, cli)"
         );
@@ -99,12 +113,30 @@ mod tests {
     #[test]
     fn a_long_list_is_cut_and_an_empty_one_says_so() {
         let many: Vec<_> = (1..=30).map(|pid| found(pid, &"x".repeat(200))).collect();
-        let words_of_many = words(&many);
+        let words_of_many = words(&many, None);
         assert!(
             words_of_many.ends_with("\n  and 10 more"),
             "{words_of_many}"
         );
         assert!(words_of_many.lines().all(|line| line.len() < 120));
-        assert!(words(&[]).contains("No process"));
+        assert!(words(&[], None).contains("No process"));
+    }
+
+    #[test]
+    fn words_name_a_php_that_cannot_be_sampled_if_there_is_no_other() {
+        let refused = |refusal| Refused {
+            pid: 7,
+            comm: "php7.4".to_owned(),
+            refusal,
+        };
+        let only_32_bit = refused(Refusal::Only32Bit("/usr/bin/php7.4".to_owned()));
+        assert_eq!(
+            words(&[], Some(&only_32_bit)),
+            "No PHP runs here that can be sampled: process 7 (php7.4): /usr/bin/php7.4 is a 32-bit PHP; 32-bit engines are not supported."
+        );
+        let denied = refused(Refusal::Unreadable(Fault::Denied));
+        assert_eq!(words(&[], Some(&denied)), words(&[], None));
+        let one = [found(8, "php work.php")];
+        assert_eq!(words(&one, Some(&only_32_bit)), words(&one, None));
     }
 }

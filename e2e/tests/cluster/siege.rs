@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{Sampler, failed_with, only_target};
+use e2e::requests::{Sampler, only_target, status};
 use e2e::{ENABLED, Fixture, pods, poll, promised, release, say, shared};
-use phpprof_crds::{TargetReason, UploadRoute};
+use phpprof_crds::{ProfileRequest, TargetReason, UploadRoute};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ const SCRIPT: &str = include_str!("../../src/siege.php");
 /// Each grant allows four uploads at the same time.
 const GRANTS: usize = 5;
 const SECONDS: i32 = 5;
+/// Longer than the attack: the relay takes nothing for a request that is over.
+const RUNS_SECONDS: i32 = 240;
 
 /// The script's report.
 #[derive(Debug, Deserialize)]
@@ -30,7 +32,11 @@ struct Seen {
 fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture
-            .start(&[pods::php("web"), pods::without_php("hostile")])
+            .start(&[
+                pods::php("web"),
+                besieger(pods::without_php("hostile")),
+                besieger(pods::idle_php("accomplice")),
+            ])
             .await?;
         let operator = release::operator(&fixture.client).await?;
         let operator = operator.context("no operator")?;
@@ -44,16 +50,31 @@ fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections
     })
 }
 
-/// Valid grants. A pod can read them from samplers of its own that have not used them.
+/// The same pod, as a target of the requests whose grants the attack uses.
+fn besieger(mut pod: Value) -> Value {
+    pod["metadata"]["labels"]["app"] = json!("besieger");
+    pod
+}
+
+/// Valid grants, of requests that still run in another pod. A pod can read them from samplers of its own that have not used them.
 async fn grants(fixture: &Fixture) -> Result<Value> {
-    let spec = json!({"target": {"podName": "hostile"}, "durationSeconds": 30});
+    let selector = json!({"matchLabels": {"app": "besieger"}});
+    let target = json!({"selector": selector, "containerName": "fpm"});
+    let spec = json!({"target": target, "durationSeconds": RUNS_SECONDS});
     let mut requests = Vec::new();
     for _ in 0..GRANTS {
         requests.push(fixture.apply(spec.clone()).await?);
     }
     let mut grants = Vec::new();
     for request in &requests {
-        let target = failed_with(&fixture.ended(request).await?, TargetReason::NoPhpFound)?;
+        let of_hostile = |now: &ProfileRequest| {
+            let targets = status(now).targets.into_iter();
+            let mut hostile = targets.filter(|it| it.pod_name == "hostile");
+            hostile.find(|it| it.reason == Some(TargetReason::NoPhpFound))
+        };
+        let what = "knows that a pod has no PHP";
+        let request = fixture.until(request, what, |now| of_hostile(now).is_some());
+        let target = of_hostile(&request.await?).context("the pod has PHP")?;
         let call = fixture.sampler(&target).await?.grant(UploadRoute::Relay)?;
         grants.push(json!({"url": call.url, "authorization": call.headers["authorization"]}));
     }

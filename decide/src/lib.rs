@@ -2,7 +2,7 @@
 //!
 //! The operator decides with them, and the plugin's `doctor` predicts the operator's decisions with the same functions.
 //!
-//! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/decide`.
+//! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/lifecycle`.
 
 pub mod admission;
 pub mod container;

@@ -1,15 +1,16 @@
 //! The operator: turns a ProfileRequest into samplers and their uploads into one profile.
 //!
-//! `observe` reads the cluster, `decide` is a pure function of what was read, `execute` does what was decided.
+//! `reconcile::observe` reads the cluster, `lifecycle::decision::decide` is a pure function of what was read, `reconcile::execute` does what
+//! was decided.
 //!
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.
 
 mod backoff;
-pub mod decide;
 pub mod export;
 pub mod http;
 pub mod lease;
+pub mod lifecycle;
 pub mod memory;
 pub mod metrics;
 pub mod reconcile;

@@ -14,11 +14,11 @@ use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use phpprof_crds::{ProfileRequest, Secret};
+use phpprof_decide::limits::Limits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::decide::limits::Limits;
 use crate::export::grafana::{Grafana, annotation};
 use crate::export::links::Template;
 use crate::export::retry::{Call, ClientError, client, deliver, secret_header};

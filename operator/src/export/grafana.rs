@@ -11,9 +11,9 @@ use phpprof_crds::{ProfileRequest, condition};
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
-use crate::decide::status::pods;
 use crate::export::links::Template;
 use crate::export::series::{KINDS, workload};
+use crate::lifecycle::status::pods;
 
 /// Characters of a tag after its colon. Grafana's databases refuse a longer tag, but only after they have stored the annotation.
 const LONGEST_TAG: usize = 100;

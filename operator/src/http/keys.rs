@@ -13,9 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
+use phpprof_decide::limits::later;
 use rcgen::{KeyPair, PublicKeyData as _};
-
-use crate::decide::limits::later;
 
 /// Much longer than any sampler lives, so that no sampler sees two renewals.
 const RENEWED_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);

@@ -20,9 +20,9 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use phpprof_crds::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
+use phpprof_decide::limits::later;
 use serde_json::json;
 
-use crate::decide::limits::later;
 use crate::http::keyring::{ArchiveRef, Keyring};
 use crate::lease::Role;
 use crate::reconcile::calls::call;

@@ -4,7 +4,7 @@
 
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus};
 
-use crate::decide::status::is_terminal;
+use crate::lifecycle::status::is_terminal;
 use crate::metrics::Metrics;
 
 /// Counts the targets and the request that finished with this change.

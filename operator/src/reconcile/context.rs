@@ -7,9 +7,9 @@ use kube::Client;
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt};
 use phpprof_crds::ProfileRequest;
+use phpprof_decide::limits::Limits;
 use tracing::Instrument as _;
 
-use crate::decide::limits::Limits;
 use crate::export::exporter::Exporter;
 use crate::export::links::Template;
 use crate::http::addresses::RelayAddresses;

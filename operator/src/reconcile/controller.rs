@@ -18,13 +18,13 @@ use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 use tracing::Instrument as _;
 
-use crate::decide::decision::{Next, decide};
-use crate::decide::effect::{self, Done, Effect, Job};
-use crate::decide::observed::Observed;
-use crate::decide::pace::wait_until;
-use crate::decide::status::{is_over, is_running};
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
+use crate::lifecycle::decision::{Next, decide};
+use crate::lifecycle::effect::{self, Done, Effect, Job};
+use crate::lifecycle::observed::Observed;
+use crate::lifecycle::pace::wait_until;
+use crate::lifecycle::status::{is_over, is_running};
 use crate::metrics::Port;
 use crate::reconcile::calls::call;
 use crate::reconcile::changes::{count, log};

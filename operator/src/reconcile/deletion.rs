@@ -1,4 +1,4 @@
-//! Executes what `decide::deletion` decides for requests that are deleted while their samplers run.
+//! Executes what `lifecycle::deletion` decides for requests that are deleted while their samplers run.
 //!
 //! No finalizer keeps such a request, so it can be deleted at any time, even while the operator is away or after it was removed for good.
 //! While a request runs, the store has a record of it. With the record, a restarted or later operator does the same.
@@ -18,8 +18,8 @@ use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
 use crate::backoff::pause;
-use crate::decide::deletion::{Deletion, deletion};
-use crate::decide::effect::Done;
+use crate::lifecycle::deletion::{Deletion, deletion};
+use crate::lifecycle::effect::Done;
 use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;

@@ -6,8 +6,8 @@ use phpprof_crds::{
     ProfileRequest, ProfileRequestStatus, REQUESTED_BY, Reason, TargetState, TargetStatus,
 };
 
-use crate::decide::status::pods;
 use crate::export::exporter::Exported;
+use crate::lifecycle::status::pods;
 use crate::sampler::receipt::printable;
 
 /// The longest note that the API server accepts.

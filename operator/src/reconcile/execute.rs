@@ -10,7 +10,7 @@ use phpprof_crds::{ProfileRequest, UploadMode};
 use phpprof_decide::admission::NotAdded;
 use serde_json::Value;
 
-use crate::decide::effect::{Cancellation, Done, Effect, Injected};
+use crate::lifecycle::effect::{Cancellation, Done, Effect, Injected};
 use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::Granter;

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 use phpprof_crds::ProfileRequest;
+use phpprof_decide::limits::Limits;
 
-use crate::decide::limits::Limits;
-use crate::decide::queue::{Line, Places, Waiting};
-use crate::decide::status::{is_running, is_terminal};
+use crate::lifecycle::queue::{Line, Places, Waiting};
+use crate::lifecycle::status::{is_running, is_terminal};
 use crate::reconcile::ledger::Ledger;
 use crate::reconcile::watches::{RequestRef, reference};
 

@@ -9,8 +9,8 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tokio::sync::watch;
 
-use crate::decide::deletion::open_samplers;
-use crate::decide::status::is_running;
+use crate::lifecycle::deletion::open_samplers;
+use crate::lifecycle::status::is_running;
 use crate::reconcile::context::Context;
 use crate::reconcile::watches::reference;
 use crate::sampler::cancellation::Stop;

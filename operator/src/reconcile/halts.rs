@@ -16,9 +16,9 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt};
 use phpprof_crds::NAMESPACE_LABEL;
+use phpprof_decide::namespace::{by_label, is_disabled, is_enabled};
 
-use crate::decide::namespace::{by_label, is_disabled, is_enabled};
-use crate::decide::observed::Halt;
+use crate::lifecycle::observed::Halt;
 use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::watches::paged;
 

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
-use crate::decide::effect::{Done, Job};
+use crate::lifecycle::effect::{Done, Job};
 use crate::reconcile::context::Context;
 use crate::reconcile::events;
 use crate::reconcile::ledger::Entry;

@@ -19,8 +19,8 @@ use phpprof_crds::ProfileRequest;
 
 pub use entry::Entry;
 
-use crate::decide::effect::{Done, JobKey};
-use crate::decide::status::{is_over, is_running};
+use crate::lifecycle::effect::{Done, JobKey};
+use crate::lifecycle::status::{is_over, is_running};
 use crate::reconcile::watches::{RequestRef, reference};
 
 /// Far more than can finish before a watch shows it.

@@ -9,9 +9,9 @@ use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetReason};
 use tracing::Instrument as _;
 
-use crate::decide::checkpoints::leftovers;
-use crate::decide::effect::Done;
-use crate::decide::status::is_over;
+use crate::lifecycle::checkpoints::leftovers;
+use crate::lifecycle::effect::Done;
+use crate::lifecycle::status::is_over;
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::keep_record;
 

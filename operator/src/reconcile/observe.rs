@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
+use phpprof_decide::namespace::{by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::view;
 use phpprof_decide::select::candidates;
 
-use crate::decide::namespace::{by_label, is_disabled, is_enabled};
-use crate::decide::observed::{Admission, Halt, Observed, PodView, Refusal, StoreWrites};
-use crate::decide::queue::Turn;
-use crate::decide::status::is_terminal;
+use crate::lifecycle::observed::{Admission, Halt, Observed, PodView, Refusal, StoreWrites};
+use crate::lifecycle::queue::Turn;
+use crate::lifecycle::status::is_terminal;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
 use crate::reconcile::ledger::Entry;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use phpprof_decide::limits::later;
 
-use crate::decide::limits::later;
-use crate::decide::runs::{self, runs};
 use crate::http::runs::{HOLD, ask, digest};
+use crate::lifecycle::runs::{self, runs};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::Granter;
 use crate::sampler::container;

@@ -10,7 +10,7 @@ use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use kube::{Client, ResourceExt};
 use phpprof_crds::{Reason, Target, WorkloadRef};
 
-use crate::decide::observed::Refusal;
+use crate::lifecycle::observed::Refusal;
 use crate::reconcile::calls::{call, call_for_page};
 use crate::reconcile::watches::PAGE;
 

@@ -9,11 +9,11 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, TargetReason};
+use phpprof_decide::limits::Limits;
 use phpprof_profile::{Limits as Bounds, MergeLimits, Packed};
 use tokio::sync::Semaphore;
 
-use crate::decide::effect::{Done, ReceiptKey};
-use crate::decide::limits::Limits;
+use crate::lifecycle::effect::{Done, ReceiptKey};
 use crate::sampler::contract;
 use crate::sampler::object_keys::{MERGED, key};
 use crate::sampler::receipt::FullReceipt;

@@ -7,10 +7,10 @@ use kube::ResourceExt as _;
 use phpprof_crds::{
     ProfileRequest, ProfileResult, REQUESTED_BY, Target, TargetState, TargetStatus,
 };
+use phpprof_decide::limits::later;
 use serde::{Deserialize, Serialize};
 
-use crate::decide::checkpoints::{leftovers, whole_key};
-use crate::decide::limits::later;
+use crate::lifecycle::checkpoints::{leftovers, whole_key};
 use crate::sampler::object_keys::{MERGED, REQUESTS, stop_key};
 
 #[derive(Serialize)]

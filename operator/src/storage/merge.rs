@@ -4,14 +4,14 @@
 //! the operator stored before a restart stay.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, Secret, TargetState, TargetStatus};
+use phpprof_decide::limits::Limits;
 use phpprof_profile::{
     MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata, labels,
 };
 
 use super::collector::{Collector, Fault, Upload, beside};
-use crate::decide::checkpoints::lists_requests;
-use crate::decide::effect::{Changed, Done, changed_in};
-use crate::decide::limits::Limits;
+use crate::lifecycle::checkpoints::lists_requests;
+use crate::lifecycle::effect::{Changed, Done, changed_in};
 use crate::sampler::object_keys::{MANIFEST, MERGED, key};
 use crate::sampler::receipt::UploadReceipt;
 use crate::storage::manifest::{Requests, manifest};

@@ -8,9 +8,9 @@ use futures::Stream;
 use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
 use phpprof_crds::ProfileRequest;
+use phpprof_decide::limits::Limits;
 
 use super::collector::Collector;
-use crate::decide::limits::Limits;
 use crate::sampler::object_keys::{MANIFEST, RECORD, key};
 use crate::storage::manifest::LARGEST_MANIFEST;
 use crate::storage::store::StoreError;
@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::deletion::deletion;
+    use crate::lifecycle::deletion::deletion;
     use crate::storage::store::Store;
     use crate::testing::{NAMESPACE_UID, at, request};
 

@@ -8,7 +8,7 @@ use phpprof_profile::total;
 
 use super::collector::{Collector, Fault, SAMPLES, fault};
 use super::verify::{beginning, is_whole};
-use crate::decide::effect::{Done, Recovery};
+use crate::lifecycle::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::storage::store::StoreError;
 
@@ -128,8 +128,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::checkpoints::leftovers;
-    use crate::decide::effect::record;
+    use crate::lifecycle::checkpoints::leftovers;
+    use crate::lifecycle::effect::record;
     use crate::storage::store::Store;
     use crate::testing::{at, profile, request};
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(target.upload_mode, None);
         let message = "the profile has the first 30 s of 180: it ended";
         assert_eq!(target.message, message);
-        let complete = crate::decide::status::completed(&status.targets).message;
+        let complete = crate::lifecycle::status::completed(&status.targets).message;
         assert_eq!(
             complete,
             format!("profiled 1 pod; pod web: TargetExited: {message}")

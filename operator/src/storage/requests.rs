@@ -4,12 +4,12 @@
 //! list is left out and reported. The merged profile is stored whatever happens to the lists.
 
 use phpprof_crds::{ProfileRequest, TargetState};
+use phpprof_decide::limits::Limits;
 use phpprof_profile::timeline::{MAX_BYTES, Merger, Timeline, decode, encode_within};
 
 use super::collector::{Collector, Fault, beside};
 use super::merge::Span;
-use crate::decide::checkpoints::requests_key;
-use crate::decide::limits::Limits;
+use crate::lifecycle::checkpoints::requests_key;
 use crate::sampler::object_keys::{REQUESTS, key};
 use crate::storage::store::StoreError;
 

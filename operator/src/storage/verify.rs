@@ -6,7 +6,7 @@ use phpprof_crds::TargetReason;
 use phpprof_profile::total;
 
 use super::collector::{self, Collector, Fault, SAMPLES, fault};
-use crate::decide::effect::{Done, Upload};
+use crate::lifecycle::effect::{Done, Upload};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
 impl Collector {

@@ -10,11 +10,11 @@ use kube::Client;
 use kube::client::Body;
 use kube::runtime::events::Recorder;
 use object_store::memory::InMemory;
+use phpprof_decide::limits::Limits;
 use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::at;
-use crate::decide::limits::Limits;
 use crate::export::exporter::ExportArgs;
 use crate::http::addresses::RelayAddresses;
 use crate::http::keyring::Keyring;

@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{
     ProfileRequest, ProfileResult, REQUESTED_BY, TargetReason, TargetState, TargetStatus,
 };
+use phpprof_decide::limits::{Limits, later};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::decide::decision::{Decision, decide};
-use crate::decide::effect::{Done, Effect, Injected, Job, record};
-use crate::decide::limits::{Limits, later};
-use crate::decide::observed::{
+use crate::lifecycle::decision::{Decision, decide};
+use crate::lifecycle::effect::{Done, Effect, Injected, Job, record};
+use crate::lifecycle::observed::{
     Admission, Observed, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
 };
 use crate::sampler::injection::{Injection, Task};

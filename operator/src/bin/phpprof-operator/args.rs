@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use jiff::SignedDuration;
-use phpprof_operator::decide::limits::Limits;
+use phpprof_decide::limits::Limits;
 use phpprof_operator::export::exporter::ExportArgs;
 use phpprof_operator::export::links::Template;
 use phpprof_operator::http::source::VerifySource;

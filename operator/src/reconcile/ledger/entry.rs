@@ -7,15 +7,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetStatus};
+use phpprof_decide::limits::later;
 
 use super::jobs::Jobs;
 use super::samplers::Samplers;
 use super::written::{Shown, Written};
 use crate::backoff::pause;
-use crate::decide::effect::Done;
-use crate::decide::limits::later;
-use crate::decide::observed::{Blind, Observed, PodView, Queued, ReceiptRead, StoreTrouble};
-use crate::decide::pace::Writes;
+use crate::lifecycle::effect::Done;
+use crate::lifecycle::observed::{Blind, Observed, PodView, Queued, ReceiptRead, StoreTrouble};
+use crate::lifecycle::pace::Writes;
 use crate::reconcile::watches::Subscription;
 
 /// The shortest time between two updates of a request's place in its status.

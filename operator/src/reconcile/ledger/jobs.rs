@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::decide::effect::{Done, JobKey};
+use crate::lifecycle::effect::{Done, JobKey};
 
 /// A job without an outcome is still running.
 #[derive(Debug, Default)]

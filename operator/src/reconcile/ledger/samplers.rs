@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use phpprof_crds::TargetStatus;
 
-use crate::decide::effect::Injected;
-use crate::decide::observed::{PodView, ReceiptRead, SamplerState, SamplerView};
+use crate::lifecycle::effect::Injected;
+use crate::lifecycle::observed::{PodView, ReceiptRead, SamplerState, SamplerView};
 
 /// A pod's uid, and the name of a sampler in it.
 type Place = (String, String);
@@ -96,7 +96,7 @@ impl Samplers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::observed::SamplerKind;
+    use crate::lifecycle::observed::SamplerKind;
     use crate::testing::{at, pod};
 
     const NAME: &str = "phpprof-1";

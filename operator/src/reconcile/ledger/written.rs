@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 
-use crate::decide::pace::Writes;
-use crate::decide::status::is_over;
+use crate::lifecycle::pace::Writes;
+use crate::lifecycle::status::is_over;
 
 /// The last version of a request that this operator wrote.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use phpprof_profile::{Limits as Bounds, Profile, View, decode};
 use serde_json::json;
 
 use super::*;
-use crate::decide::effect::{Upload, record};
+use crate::lifecycle::effect::{Upload, record};
 use crate::sampler::object_keys::stop_key;
 use crate::storage::collector::sha256;
 use crate::storage::expiry::sweep;
@@ -100,7 +100,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
     let store = Store::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     for target in &mut request.status.as_mut().expect("uploaded").targets {
-        crate::decide::status::fail(target, TargetReason::InvalidProfile, "no");
+        crate::lifecycle::status::fail(target, TargetReason::InvalidProfile, "no");
     }
     let limits = Limits::default();
     let collector = Collector::new(store.clone());

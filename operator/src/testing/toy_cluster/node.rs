@@ -1,8 +1,8 @@
 //! What happens on the toy's nodes: containers start and end, samplers store their samples, and resident ones ask for runs.
 
 use super::{RECEIPT, Toy};
-use crate::decide::observed::{SamplerKind, SamplerState, SamplerView};
-use crate::decide::runs::{Asker, runs};
+use crate::lifecycle::observed::{SamplerKind, SamplerState, SamplerView};
+use crate::lifecycle::runs::{Asker, runs};
 use crate::sampler::object_keys::receipt_key;
 
 impl Toy {

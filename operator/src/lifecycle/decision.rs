@@ -5,12 +5,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState};
+use phpprof_decide::limits::{Deadlines, Limits, later};
 
-use crate::decide::admission::admit;
-use crate::decide::effect::{Effect, Job, JobKey};
-use crate::decide::limits::{Deadlines, Limits, later};
-use crate::decide::observed::{Blind, Observed, Queued};
-use crate::decide::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
+use crate::lifecycle::acceptance::admit;
+use crate::lifecycle::effect::{Effect, Job, JobKey};
+use crate::lifecycle::observed::{Blind, Observed, Queued};
+use crate::lifecycle::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
 
 /// What to persist, then what to do, then when to decide again.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+use phpprof_decide::limits::{Deadlines, later};
 
-use crate::decide::limits::{Deadlines, later};
-use crate::decide::observed::{
+use crate::lifecycle::observed::{
     PodView, ReceiptRead, SamplerDeadlines, SamplerKind, SamplerState, SamplerView,
 };
-use crate::decide::status::is_terminal;
+use crate::lifecycle::status::is_terminal;
 use crate::sampler::injection::bare_id;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
 use crate::sampler::store_answer::Answer;

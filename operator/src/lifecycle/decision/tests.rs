@@ -6,8 +6,8 @@ use phpprof_crds::{ProfileRequestStatus, UploadRoute};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::effect::{Done, record};
-use crate::decide::observed::{Admission, Refusal, SamplerState, StoreTrouble};
+use crate::lifecycle::effect::{Done, record};
+use crate::lifecycle::observed::{Admission, Refusal, SamplerState, StoreTrouble};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::testing::{NAMESPACE_UID, at, pod, request, sampler};
 use phpprof_crds::ProfileResult;

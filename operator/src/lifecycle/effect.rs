@@ -8,8 +8,8 @@ use phpprof_crds::{
 
 use phpprof_decide::pod::{SamplerDeadlines, SamplerKind};
 
-use crate::decide::status::is_terminal;
-use crate::decide::status::{Verdict, all_failed, completed, fail, progress, settle};
+use crate::lifecycle::status::is_terminal;
+use crate::lifecycle::status::{Verdict, all_failed, completed, fail, progress, settle};
 use crate::sampler::injection::{Injection, Task, bare_id};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 

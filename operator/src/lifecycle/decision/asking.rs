@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+use phpprof_decide::limits::Deadlines;
 
 use super::Round;
-use crate::decide::checkpoints;
-use crate::decide::effect::{Job, ReceiptKey, Recovery, Upload};
-use crate::decide::limits::Deadlines;
-use crate::decide::status::fail;
+use crate::lifecycle::checkpoints;
+use crate::lifecycle::effect::{Job, ReceiptKey, Recovery, Upload};
+use crate::lifecycle::status::fail;
 use crate::sampler::object_keys::receipt_key;
 use crate::sampler::receipt::UploadReceipt;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here waits, reads or writes.
 
-pub(crate) mod admission;
+pub(crate) mod acceptance;
 pub(crate) mod checkpoints;
 pub(crate) mod decision;
 pub(crate) mod deletion;
@@ -15,5 +15,3 @@ pub(crate) mod runs;
 pub(crate) mod silence;
 pub(crate) mod status;
 pub(crate) mod target;
-
-pub use phpprof_decide::{limits, mode, namespace, resident, select};

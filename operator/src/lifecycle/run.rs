@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::{Mode, ProfileRequest, TargetStatus};
 
-use crate::decide::checkpoints;
+use crate::lifecycle::checkpoints;
 use crate::sampler::injection::{Run, Subject};
 
 /// The container that a target names. The pod's addresses are left out, because the status does not have them.

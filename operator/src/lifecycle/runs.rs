@@ -3,11 +3,11 @@
 //! Invariant: a run follows from its request's status alone, so every replica offers the same run until its end is known.
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
+use phpprof_decide::limits::{Deadlines, Limits};
 
-use crate::decide::limits::{Deadlines, Limits};
-use crate::decide::run::{run, subject};
-use crate::decide::status::is_running;
-use crate::decide::status::is_terminal;
+use crate::lifecycle::run::{run, subject};
+use crate::lifecycle::status::is_running;
+use crate::lifecycle::status::is_terminal;
 use crate::sampler::injection::{Run, Subject};
 
 /// The most runs in one answer. Others wait for the next one.

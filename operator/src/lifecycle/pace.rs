@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::ProfileRequest;
+use phpprof_decide::limits::later;
 
-use crate::decide::limits::later;
-use crate::decide::status::is_terminal;
+use crate::lifecycle::status::is_terminal;
 
 /// Between two reconciliations, for each pod that is not done.
 const PER_POD: SignedDuration = SignedDuration::from_millis(100);

@@ -1,7 +1,8 @@
 //! One pod, from its choice to its end: which step follows at which instant.
 
+use phpprof_decide::limits::Limits;
+
 use super::*;
-use crate::decide::limits::Limits;
 use crate::testing::{at, pod, sampler};
 
 const NAME: &str = "phpprof-0b1c2d3e-0";

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::decide::observed::{Blind, Halt, Queued};
+use crate::lifecycle::observed::{Blind, Halt, Queued};
 
 fn blind(since: i64, retry: i64) -> Observed {
     Observed {

@@ -6,14 +6,14 @@ use kube::ResourceExt as _;
 use phpprof_crds::{
     Mode, ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus, UploadMode,
 };
+use phpprof_decide::limits::Limits;
+use phpprof_decide::namespace;
+use phpprof_decide::resident::{Sampler, Serving, stays};
+use phpprof_decide::select::{Chosen, Selection, select};
 
-use crate::decide::checkpoints::interval;
-use crate::decide::limits::Limits;
-use crate::decide::namespace;
-use crate::decide::observed::{Admission, Refusal, StoreWrites};
-use crate::decide::resident::{Sampler, Serving, stays};
-use crate::decide::select::{Chosen, Selection, select};
-use crate::decide::status::{Verdict, container_note};
+use crate::lifecycle::checkpoints::interval;
+use crate::lifecycle::observed::{Admission, Refusal, StoreWrites};
+use crate::lifecycle::status::{Verdict, container_note};
 use crate::sampler::injection::SAMPLER_PREFIX;
 use crate::sampler::object_keys::key;
 

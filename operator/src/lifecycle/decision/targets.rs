@@ -4,16 +4,16 @@
 
 use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
+use phpprof_decide::limits::{Deadlines, later, not_after};
+use phpprof_decide::mode::mode;
 
 use super::{HALTED, Round};
-use crate::decide::effect::{Cancellation, Effect, Job, JobKey};
-use crate::decide::limits::{Deadlines, later, not_after};
-use crate::decide::mode::mode;
-use crate::decide::observed::{Halt, PodView};
-use crate::decide::run::{run, subject};
-use crate::decide::silence;
-use crate::decide::status::fail;
-use crate::decide::target::{Step, step};
+use crate::lifecycle::effect::{Cancellation, Effect, Job, JobKey};
+use crate::lifecycle::observed::{Halt, PodView};
+use crate::lifecycle::run::{run, subject};
+use crate::lifecycle::silence;
+use crate::lifecycle::status::fail;
+use crate::lifecycle::target::{Step, step};
 use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
 /// The effect and the job of a target's step, and when to decide again even if nothing changes.

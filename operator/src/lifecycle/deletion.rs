@@ -7,11 +7,11 @@
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;
+use phpprof_decide::limits::{Deadlines, Limits};
 
-use crate::decide::checkpoints::leftovers;
-use crate::decide::effect::Cancellation;
-use crate::decide::limits::{Deadlines, Limits};
-use crate::decide::status::is_terminal;
+use crate::lifecycle::checkpoints::leftovers;
+use crate::lifecycle::effect::Cancellation;
+use crate::lifecycle::status::is_terminal;
 
 /// What has to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 pub use phpprof_decide::Refusal;
 pub use phpprof_decide::pod::{PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView};
 
-use crate::decide::effect::JobKey;
+use crate::lifecycle::effect::JobKey;
 
 /// The cluster as far as one request is concerned.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,10 +5,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus, UploadMode};
+use phpprof_decide::limits::{Limits, later};
 
-use crate::decide::limits::{Limits, later};
-use crate::decide::observed::PodView;
-use crate::decide::status::told;
+use crate::lifecycle::observed::PodView;
+use crate::lifecycle::status::told;
 
 /// A sampler that reaches the relay asks every 25 seconds, and after an error every two.
 const SILENT: SignedDuration = SignedDuration::from_secs(30);

@@ -4,6 +4,8 @@
 //!
 //! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/lifecycle`.
 
+#![warn(clippy::match_bool)]
+
 pub mod admission;
 pub mod container;
 pub mod limits;

@@ -140,12 +140,13 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
         });
     let (count, last) = (ends.clone().count(), ends.max());
     let not_before = last.map_or(now, |last| later(last, pause(count)));
-    match now < not_before {
-        true => Sampler::NotBefore(not_before),
-        false => Sampler::Resident {
+    if now < not_before {
+        Sampler::NotBefore(not_before)
+    } else {
+        Sampler::Resident {
             name: name_of(residents.count(), id),
             is_there: false,
-        },
+        }
     }
 }
 
@@ -256,10 +257,13 @@ mod tests {
         }
         match sampler_of(at(100), &pod, &pod.containers[0], stays) {
             Sampler::Once => "once".into(),
-            Sampler::Resident { name, is_there } => match is_there {
-                true => name,
-                false => format!("new {name}"),
-            },
+            Sampler::Resident { name, is_there } => {
+                if is_there {
+                    name
+                } else {
+                    format!("new {name}")
+                }
+            }
             Sampler::NotBefore(instant) => {
                 format!("not before {}", instant.as_second() - at(0).as_second())
             }

@@ -127,9 +127,10 @@ pub fn candidates<'a>(
             }
         }
     }
-    match running.is_empty() {
-        true => refuse(Reason::ContainerNotFound, no_container(target, first)),
-        false => Ok(running),
+    if running.is_empty() {
+        refuse(Reason::ContainerNotFound, no_container(target, first))
+    } else {
+        Ok(running)
     }
 }
 
@@ -158,9 +159,10 @@ pub fn affordable<'a>(
     limits: &Limits,
 ) -> Result<Vec<PodAndContainer<'a>>, Refusal> {
     candidates.retain(|(pod, _)| is_affordable(pod, limits));
-    match candidates.is_empty() {
-        true => budget_spent(limits),
-        false => Ok(candidates),
+    if candidates.is_empty() {
+        budget_spent(limits)
+    } else {
+        Ok(candidates)
     }
 }
 

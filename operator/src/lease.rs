@@ -196,9 +196,10 @@ fn next(identity: &str, spec: LeaseSpec, unchanged: Duration, now: Timestamp) ->
     Some(LeaseSpec {
         holder_identity: Some(identity.to_owned()),
         lease_duration_seconds: i32::try_from(LASTS.as_secs()).ok(),
-        acquire_time: match is_mine {
-            true => spec.acquire_time,
-            false => Some(MicroTime(now)),
+        acquire_time: if is_mine {
+            spec.acquire_time
+        } else {
+            Some(MicroTime(now))
         },
         renew_time: Some(MicroTime(now)),
         lease_transitions: Some(transitions.saturating_add(i32::from(!is_mine))),

@@ -6,6 +6,8 @@
 //! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
 //! once the store has it.
 
+#![warn(clippy::match_bool)]
+
 mod backoff;
 pub mod export;
 pub mod http;

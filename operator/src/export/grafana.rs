@@ -47,9 +47,10 @@ impl Grafana {
     }
 
     fn selector(&self) -> String {
-        let request = match self.request_label {
-            true => r#",profile_request="{name}""#,
-            false => "",
+        let request = if self.request_label {
+            r#",profile_request="{name}""#
+        } else {
+            ""
         };
         format!(r#"{{service_name="{{service}}"{request}}}"#)
     }

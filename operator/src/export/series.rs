@@ -155,16 +155,17 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
         .targets
         .iter()
         .filter(|target| target.state == TargetState::Uploaded);
-    let parts: Vec<Vec<(&str, String)>> = match naming.per_pod {
-        true => uploaded
+    let parts: Vec<Vec<(&str, String)>> = if naming.per_pod {
+        uploaded
             .map(|target| {
                 vec![
                     ("pod", target.pod_name.clone()),
                     ("container", target.container_name.clone()),
                 ]
             })
-            .collect(),
-        false => vec![Vec::new()],
+            .collect()
+    } else {
+        vec![Vec::new()]
     };
     let make = |kind: Kind, part: &[(&str, String)]| {
         let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());

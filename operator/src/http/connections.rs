@@ -161,9 +161,10 @@ where
         return End::Closed;
     };
     tracing::debug!(%error, "a connection ended early");
-    match error.is_timeout() {
-        true => End::Silent,
-        false => End::Broken,
+    if error.is_timeout() {
+        End::Silent
+    } else {
+        End::Broken
     }
 }
 

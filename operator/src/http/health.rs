@@ -45,8 +45,9 @@ pub async fn serve(
 }
 
 async fn ready(State(readiness): State<Readiness>) -> StatusCode {
-    match readiness.0.load(Ordering::Relaxed) {
-        true => StatusCode::OK,
-        false => StatusCode::SERVICE_UNAVAILABLE,
+    if readiness.0.load(Ordering::Relaxed) {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
     }
 }

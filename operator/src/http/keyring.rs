@@ -222,10 +222,12 @@ impl KeySecret {
                     // The watch ends only with the process.
                     None => return,
                 },
-                _ = looks.tick() => match keyring.keys().is_old(Timestamp::now()) {
-                    true => self.read().await,
-                    false => continue,
-                },
+                _ = looks.tick() => {
+                    if !keyring.keys().is_old(Timestamp::now()) {
+                        continue;
+                    }
+                    self.read().await
+                }
             };
             let kept = match secret {
                 Ok(secret) => self.current(secret, Timestamp::now()).await,

@@ -231,9 +231,10 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
         Created::Now => Ok(()),
         Created::Before => {
             // The answer to an earlier upload may have been lost, or the key has another object.
-            match relay.store.holds(key, bytes).await.map_err(away)? {
-                true => Ok(()),
-                false => refuse(StatusCode::CONFLICT, "the key already holds other bytes"),
+            if relay.store.holds(key, bytes).await.map_err(away)? {
+                Ok(())
+            } else {
+                refuse(StatusCode::CONFLICT, "the key already holds other bytes")
             }
         }
     }

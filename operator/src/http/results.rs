@@ -351,9 +351,10 @@ fn away(error: StoreError) -> Response {
 
 async fn whole(results: &Results, key: &str) -> Result<Response, StoreError> {
     let (size, stream) = results.store.stream(key).await?;
-    let kind = match key.ends_with(".json") {
-        true => "application/json",
-        false => "application/octet-stream",
+    let kind = if key.ends_with(".json") {
+        "application/json"
+    } else {
+        "application/octet-stream"
     };
     Ok(sized(private(Body::from_stream(stream), kind), size))
 }

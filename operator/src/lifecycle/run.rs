@@ -35,9 +35,10 @@ pub fn run(
             target.checkpoint_seconds.unwrap_or_default(),
         ),
         // A reader of a live request gets every second, so it needs no checkpoints.
-        checkpoint_keys: match is_live {
-            true => Vec::new(),
-            false => checkpoints::keys(target, spec.duration_seconds),
+        checkpoint_keys: if is_live {
+            Vec::new()
+        } else {
+            checkpoints::keys(target, spec.duration_seconds)
         },
         requests_key: checkpoints::lists_requests(request)
             .then(|| checkpoints::requests_key(target)),

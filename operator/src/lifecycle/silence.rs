@@ -26,9 +26,10 @@ pub fn silent_from(
         target.resident || request.spec.upload_mode == UploadMode::Relay || !limits.store_signs;
     let may_be_heard = limits.hears_all && target.state == TargetState::Sampling && by_relay_only;
     // A resident sampler asks again after this time if its poll was not held open.
-    let longer = match target.resident {
-        true => limits.resident_asks,
-        false => SignedDuration::ZERO,
+    let longer = if target.resident {
+        limits.resident_asks
+    } else {
+        SignedDuration::ZERO
     };
     let since = since.filter(|_| may_be_heard)?;
     Some(later(later(since, SILENT), longer))

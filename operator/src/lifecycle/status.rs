@@ -102,9 +102,10 @@ fn conditions(
     let outcome = verdict.reason.outcome();
     let refused = outcome == Outcome::Refused;
     let failed = refused || outcome == Outcome::Failed;
-    let accepted = match refused || outcome == Outcome::Held {
-        true => (condition::ACCEPTED, false, verdict.reason.to_string()),
-        false => (condition::ACCEPTED, true, condition::ACCEPTED.to_owned()),
+    let accepted = if refused || outcome == Outcome::Held {
+        (condition::ACCEPTED, false, verdict.reason.to_string())
+    } else {
+        (condition::ACCEPTED, true, condition::ACCEPTED.to_owned())
     };
     let complete = (
         condition::COMPLETE,
@@ -255,9 +256,10 @@ pub fn container_note(targets: &[TargetStatus]) -> String {
     let Some((name, by)) = chosen.next() else {
         return String::new();
     };
-    let others = match chosen.any(|(other, _)| other != name) {
-        true => ", and others of other pods",
-        false => "",
+    let others = if chosen.any(|(other, _)| other != name) {
+        ", and others of other pods"
+    } else {
+        ""
     };
     format!(" (container {name}{others}, chosen by {by})")
 }

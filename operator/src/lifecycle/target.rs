@@ -230,9 +230,10 @@ fn running(
         state: TargetState::Sampling,
         until,
     };
-    match target.resident {
-        false => wait(just_past(last)),
-        true => read_receipt(now, TargetState::Sampling, read, deadlines),
+    if target.resident {
+        read_receipt(now, TargetState::Sampling, read, deadlines)
+    } else {
+        wait(just_past(last))
     }
 }
 
@@ -248,13 +249,17 @@ fn read_receipt(
         ends_from,
         ..
     } = *deadlines;
-    let again = match ends_from.duration_since(accepted) <= A_MOMENT {
-        true => READ_AT_ONCE,
-        false => READ_AGAIN,
+    let again = if ends_from.duration_since(accepted) <= A_MOMENT {
+        READ_AT_ONCE
+    } else {
+        READ_AGAIN
     };
-    let next = |read: &ReceiptRead| match read.at < ends_from {
-        true => later(read.at, READ_EARLY).min(ends_from),
-        false => later(read.at, again),
+    let next = |read: &ReceiptRead| {
+        if read.at < ends_from {
+            later(read.at, READ_EARLY).min(ends_from)
+        } else {
+            later(read.at, again)
+        }
     };
     match read.map(next) {
         Some(until) if now < until => Step::Wait { state, until },

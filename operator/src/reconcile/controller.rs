@@ -425,11 +425,12 @@ async fn persist(
         &request.namespace().unwrap_or_default(),
     );
     // Most of a finished request was dropped when it arrived. Writing it back would delete it in the cluster.
-    let changed = match is_over(&request) {
-        true => json!({
+    let changed = if is_over(&request) {
+        json!({
             "observedGeneration": status.observed_generation, "exportTime": status.export_time,
-        }),
-        false => json!(status),
+        })
+    } else {
+        json!(status)
     };
     let patch =
         json!({"metadata": {"resourceVersion": request.resource_version()}, "status": changed});
@@ -457,16 +458,17 @@ fn opened(
     status: ProfileRequestStatus,
 ) -> ProfileRequestStatus {
     let runs = status.start_time.is_some() && status.completion_time.is_none();
-    match request.spec.mode == Mode::Live && runs {
-        true => ProfileRequestStatus {
+    if request.spec.mode == Mode::Live && runs {
+        ProfileRequestStatus {
             access_key: context
                 .contact
                 .keyring
                 .access_key(&request.uid().unwrap_or_default())
                 .into(),
             ..status
-        },
-        false => status,
+        }
+    } else {
+        status
     }
 }
 

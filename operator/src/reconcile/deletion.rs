@@ -157,21 +157,20 @@ async fn follow_records(context: &Arc<Context>, namespaces: &[String]) -> Result
         if !is_ours || !is_gone(context, &request, &key).await {
             continue;
         }
-        match context
+        if context
             .storage
             .collector
             .is_listed(&request, &context.policy.limits)
             .await?
         {
             // It was finished when it was deleted, or has been cleaned up.
-            true => {
-                context
-                    .storage
-                    .collector
-                    .forget(&request, &context.policy.limits)
-                    .await?
-            }
-            false => abandon(context.clone(), request),
+            context
+                .storage
+                .collector
+                .forget(&request, &context.policy.limits)
+                .await?
+        } else {
+            abandon(context.clone(), request)
         }
     }
     Ok(())

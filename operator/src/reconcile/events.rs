@@ -48,9 +48,10 @@ pub fn injected(count: usize) -> Event {
 
 /// The result of an export to a service outside the cluster.
 pub fn exported(exported: Exported) -> Event {
-    let kind = match exported.is_done {
-        true => EventType::Normal,
-        false => EventType::Warning,
+    let kind = if exported.is_done {
+        EventType::Normal
+    } else {
+        EventType::Warning
     };
     event(kind, exported.reason, exported.note, None)
 }

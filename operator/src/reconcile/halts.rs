@@ -116,18 +116,20 @@ impl Halts {
 
     fn label(&self, namespace: &str, is_disabled: bool) -> bool {
         let mut state = self.state();
-        match is_disabled {
-            true => state.namespaces.insert(namespace.to_owned()),
-            false => state.namespaces.remove(namespace),
+        if is_disabled {
+            state.namespaces.insert(namespace.to_owned())
+        } else {
+            state.namespaces.remove(namespace)
         }
     }
 
     /// Records a namespace from a watch. Returns whether profiling there was stopped or resumed.
     fn learn(&self, namespace: &str, uid: String, label: Option<&str>) -> bool {
         let mut state = self.state();
-        match is_enabled(label) {
-            true => state.enabled.insert(namespace.to_owned(), uid),
-            false => state.enabled.remove(namespace),
+        if is_enabled(label) {
+            state.enabled.insert(namespace.to_owned(), uid)
+        } else {
+            state.enabled.remove(namespace)
         };
         drop(state);
         self.label(namespace, is_disabled(label))
@@ -292,13 +294,14 @@ mod tests {
         let accept = request.headers()[ACCEPT].to_str().unwrap_or_default();
         let named = json!({"name": "shop", "uid": "u", "resourceVersion": "1",
             "labels": {NAMESPACE_LABEL: NAMESPACE_ENABLED}});
-        let (version, kind, item) = match accept.contains("as=PartialObjectMetadataList") {
-            true => (
+        let (version, kind, item) = if accept.contains("as=PartialObjectMetadataList") {
+            (
                 "meta.k8s.io/v1",
                 "PartialObjectMetadataList",
                 json!({"metadata": named}),
-            ),
-            false => ("v1", "NamespaceList", json!({"whole": accept})),
+            )
+        } else {
+            ("v1", "NamespaceList", json!({"whole": accept}))
         };
         let list = json!({"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": "1"}, "items": [item]});
         Ok(Response::new(Body::from(list.to_string().into_bytes())))

@@ -241,9 +241,10 @@ async fn matched(
             listed
         }
     };
-    match is_behind(&pods, &listed) {
-        true => Err(ObserveError::Behind),
-        false => Ok(Ok(matched)),
+    if is_behind(&pods, &listed) {
+        Err(ObserveError::Behind)
+    } else {
+        Ok(Ok(matched))
     }
 }
 

@@ -40,9 +40,10 @@ where
     let routes = async move {
         while let Some(change) = changes.next().await {
             let of = |name: &String| Some(name) == change.namespace.as_ref();
-            let place = match namespaces.is_empty() {
-                true => Some(0),
-                false => namespaces.iter().position(of),
+            let place = if namespaces.is_empty() {
+                Some(0)
+            } else {
+                namespaces.iter().position(of)
             };
             if let Some(sender) = place.and_then(|place| senders.get(place)) {
                 // A closed channel means that the controller has ended, and soon the process will.

@@ -37,14 +37,15 @@ impl FromStr for Route {
                 "{glob} must be a glob of a path, with a slash first and without a query, for instance /shop/*/cart"
             ));
         }
-        match is_short(glob) && is_short(name) && is_printable(glob) && is_printable(name) {
-            true => Ok(Route {
+        if is_short(glob) && is_short(name) && is_printable(glob) && is_printable(name) {
+            Ok(Route {
                 glob: glob.to_owned(),
                 name: name.to_owned(),
-            }),
-            false => Err(format!(
+            })
+        } else {
+            Err(format!(
                 "glob and name of {text} must have 1 to {LONGEST} printable characters each, without spaces"
-            )),
+            ))
         }
     }
 }

@@ -194,9 +194,10 @@ fn element<'a>(body: &'a str, name: &str) -> &'a str {
 /// A name as stores have them; empty for anything else.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    match text.len() <= LONGEST && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => String::new(),
+    if text.len() <= LONGEST && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        String::new()
     }
 }
 

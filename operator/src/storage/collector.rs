@@ -98,14 +98,15 @@ impl Collector {
 
     pub(super) fn check_limit(&self, size: u64) -> Result<(), Fault> {
         let limit = self.bounds.compressed_bytes as u64;
-        match size > limit {
-            true => fault(
+        if size > limit {
+            fault(
                 TargetReason::ProfileTooLarge,
                 format!(
                     "the object has {size} bytes, but at most {limit} are allowed; it was not read"
                 ),
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 

@@ -64,9 +64,10 @@ impl Collector {
         let _alone = self.merging.acquire().await;
         let settings = Settings {
             period: 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1)),
-            ..match request.spec.heap {
-                true => Settings::default().with_heap(),
-                false => Settings::default(),
+            ..if request.spec.heap {
+                Settings::default().with_heap()
+            } else {
+                Settings::default()
             }
         };
         let mut merger = Merger::new(&settings, pods, MergeLimits::default(), &labels::OF_WORKERS);
@@ -109,12 +110,12 @@ impl Collector {
             size_bytes: i64::try_from(size).unwrap_or(i64::MAX),
             access_key: Secret::default(),
         };
-        let (list, dropped) = match lists_requests(request) {
-            true => self
-                .store_requests(request, limits)
+        let (list, dropped) = if lists_requests(request) {
+            self.store_requests(request, limits)
                 .await
-                .map(|it| (Some(it.0), it.1))?,
-            false => (None, String::new()),
+                .map(|it| (Some(it.0), it.1))?
+        } else {
+            (None, String::new())
         };
         let mut request = request.clone();
         let targets = request

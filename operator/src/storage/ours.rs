@@ -50,13 +50,14 @@ fn check_types(head: &Profile) -> Result<(), String> {
             .collect();
         words.join(", ")
     };
-    match same {
-        true => Ok(()),
-        false => Err(format!(
+    if same {
+        Ok(())
+    } else {
+        Err(format!(
             "its sample types are {:?}, and ours are {:?}",
             words(&theirs),
             words(&ours)
-        )),
+        ))
     }
 }
 

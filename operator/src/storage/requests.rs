@@ -89,12 +89,13 @@ fn note(dropped: &[String]) -> String {
         more => format!(", and {more} more"),
     };
     let named: Vec<&str> = dropped.iter().take(NAMED).map(String::as_str).collect();
-    match named.is_empty() {
-        true => String::new(),
-        false => format!(
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!(
             "the list of requests lacks pods: {}{more}",
             named.join(", ")
-        ),
+        )
     }
 }
 

@@ -357,9 +357,10 @@ impl Store {
             Err(error) => {
                 let missing = matches!(error, object_store::Error::NotFound { .. });
                 let failure = failed(&self.seen, Operation::Get)(error);
-                Err(match missing {
-                    true => StoreError::Missing(key.to_owned()),
-                    false => failure,
+                Err(if missing {
+                    StoreError::Missing(key.to_owned())
+                } else {
+                    failure
                 })
             }
         }

@@ -43,15 +43,16 @@ impl Collector {
         self.check_size(key, receipt).await?;
         let upload = self.load(key, receipt.size, Some(&receipt.sha256)).await?;
         let samples = total(&upload.profile, SAMPLES);
-        match samples == receipt.samples {
-            true => Ok(upload),
-            false => fault(
+        if samples == receipt.samples {
+            Ok(upload)
+        } else {
+            fault(
                 TargetReason::InvalidProfile,
                 format!(
                     "the profile has {samples} samples, but the receipt says {}",
                     receipt.samples
                 ),
-            ),
+            )
         }
     }
 
@@ -64,15 +65,16 @@ impl Collector {
             );
         };
         self.check_limit(size)?;
-        match size == receipt.size {
-            true => Ok(()),
-            false => fault(
+        if size == receipt.size {
+            Ok(())
+        } else {
+            fault(
                 TargetReason::SizeMismatch,
                 format!(
                     "the object has {size} bytes, but the receipt says {}",
                     receipt.size
                 ),
-            ),
+            )
         }
     }
 }

@@ -252,18 +252,19 @@ impl Toy {
             }
             Job::Verify(upload) => {
                 let pod_uid = upload.pod_uid.clone();
-                Some(match self.store.contains(&upload.key) {
-                    true => Done::Verified {
+                Some(if self.store.contains(&upload.key) {
+                    Done::Verified {
                         pod_uid,
                         receipt: upload.receipt.clone(),
                         full: Box::default(),
                         cut_short: None,
-                    },
-                    false => Done::TargetFailed {
+                    }
+                } else {
+                    Done::TargetFailed {
                         pod_uid,
                         reason: TargetReason::ProfileMissing,
                         message: String::new(),
-                    },
+                    }
                 })
             }
             Job::Recover(recovery) => {

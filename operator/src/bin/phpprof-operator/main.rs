@@ -1,5 +1,7 @@
 //! phpprof-operator: parses its flags (`args`), builds its parts (`wiring`), runs its tasks (`serve`), and returns an exit code.
 
+#![warn(clippy::match_bool)]
+
 mod args;
 mod serve;
 mod wiring;

@@ -144,18 +144,19 @@ impl Round<'_> {
         let not_after = not_after(now, spec.duration_seconds, limits);
         let upload_until = later(not_after, limits.upload_deadline);
         let start_slack = limits.start_slack;
-        let task = match target.resident {
-            false => Task::Once(Box::new(run(
-                self.request,
-                target,
-                (not_after, upload_until),
-            ))),
-            true => Task::Resident(Residence {
+        let task = if target.resident {
+            Task::Resident(Residence {
                 first_answer_seconds: start_slack.as_secs(),
                 idle_seconds: limits.resident_idle.as_secs(),
                 // The container may start late. From then on, it has this time for its first answer.
                 ask_until: later(later(now, start_slack), start_slack),
-            }),
+            })
+        } else {
+            Task::Once(Box::new(run(
+                self.request,
+                target,
+                (not_after, upload_until),
+            )))
         };
         Injection {
             subject: Subject {

@@ -109,9 +109,10 @@ impl Pulse {
     pub(super) fn found(&self, writes: Writes, at: Timestamp) {
         let health = &mut self.held().health;
         if health.writes != writes {
-            match writes.is_unsafe() {
-                true => tracing::warn!("{}", writes.words()),
-                false => tracing::info!("{}", writes.words()),
+            if writes.is_unsafe() {
+                tracing::warn!("{}", writes.words())
+            } else {
+                tracing::info!("{}", writes.words())
             }
         }
         health.writes = writes;

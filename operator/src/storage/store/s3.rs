@@ -74,9 +74,10 @@ pub(super) fn encryption_headers(
 
 /// A value for a header.
 fn value_of<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
-    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(value),
-        false => Err(OpenError::Setting(name, value.to_owned())),
+    if value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(value)
+    } else {
+        Err(OpenError::Setting(name, value.to_owned()))
     }
 }
 
@@ -89,8 +90,9 @@ const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
 /// Trims a credential, because a Secret made from a file often ends with a newline. object_store 0.14 would panic at the first request.
 pub(super) fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
     let value = value.trim();
-    match value.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(value),
-        false => Err(OpenError::Credential(name)),
+    if value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(value)
+    } else {
+        Err(OpenError::Credential(name))
     }
 }

@@ -65,9 +65,10 @@ async fn a_sampler_of_another_contract_is_refused_with_what_to_do() {
     });
     for (receipt_of_peer, works) in told.chain([("{}".to_owned(), true)]) {
         let bytes = profile_with(7, &receipt_of_peer);
-        let expected = match works {
-            true => "verified",
-            false => "Usage: the sampler speaks contract",
+        let expected = if works {
+            "verified"
+        } else {
+            "Usage: the sampler speaks contract"
         };
         check(bytes.clone(), receipt(&bytes, 7), expected).await;
     }

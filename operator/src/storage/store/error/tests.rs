@@ -29,9 +29,10 @@ async fn answering(answer: String) -> SocketAddr {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut question = [0; 16 << 10];
             let _ = stream.read(&mut question).await;
-            match answer.is_empty() {
-                true => silent.push(stream),
-                false => drop(stream.write_all(answer.as_bytes()).await),
+            if answer.is_empty() {
+                silent.push(stream)
+            } else {
+                drop(stream.write_all(answer.as_bytes()).await)
             }
         }
     });

@@ -47,7 +47,7 @@ impl Role {
     }
 
     /// Ends when this replica stops leading. If it does not lead now, it ends after the replica has led and stopped.
-    pub async fn is_lost(&self) {
+    pub async fn lost(&self) {
         let mut turns = self.subscribe();
         for leads in [true, false] {
             // The sender lives as long as this role.
@@ -258,7 +258,7 @@ mod tests {
     async fn a_role_is_lost_by_who_had_it() {
         let (leader, follower) = (Role::new(true), Role::new(false));
         let soon = Duration::from_secs(1);
-        let is_lost = async |role: &Role| tokio::time::timeout(soon, role.is_lost()).await.is_ok();
+        let is_lost = async |role: &Role| tokio::time::timeout(soon, role.lost()).await.is_ok();
         assert!(!is_lost(&leader).await && !is_lost(&follower).await);
         let change = async {
             tokio::time::sleep(soon / 2).await;

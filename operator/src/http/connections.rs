@@ -81,7 +81,7 @@ pub struct Connection {
 
 impl Connection {
     /// Marks the connection as known, because it has shown a grant. Silent clients no longer close it.
-    pub fn is_known(&self) {
+    pub fn know(&self) {
         self.strangers.with(|all| all.remove(&self.id));
     }
 }
@@ -91,7 +91,7 @@ struct Ended(Connection);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.is_known();
+        self.0.know();
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn more_silent_connections_than_a_port_takes_keep_nobody_out_and_end_no_known_one() {
         let word = async |Extension(connection): Extension<Connection>| {
-            connection.is_known();
+            connection.know();
             "word"
         };
         let metrics = Metrics::default();

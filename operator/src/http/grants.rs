@@ -59,14 +59,19 @@ pub struct Granted {
     pub pod_uid: String,
 }
 
+/// A request that shows a grant, and what the grant is held against.
+pub struct Presented<'a> {
+    pub uri: &'a Uri,
+    pub headers: &'a HeaderMap,
+    /// The other side's address, if it is known.
+    pub peer: Option<IpAddr>,
+    pub verify: VerifySource,
+    pub now: Timestamp,
+}
+
 /// What a request may write, after its grant was checked.
-pub fn granted(
-    keyring: &Keyring,
-    (now, verify): (Timestamp, VerifySource),
-    peer: Option<IpAddr>,
-    (uri, headers): (&Uri, &HeaderMap),
-) -> Result<Granted, Refused> {
-    let shown = Bearer::of(uri, headers);
+pub fn granted(keyring: &Keyring, presented: &Presented<'_>) -> Result<Granted, Refused> {
+    let shown = Bearer::of(presented.uri, presented.headers);
     let key = shown.value("key");
     let pod = GrantPod {
         uid: shown.value("pod"),
@@ -79,10 +84,10 @@ pub fn granted(
             "the grant is not for this key, this pod and this time",
         );
     }
-    if now.as_second() > expires {
+    if presented.now.as_second() > expires {
         return refuse(StatusCode::FORBIDDEN, "the grant has ended");
     }
-    verify_source(verify, peer, pod.addresses, key)?;
+    verify_source(presented.verify, presented.peer, pod.addresses, key)?;
     Ok(Granted {
         key: key.to_owned(),
         pod_uid: pod.uid.to_owned(),

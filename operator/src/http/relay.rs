@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::http::connections::Connection;
-use crate::http::grants::{self, LIVE, OBJECT, Refused, STOP, refuse};
+use crate::http::grants::{self, LIVE, OBJECT, Presented, Refused, STOP, refuse};
 use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::{self, Brought, Live};
@@ -191,16 +191,29 @@ impl Relay {
     }
 }
 
+/// The request, as its grant is checked.
+fn presented<'a>(relay: &Relay, request: &'a Request) -> Presented<'a> {
+    let connection = request.extensions().get::<Connection>();
+    Presented {
+        uri: request.uri(),
+        headers: request.headers(),
+        peer: connection.map(|connection| connection.peer),
+        verify: relay.verify_source,
+        now: (relay.clock)(),
+    }
+}
+
+/// Marks the connection of a request whose grant was checked.
+fn know(request: &Request) {
+    if let Some(connection) = request.extensions().get::<Connection>() {
+        connection.know();
+    }
+}
+
 /// The share of the request's key, and the grant's pod, after the grant was checked.
 fn granted(relay: &Relay, request: &Request) -> Result<(Share, String), Refused> {
-    let connection = request.extensions().get::<Connection>();
-    let peer = connection.map(|connection| connection.peer);
-    let rules = ((relay.clock)(), relay.verify_source);
-    let asked = (request.uri(), request.headers());
-    let grant = grants::granted(&relay.keyring, rules, peer, asked)?;
-    if let Some(connection) = connection {
-        connection.is_known();
-    }
+    let grant = grants::granted(&relay.keyring, &presented(relay, request))?;
+    know(request);
     relay.heard.hear(&grant.pod_uid, (relay.clock)());
     Ok((relay.share(grant.key)?, grant.pod_uid))
 }
@@ -396,8 +409,8 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
         Ok(asking) => asking,
         Err(refused) => return refused.into_response(),
     };
-    let shown = (request.uri(), request.headers());
-    match relay.runs.answer(asker, shown).await {
+    let (uri, headers) = (request.uri(), request.headers());
+    match relay.runs.answer(asker, uri, headers).await {
         Ok(Some(answer)) => {
             // Serialising strings, numbers and lists cannot fail.
             let answer = serde_json::to_string(&answer).unwrap_or_default();
@@ -413,14 +426,8 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 
 /// The resident sampler that asks, and its share.
 fn asking(relay: &Relay, request: &Request) -> Result<(Asker, Share), Refused> {
-    let connection = request.extensions().get::<Connection>();
-    let peer = connection.map(|connection| connection.peer);
-    let rules = ((relay.clock)(), relay.verify_source);
-    let shown = (request.uri(), request.headers());
-    let asker = runs::asked(&relay.keyring, rules, peer, shown)?;
-    if let Some(connection) = connection {
-        connection.is_known();
-    }
+    let asker = runs::asked(&relay.keyring, &presented(relay, request))?;
+    know(request);
     relay.heard.hear(&asker.pod_uid, (relay.clock)());
     let (pod, name) = (&asker.pod_uid, &asker.ephemeral_container_name);
     let share = relay.share(format!("{pod}/{name}"))?;

@@ -142,7 +142,8 @@ struct File {
 
 /// The files that exist: those of the merged profile, the list of requests, and container and key for each of the pods.
 fn files<'a>(
-    (is_merged, has_requests): (bool, bool),
+    is_merged: bool,
+    has_requests: bool,
     pods: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
 ) -> Vec<File> {
     let file = |link: &str, name: &str| File {
@@ -286,8 +287,8 @@ async fn open(
         (&**pod_name, &**container_name, &**object_key)
     });
     let is_merged = status.profile.is_some();
-    let has = (is_merged, is_merged && lists_requests(&request));
-    results.answer(&folder(&request), files(has, pods))
+    let has_requests = is_merged && lists_requests(&request);
+    results.answer(&folder(&request), files(is_merged, has_requests, pods))
 }
 
 async fn question(body: Body) -> Option<Question> {
@@ -308,7 +309,7 @@ async fn object(
         return refuse(StatusCode::FORBIDDEN, NEW_LINK);
     };
     if let Some(Extension(connection)) = connection {
-        connection.is_known();
+        connection.know();
     }
     let (folder, file) = place.path.rsplit_once('/').unwrap_or_default();
     let Some(share) = results.shares.take(folder.to_owned()) else {

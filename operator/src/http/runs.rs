@@ -5,7 +5,6 @@
 //! Invariant: held questions are bounded in number and time. A client learns of a run, or gets a grant for it, only if it shows in time
 //! what the sampler of that pod was given.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -16,10 +15,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
-use crate::http::grants::{Bearer, Refused, refuse, verify_source};
+use crate::http::grants::{Bearer, Presented, Refused, refuse, verify_source};
 use crate::http::keyring::Keyring;
 use crate::http::keys::KeyError;
-use crate::http::source::VerifySource;
 use crate::sampler::contract;
 use crate::sampler::offer::{Answer, Ask, Asker};
 
@@ -59,7 +57,8 @@ impl Runs {
     pub async fn answer(
         &self,
         asker: Asker,
-        (uri, headers): (&Uri, &HeaderMap),
+        uri: &Uri,
+        headers: &HeaderMap,
     ) -> Result<Option<Answer>, String> {
         if let (Some(wait), Ok(_place)) = (preferred(headers), self.places.try_acquire()) {
             let shown = Bearer::of(uri, headers);
@@ -135,13 +134,8 @@ pub fn ask(
 }
 
 /// The sampler that asks, after its credential was checked.
-pub fn asked(
-    keyring: &Keyring,
-    (now, verify): (Timestamp, VerifySource),
-    peer: Option<IpAddr>,
-    (uri, headers): (&Uri, &HeaderMap),
-) -> Result<Asker, Refused> {
-    let shown = Bearer::of(uri, headers);
+pub fn asked(keyring: &Keyring, presented: &Presented<'_>) -> Result<Asker, Refused> {
+    let shown = Bearer::of(presented.uri, presented.headers);
     let asker = Asker {
         namespace: shown.value("namespace").to_owned(),
         pod_uid: shown.value("pod").to_owned(),
@@ -155,12 +149,13 @@ pub fn asked(
             "this grant may not ask for the runs of this sampler at this time",
         );
     }
-    if now.as_second() > expires {
+    if presented.now.as_second() > expires {
         return refuse(StatusCode::FORBIDDEN, "the lease has ended");
     }
     let name = &asker.ephemeral_container_name;
+    let (verify, peer) = (presented.verify, presented.peer);
     verify_source(verify, peer, &asker.pod_addresses, name)?;
-    if let Err(message) = contract::spoken(number(headers)) {
+    if let Err(message) = contract::spoken(number(presented.headers)) {
         return refuse(StatusCode::GONE, &message);
     }
     Ok(asker)
@@ -212,7 +207,7 @@ mod tests {
         let headers = prefer.map(|value| ("prefer".parse().unwrap(), value.parse().unwrap()));
         let headers: HeaderMap = headers.into_iter().collect();
         let uri = Uri::from_static("/v1/runs?seen=all");
-        let answer = runs.answer(asker(), (&uri, &headers)).await;
+        let answer = runs.answer(asker(), &uri, &headers).await;
         answer.unwrap().unwrap().hold_seconds
     }
 

@@ -42,12 +42,7 @@ mod tests {
     use crate::testing::{at, request};
 
     #[track_caller]
-    fn check(
-        (open, verified): (usize, usize),
-        count: usize,
-        generation: i64,
-        expected: Option<i64>,
-    ) {
+    fn check(open: usize, verified: usize, count: usize, generation: i64, expected: Option<i64>) {
         let mut request = request(json!({"target": {"podName": "web"}}));
         let target = |state: &str| json!({"podName": "web", "podUID": "u", "containerName": "fpm", "containerID": "c", "ephemeralContainerName": "e", "state": state});
         let mut targets = vec![target("Sampling"); open];
@@ -62,16 +57,16 @@ mod tests {
 
     #[test]
     fn the_more_pods_are_open_and_the_more_was_written_the_fewer_looks_there_are() {
-        check((1, 0), 1, 1, Some(100));
-        check((5, 0), 2, 1, Some(500));
-        check((5, 4), 4, 1, Some(1500));
-        check((100, 0), 1, 1, Some(3000));
+        check(1, 0, 1, 1, Some(100));
+        check(5, 0, 2, 1, Some(500));
+        check(5, 4, 4, 1, Some(1500));
+        check(100, 0, 1, 1, Some(3000));
     }
 
     #[test]
     fn news_of_the_spec_and_the_end_wait_for_nothing() {
-        check((100, 0), 9, 0, None);
-        check((5, 5), 9, 1, None);
-        check((0, 0), 9, 1, None);
+        check(100, 0, 9, 0, None);
+        check(5, 5, 9, 1, None);
+        check(0, 0, 9, 1, None);
     }
 }

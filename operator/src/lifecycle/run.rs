@@ -1,8 +1,8 @@
 //! What a request asks of one pod, in the form that its sampler receives.
 
-use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::{Mode, ProfileRequest, TargetStatus};
+use phpprof_decide::pod::SamplerDeadlines;
 
 use crate::lifecycle::checkpoints;
 use crate::sampler::injection::{Run, Subject};
@@ -19,12 +19,8 @@ pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
     }
 }
 
-/// What a request asks of one pod. The two instants are the latest begin of the run and the latest upload.
-pub fn run(
-    request: &ProfileRequest,
-    target: &TargetStatus,
-    (not_after, upload_until): (Timestamp, Timestamp),
-) -> Run {
+/// What a request asks of one pod, with these deadlines.
+pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDeadlines) -> Run {
     let spec = &request.spec;
     let is_live = spec.mode == Mode::Live;
     Run {
@@ -51,8 +47,8 @@ pub fn run(
         is_live,
         labels: spec.labels.clone(),
         filter: spec.filter.clone(),
-        not_after,
-        upload_until,
+        not_after: deadlines.not_after,
+        upload_until: deadlines.upload_until,
     }
 }
 
@@ -73,7 +69,11 @@ mod tests {
             checkpoint_seconds: Some(60),
             ..TargetStatus::default()
         };
-        let run = run(&asked, &target, (at(0), at(1)));
+        let deadlines = SamplerDeadlines {
+            not_after: at(0),
+            upload_until: at(1),
+        };
+        let run = run(&asked, &target, deadlines);
         let found = (run.is_live, run.checkpoint_keys.len());
         assert_eq!(found, (is_live, checkpoints), "{mode}");
     }

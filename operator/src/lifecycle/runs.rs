@@ -4,6 +4,7 @@
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
 use phpprof_decide::limits::{Deadlines, Limits};
+use phpprof_decide::pod::SamplerDeadlines;
 
 use crate::lifecycle::run::{run, subject};
 use crate::lifecycle::status::is_running;
@@ -40,7 +41,10 @@ pub fn runs<'a>(
             run(
                 request,
                 target,
-                (deadlines.not_after, deadlines.last_upload),
+                SamplerDeadlines {
+                    not_after: deadlines.not_after,
+                    upload_until: deadlines.last_upload,
+                },
             ),
         ))
     };

@@ -70,8 +70,7 @@ pub fn step(
     };
     match &sampler.state {
         SamplerState::Waiting { reason, message } => {
-            let said = (reason.as_str(), message.as_str());
-            waiting(now, target, pod, sampler, deadlines, said)
+            waiting(now, target, pod, sampler, deadlines, reason, message)
         }
         SamplerState::Running => running(now, target, sampler, read, deadlines),
         SamplerState::Ended { at: Some(at), .. } if target.resident && is_to_be_read(*at, read) => {
@@ -140,7 +139,8 @@ fn waiting(
     pod: &PodView,
     sampler: &SamplerView,
     deadlines: &Deadlines,
-    (reason, message): (&str, &str),
+    reason: &str,
+    message: &str,
 ) -> Step {
     let Some(begins_until) = own(target, sampler, deadlines).map(|own| own.not_after) else {
         return not_ours(target);

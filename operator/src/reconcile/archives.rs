@@ -252,7 +252,7 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
     tokio::select! {
         kept = keep(archive, &archives) => kept,
         // From here on another replica writes it, including what this one has not written yet.
-        () = archives.role.is_lost() => Ok(Action::await_change()),
+        () = archives.role.lost() => Ok(Action::await_change()),
     }
 }
 

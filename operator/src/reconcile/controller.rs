@@ -37,7 +37,7 @@ use crate::reconcile::jobs;
 use crate::reconcile::milestones::{Progress, clear, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::reflected::reflected;
-use crate::reconcile::requests::{Known, strip, strip_all_but_who_asked};
+use crate::reconcile::requests::{strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged, reference};
 use crate::storage::expiry;
@@ -106,7 +106,7 @@ pub async fn run(
     tokio::spawn(take_over(context.clone(), context.cluster.role.subscribe()));
     tokio::spawn(resume(context.clone(), namespaces.clone()));
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
-    context.cluster.requests.know(stores.clone());
+    context.cluster.requests.know(stores);
     let served = results::serve(
         results_address,
         results(&context),
@@ -115,9 +115,9 @@ pub async fn run(
     let (routes, changes) = routed(changes, namespaces);
     tokio::spawn(routes);
     let reconciler = Reconciler::new(context.clone());
-    let loops = scopes.into_iter().zip(stores).zip(writers).zip(changes);
-    let loops = loops.map(|(((requests, known), writer), changes)| {
-        look_after_all(reconciler.clone(), requests, (known, writer), changes)
+    let loops = scopes.into_iter().zip(writers).zip(changes);
+    let loops = loops.map(|((requests, writer), changes)| {
+        look_after_all(reconciler.clone(), requests, writer, changes)
     });
     tokio::select! {
         _ = futures::future::join_all(loops) => Ok(()),
@@ -129,13 +129,13 @@ pub async fn run(
 async fn look_after_all(
     reconciler: Arc<Reconciler>,
     requests: Requests,
-    (known, writer): (
-        Known,
-        reflector::store::Writer<DeserializeGuard<ProfileRequest>>,
-    ),
+    writer: reflector::store::Writer<DeserializeGuard<ProfileRequest>>,
     changes: UnboundedReceiver<RequestRef>,
 ) {
-    let seen = reconciler.context.cluster.requests.clone();
+    let (seen, known) = (
+        reconciler.context.cluster.requests.clone(),
+        writer.as_reader(),
+    );
     let arriving = watcher(requests, paged()).default_backoff().modify(strip);
     // Controller::new leaves deletions out.
     let changed = reflected(writer, arriving).inspect_ok(move |_| seen.touch());
@@ -239,7 +239,7 @@ async fn reconcile(
     tokio::select! {
         looked = look_after(guarded, &reconciler).instrument(span) => looked,
         // Another replica handles the request now. Pending calls to the API server are dropped, and so are the results of others.
-        () = role.is_lost() => Ok(Action::requeue(PAUSE)),
+        () = role.lost() => Ok(Action::requeue(PAUSE)),
     }
 }
 

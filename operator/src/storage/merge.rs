@@ -62,14 +62,11 @@ impl Collector {
             .collect();
         let pods = targets.len();
         let _alone = self.merging.acquire().await;
-        let settings = Settings {
-            period: 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1)),
-            ..if request.spec.heap {
-                Settings::default().with_heap()
-            } else {
-                Settings::default()
-            }
-        };
+        let mut settings = Settings::default();
+        if request.spec.heap {
+            settings = settings.with_heap();
+        }
+        settings.period = 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1));
         let mut merger = Merger::new(&settings, pods, MergeLimits::default(), &labels::OF_WORKERS);
         let mut changed = Vec::new();
         for target in targets {

@@ -104,7 +104,7 @@ pub(super) async fn open(
         let (pod, container) = (&*target.pod_name, &*target.container_name);
         (pod, container, &*target.object_key)
     });
-    let mut files = files((stored.merged.is_some(), stored.requests.is_some()), pods);
+    let mut files = files(stored.merged.is_some(), stored.requests.is_some(), pods);
     if let Some(before) = before.filter(|_| stored.merged.is_some()) {
         let before = request_folder(&before.name, &before.uid);
         match results.archive.open(&format!("{within}/{before}")).await {

@@ -37,12 +37,10 @@ pub(super) async fn comparison(
 ) -> Result<Response, StoreError> {
     let read = async {
         let turn = results.desk.clone().acquire_many_owned(2).await;
-        let profiles = (
-            merged(results, before).await?,
-            merged(results, after).await?,
-        );
         let title = format!("{} → {}", title(before), title(after));
-        Ok((turn, move || compare(profiles, &title)))
+        let before = merged(results, before).await?;
+        let after = merged(results, after).await?;
+        Ok((turn, move || compare(before, after, &title)))
     };
     drawn_of(results, read).await
 }
@@ -104,7 +102,7 @@ pub(super) fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<
     })
 }
 
-fn compare((before, after): (Vec<u8>, Vec<u8>), title: &str) -> Result<String, String> {
+fn compare(before: Vec<u8>, after: Vec<u8>, title: &str) -> Result<String, String> {
     let (before, after) = (opened(before)?, opened(after)?);
     let view = View::default();
     let page = page::differential_within(&before, &after, &view, title, LARGEST_PAGE);

@@ -471,12 +471,12 @@ async fn an_answer_says_its_length_and_gives_its_share_back_once_it_was_taken() 
 
 #[test]
 fn a_list_of_requests_has_a_link_beside_the_profile_and_no_other_request_has_one() {
-    let links = |has| {
-        let files = files(has, std::iter::empty()).into_iter();
+    let links = |is_merged, has_requests| {
+        let files = files(is_merged, has_requests, std::iter::empty()).into_iter();
         files.map(|file| file.link).collect::<Vec<_>>()
     };
     let listed = ["profile", "flame", "requests", "manifest"];
-    assert_eq!(links((true, true)), listed);
-    assert_eq!(links((true, false)), ["profile", "flame", "manifest"]);
-    assert_eq!(links((false, false)), ["manifest"]);
+    assert_eq!(links(true, true), listed);
+    assert_eq!(links(true, false), ["profile", "flame", "manifest"]);
+    assert_eq!(links(false, false), ["manifest"]);
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
 use phpprof_decide::limits::{Deadlines, later, not_after};
 use phpprof_decide::mode::mode;
+use phpprof_decide::pod::SamplerDeadlines;
 
 use super::{HALTED, Round};
 use crate::lifecycle::effect::{Cancellation, Effect, Job, JobKey};
@@ -142,7 +143,10 @@ impl Round<'_> {
     fn injection(&self, target: &TargetStatus, pod: &PodView) -> Injection {
         let (now, spec, limits) = (self.now, &self.request.spec, self.limits);
         let not_after = not_after(now, spec.duration_seconds, limits);
-        let upload_until = later(not_after, limits.upload_deadline);
+        let deadlines = SamplerDeadlines {
+            not_after,
+            upload_until: later(not_after, limits.upload_deadline),
+        };
         let start_slack = limits.start_slack;
         let task = if target.resident {
             Task::Resident(Residence {
@@ -152,11 +156,7 @@ impl Round<'_> {
                 ask_until: later(later(now, start_slack), start_slack),
             })
         } else {
-            Task::Once(Box::new(run(
-                self.request,
-                target,
-                (not_after, upload_until),
-            )))
+            Task::Once(Box::new(run(self.request, target, deadlines)))
         };
         Injection {
             subject: Subject {

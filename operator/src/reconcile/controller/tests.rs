@@ -16,9 +16,9 @@ async fn reasons(before: Option<Value>, after: Value) -> Vec<Value> {
     let (context, changes) = context(server.client());
     let context = Arc::new(context);
     let (known, writer) = reflector::store();
-    context.cluster.requests.know(vec![known.clone()]);
+    context.cluster.requests.know(vec![known]);
     let requests = Api::all(context.cluster.client.clone());
-    let looked = look_after_all(Reconciler::new(context), requests, (known, writer), changes);
+    let looked = look_after_all(Reconciler::new(context), requests, writer, changes);
     let _ = tokio::time::timeout(Duration::from_secs(60), looked).await;
     let patches = server.patches();
     let reason = |patch: &Value| patch["status"]["conditions"][0]["reason"].clone();

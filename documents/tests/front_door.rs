@@ -250,3 +250,66 @@ fn an_editor_knows_the_indentation_of_rust_and_go() -> Result<()> {
     }
     Ok(())
 }
+
+/// What is in this annotation of the chart: a list, as YAML within YAML.
+fn annotation(chart: &Value, name: &str) -> Result<Vec<Value>> {
+    let text = chart["annotations"][format!("artifacthub.io/{name}")].as_str();
+    Ok(serde_yaml::from_str(text.ok_or(name)?)?)
+}
+
+#[test]
+fn the_chart_says_what_a_registry_of_charts_shows() -> Result<()> {
+    let (chart, values) = (
+        yaml("charts/phpprof/Chart.yaml")?,
+        yaml("charts/phpprof/values.yaml")?,
+    );
+    let icon = chart["icon"]
+        .as_str()
+        .and_then(|url| url.strip_prefix("https://phpprof.dev/"));
+    assert!(text(icon.ok_or("no icon")?)?.starts_with("<svg"));
+
+    let images = annotation(&chart, "images")?;
+    let names: BTreeSet<&str> = images
+        .iter()
+        .filter_map(|it| it["image"].as_str())
+        .collect();
+    let version = chart["appVersion"].as_str().ok_or("no appVersion")?;
+    let repositories = ["operator", "sampler", "plugin"].map(|name| {
+        let repository = values["images"][name]["repository"].as_str();
+        format!("{}:{version}", repository.unwrap_or_default())
+    });
+    assert_eq!(names, repositories.iter().map(String::as_str).collect());
+
+    let listed = annotation(&chart, "crds")?;
+    let mut defined = Vec::new();
+    for file in files("crds")?.iter().filter(|file| file.ends_with(".yaml")) {
+        let crd = yaml(file)?;
+        let (name, kind) = (&crd["metadata"]["name"], &crd["spec"]["names"]["kind"]);
+        let version = &crd["spec"]["versions"][0]["name"];
+        let is_listed = listed
+            .iter()
+            .any(|it| it["name"] == *name && it["kind"] == *kind && it["version"] == *version);
+        assert!(is_listed, "{file}");
+        defined.push(kind.clone());
+    }
+    assert_eq!(listed.len(), defined.len());
+    for example in annotation(&chart, "crdsExamples")? {
+        assert!(defined.contains(&example["kind"]), "{example:?}");
+    }
+    let kinds = [
+        "added",
+        "changed",
+        "deprecated",
+        "removed",
+        "fixed",
+        "security",
+    ];
+    let changes = annotation(&chart, "changes")?;
+    let is_known = |change: &Value| {
+        change["kind"]
+            .as_str()
+            .is_some_and(|it| kinds.contains(&it))
+    };
+    assert!(!changes.is_empty() && changes.iter().all(is_known));
+    Ok(())
+}

@@ -42,7 +42,7 @@ func findVersions(root fs.FS) ([]stated, error) {
 		}
 		found = append(found, stated{place.file + " " + place.what, string(match[1])})
 	}
-	for _, folder := range []string{"docs", "examples"} {
+	for _, folder := range []string{"charts", "docs", "examples"} {
 		err := fs.WalkDir(root, folder, func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || (path.Ext(file) != ".md" && path.Ext(file) != ".yaml") {
 				return err

@@ -11,6 +11,7 @@
 # BENCH=smoke               the short form of bench, which holds counts to their limits
 # SCALE=smoke               the short form of scale
 # PEERS="NAME=PATH ..."     other profilers that bench runs in turn with ours: phpspy, pfp
+# RECORD=0                  bench, scale, slowdown and truth leave docs/measurements as it is
 # SLOWDOWN_SECONDS=900      how long each row of slowdown runs at most
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,7 +27,7 @@ IMAGES := phpprof operator kubectl-phpprof
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY BENCH SCALE PEERS
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY BENCH SCALE PEERS RECORD
 
 .PHONY: help
 help: ## this list
@@ -196,6 +197,7 @@ generate: ## write all generated files: CRD YAML and chart from the API types, t
 # a quiet machine. What cargo keeps for the next compilation of a crate takes a quarter of the CPU time of this one.
 .PHONY: test
 test: export CARGO_INCREMENTAL := 0
+test: export RECORD := 0
 test: setup ## all tests, in their short form
 	@tools/ahead
 	@$(MAKE) style

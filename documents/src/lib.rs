@@ -7,6 +7,7 @@
 pub mod book;
 mod command;
 mod links;
+pub mod measurements;
 mod reference;
 mod runs;
 mod script;

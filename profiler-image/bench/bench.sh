@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bench.sh [WORDS]: builds the benchmark and its applications, and runs it: a table on the screen, target/bench/results.csv and
-# target/bench/cpu.svg. BENCH=smoke is a form of a minute that fails where a count is over its limit.
+# target/bench/cpu.svg. BENCH=smoke is a form of a minute that fails where a count is over its limit; the other appends
+# its rows to docs/measurements/bench.csv.
 #
 # Does: build the benchmark like the sampler in the image; for the smoke form like the tests.
 # Does not: build peers; PEERS="phpspy=/path pfp=/path" names them.
@@ -17,4 +18,7 @@ else
   profiler-image/runtimes/build frankenphp-8.2 || true
 fi
 profiler-image/bench/workloads/applications
-exec "$program" target/bench/results.csv target/bench/cpu.svg "$@"
+code=0
+"$program" target/bench/results.csv target/bench/cpu.svg "$@" || code=$?
+if [ "${BENCH:-}" != smoke ]; then tools/record bench target/bench/results.csv; fi
+exit "$code"

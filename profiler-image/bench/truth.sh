@@ -4,7 +4,8 @@
 # whose labels contain one of the arguments. With FULL=1 all rows, a million stacks each, shares of time
 # without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
 # replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
-# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others.
+# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others. With FULL=1 their rows are appended to
+# docs/measurements/truth-*.csv.
 #
 # Does not: install PHP; tools/packages and profiler-image/runtimes/build do.
 set -euo pipefail
@@ -16,6 +17,7 @@ failed=0
 
 truth() { # PART PHP RESULTS WORDS...
   "$target/release/truth" "$1" "$2" "target/truth/$3.csv" "${@:4}" || failed=1
+  if [ "${FULL:-}" = 1 ]; then tools/record "truth-$1" "target/truth/$3.csv" || failed=1; fi
 }
 
 in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }

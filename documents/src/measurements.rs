@@ -7,7 +7,9 @@ use std::io;
 /// What a record says of its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The value is within the limit.
     Met,
+    /// It is not.
     NotMet,
 }
 
@@ -18,7 +20,9 @@ pub struct Record {
     pub date: String,
     /// The group of promises in the table.
     pub area: String,
+    /// The promise in the table, without links.
     pub promise: String,
+    /// Whether the value keeps it.
     pub verdict: Verdict,
     /// What was measured, for people; empty if the test records no number.
     pub value: String,

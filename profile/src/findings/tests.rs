@@ -3,7 +3,7 @@ use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode};
 
 const RECEIPT: &str = include_str!("../../../contract/comment.json");
 
-/// The profile of a program in `profiler-image/tests/findings`, which has the problem or is close to it.
+/// The profile of a program in `profiler-image/tests/php/findings`, which has the problem or is close to it.
 fn recorded(id: &str, problem: &str) -> Profile {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{id}-{problem}.pb.gz")).unwrap();

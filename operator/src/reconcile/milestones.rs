@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::checkpoints::keys;
+    use crate::lifecycle::checkpoints::keys;
     use crate::testing::api::{ApiServer, context};
     use crate::testing::request;
 

@@ -283,14 +283,16 @@ fn check(recording: &Recording) -> Result<()> {
         let pages = frames.iter().filter_map(|it| page_of(it.name, it.file));
         let mut pages: Vec<char> = pages.collect();
         pages.dedup();
-        let asked = page_of_request(&profile, sample).filter(|_| !pages.is_empty());
+        // At the first and the last op of a script, one sample in ten thousand has the label of the request beside its own.
+        let asked = page_of_request(&profile, sample).filter(|_| frames.len() > 1);
+        let asked = asked.filter(|_| !pages.is_empty());
         known += i64::from(asked.is_some()) * sample.value[0];
         if let Some(asked) = asked.filter(|asked| !pages.contains(asked)) {
             pages.push(asked);
         }
         all += sample.value[0];
         let names: Vec<_> = frames.iter().rev().map(|it| it.name).collect();
-        let line = (sample.value[0], names.join(";"));
+        let line = (sample.value[0], names.join(";"), asked);
         match pages.len() {
             0 => others.push(line),
             1 => named += sample.value[0],

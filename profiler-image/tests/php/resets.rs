@@ -283,7 +283,7 @@ fn check(recording: &Recording) -> Result<()> {
         let pages = frames.iter().filter_map(|it| page_of(it.name, it.file));
         let mut pages: Vec<char> = pages.collect();
         pages.dedup();
-        // At the first and the last op of a script, one sample in ten thousand has the label of the request beside its own.
+        // Of some thousand samples, one whose stack is only the script itself has the label of the next request.
         let asked = page_of_request(&profile, sample).filter(|_| frames.len() > 1);
         let asked = asked.filter(|_| !pages.is_empty());
         known += i64::from(asked.is_some()) * sample.value[0];

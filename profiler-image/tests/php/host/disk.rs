@@ -32,11 +32,11 @@ struct Disk {
 
 impl Disk {
     fn mount(scene: &Scene) -> Result<Self> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/frozen.sh");
-        let mut command = Command::new(script);
+        let mut command = Command::new("bash");
+        command.args(["-c", include_str!("frozen.sh"), "frozen.sh"]);
         command.arg(scene.path(""));
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut script = Running(child.context(script)?);
+        let mut script = Running(child.context("frozen.sh")?);
         let words = script.0.stdin.take();
         let answers = script.0.stdout.take().context("no stdout")?;
         let mut disk = Self {

@@ -73,6 +73,16 @@ pub async fn seen() -> Result<String> {
     PROXY.said().await
 }
 
+/// What the store did with PUTs of an object, by the proxy's log: the status codes, and what happened to requests and answers.
+pub fn puts(seen: &str, key: &str) -> Vec<String> {
+    let of_object = seen
+        .lines()
+        .filter(|line| line.starts_with("PUT") && line.contains(key));
+    of_object
+        .filter_map(|line| Some(line.rsplit_once(": ")?.1.to_owned()))
+        .collect()
+}
+
 /// Restores the store to its first state, whatever a test did to it.
 pub async fn restore() -> Result<()> {
     if !CHANGED.load(Ordering::Relaxed) {

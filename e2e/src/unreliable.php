@@ -4,6 +4,7 @@
 //   fail   the first two PUTs, and the first two other requests, are answered with 500 and not passed on
 //   full   the first two PUTs are answered with 507 and not passed on
 //   slow   every answer takes two seconds
+//   damage the body of the first PUT gets another last byte on its way
 //   cut    half of the answers to the first PUT and to the first GET is sent
 [, $store] = $argv;
 $troubles = [];
@@ -80,8 +81,12 @@ function serve($client, string $store, array $tls, array $troubles): void
     if ($trouble === 'slow') {
         sleep(2);
     }
+    $damaged = $trouble === 'damage' && $method === 'PUT' && is_among(1, $what);
+    if ($damaged) {
+        $request = substr($request, 0, -1) . chr(ord($request[-1]) ^ 1);
+    }
     $answer = passed_on($request, $store, $tls);
-    $done = substr($answer, 9, 3);
+    $done = substr($answer, 9, 3) . ($damaged ? ' damaged' : '');
     if ($trouble === 'lose' && $method === 'PUT' && is_among(1, $what)) {
         [$answer, $done] = ['', "$done lost"];
     } elseif ($trouble === 'cut' && ($method === 'PUT' || $method === 'GET') && is_among(1, $key . $method)) {

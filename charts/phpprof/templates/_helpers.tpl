@@ -70,8 +70,8 @@ setting, whose store may be such a one, goes on as before. */ -}}
 {{- if and .azureAccount (not (hasPrefix "az://" .url)) }}
 {{- fail "store: azureAccount needs a store.url that begins with az://" }}
 {{- end }}
-{{- if and (or .encryption.algorithm .encryption.kmsKey .checksum) (not (hasPrefix "s3://" .url)) }}
-{{- fail "store: encryption and checksum need a store.url that begins with s3://" }}
+{{- if and (or .encryption.algorithm .encryption.kmsKey .checksum .directChecksum) (not (hasPrefix "s3://" .url)) }}
+{{- fail "store: encryption, checksum and directChecksum need a store.url that begins with s3://" }}
 {{- end }}
 {{- if and .encryption.kmsKey (not (hasPrefix "aws:kms" .encryption.algorithm)) }}
 {{- fail "store: encryption.kmsKey needs encryption.algorithm aws:kms or aws:kms:dsse" }}

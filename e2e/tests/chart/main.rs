@@ -385,22 +385,37 @@ fn encryption_and_checksum_are_of_s3_and_reach_the_operator() -> Result<()> {
         "store.url=s3://bucket",
         "store.encryption.algorithm=aws:kms",
     ];
-    let (accepted, text) = template(&[&values[..], &[key, "store.checksum=SHA256"]].concat())?;
+    let (accepted, text) = template(
+        &[
+            &values[..],
+            &[key, "store.checksum=SHA256", "store.directChecksum=MD5"],
+        ]
+        .concat(),
+    )?;
     ensure!(accepted, "{text}");
     for flag in [
         "--store-encryption=aws:kms\n",
         "\"--store-kms-key=arn:aws:kms:eu-west-1:123456789012:key/1\"",
         "--store-checksum=SHA256\n",
+        "--store-direct-checksum=MD5\n",
     ] {
         ensure!(text.contains(flag), "{flag} is not in {text}");
     }
     check(
         &values[1..],
-        "store: encryption and checksum need a store.url",
+        "store: encryption, checksum and directChecksum need a store.url",
     )?;
     check(
         &["store.checksum=SHA256"],
-        "store: encryption and checksum need a store.url",
+        "store: encryption, checksum and directChecksum need a store.url",
+    )?;
+    check(
+        &["store.directChecksum=MD5"],
+        "store: encryption, checksum and directChecksum need a store.url",
+    )?;
+    check(
+        &["store.url=s3://bucket", "store.directChecksum=SHA256"],
+        "directChecksum",
     )?;
     check(
         &["store.url=s3://bucket", key],

@@ -113,16 +113,6 @@ fn a_store_whose_certificate_the_authority_did_not_sign_is_refused_with_that_rea
     })
 }
 
-/// What the store did with PUTs of an object: the status codes, and what happened to the answers.
-fn puts(seen: &str, key: &str) -> Vec<String> {
-    let of_object = seen
-        .lines()
-        .filter(|line| line.starts_with("PUT") && line.contains(key));
-    of_object
-        .filter_map(|line| Some(line.rsplit_once(": ")?.1.to_owned()))
-        .collect()
-}
-
 #[test]
 fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_object_and_complete()
 -> Result<()> {
@@ -151,7 +141,7 @@ fn a_store_that_fails_is_full_or_slow_or_cuts_or_loses_answers_ends_in_one_objec
             let target = only_target(request)?;
             ensure!(target.state == TargetState::Uploaded, "{target:?}");
             let seen = outage::seen().await?;
-            let puts = puts(&seen, &target.object_key);
+            let puts = outage::puts(&seen, &target.object_key);
             ensure!(puts == expected, "{trouble}: {puts:?} of {seen}");
             ensure!(
                 sha256(&fixture.read(&target.object_key).await?) == target.sha256,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::release;
 use e2e::requests::{holds, only_target, status};
-use e2e::{ENABLED, Fixture, exclusive, pods, poll, shared};
+use e2e::store::{Call, sha256};
+use e2e::{ENABLED, Fixture, exclusive, outage, pods, poll, shared};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::PostParams;
@@ -59,6 +60,67 @@ async fn install(fixture: &Fixture, name: &str, allow: &str) -> Result<()> {
         &allow,
     ];
     release::install(&values).await
+}
+
+/// Checks what the store does with checksums of presigned PUTs: a wrong `Content-MD5` is refused, and so is any unsigned header `x-amz-…`,
+/// which is why there is no other checksum.
+async fn check_checksums(fixture: &Fixture, grant: &Call) -> Result<()> {
+    let sha256 = "ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=";
+    let md5_of_a = "DMF1ucDxtqgxw5niaXcmYQ==";
+    let md5_of_b = "kutf/uauL+w61xx3dTFXjw==";
+    let with = |name: &str, value: &str| grant.clone().header(name, value).body(b"a", 1);
+    let calls = [
+        with("content-md5", md5_of_b),
+        with("content-md5", "none"),
+        with("x-amz-checksum-sha256", sha256),
+        with("content-md5", md5_of_a),
+    ];
+    let answers = fixture.call("idle", &calls).await?;
+    let expected = [
+        (400, "BadDigest"),
+        (400, "InvalidDigest"),
+        (403, "AccessDenied"),
+        (200, ""),
+    ];
+    for (answer, (status, code)) in answers.iter().zip(expected) {
+        let body = String::from_utf8_lossy(&answer.body);
+        ensure!(
+            answer.status == status && body.contains(code),
+            "{status} {code}: HTTP {} {body}",
+            answer.status
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_direct_upload_that_is_damaged_on_its_way_is_refused_by_its_checksum_and_stored_again()
+-> Result<()> {
+    exclusive(async |fixture| {
+        release::install(&["store.directChecksum=MD5"]).await?;
+        let pods = [pods::idle_php("web"), pods::without_php("idle")];
+        fixture.start(&pods).await?;
+        outage::inject_faults(fixture, &["/web.fpm.=damage"]).await?;
+        let spec = |pod: &str| {
+            let target = json!({"podName": pod, "containerName": "fpm"});
+            json!({"target": target, "durationSeconds": 1, "uploadMode": "Direct", "includeIdle": true})
+        };
+        let target = only_target(&fixture.completed(spec("web")).await?)?;
+        ensure!(
+            target.upload_mode == Some(UploadRoute::Direct),
+            "{target:?}"
+        );
+        let seen = outage::seen().await?;
+        let puts = outage::puts(&seen, &target.object_key);
+        ensure!(puts == ["400 damaged", "200"], "{puts:?} of {seen}");
+        let stored = fixture.read(&target.object_key).await?;
+        ensure!(sha256(&stored) == target.sha256, "another object");
+        outage::restore().await?;
+        let unused = fixture.ended(&fixture.apply(spec("idle")).await?).await?;
+        let sampler = fixture.sampler(&only_target(&unused)?).await?;
+        ensure!(sampler.variable("PHPPROF_DIRECT_CHECKSUM") == Some("MD5"));
+        check_checksums(fixture, &sampler.grant(UploadRoute::Direct)?).await
+    })
 }
 
 /// No real server that can be had here ignores If-None-Match, so this one is a small server in PHP.

@@ -362,6 +362,12 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
         Cancelled => "the request was cancelled before the first sample".to_owned(),
+        UploadDeadlineExceeded if let Some(answer) = Answer::said(detail) => {
+            return format!(
+                "the profile could not be stored in time: {}",
+                answer.words()
+            );
+        }
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
         // The sampler has the status and the code only: its receipt is short.
         UploadRefused if let Some(answer) = Answer::said(detail) => {

@@ -24,7 +24,7 @@ use crate::sampler::receipt::printable;
 
 const RECEIPT: &str = "--receipt=/dev/termination-log";
 
-/// The settings that all samplers share: their image, their CPU budget, and the private CA that they trust.
+/// The settings that all samplers share: their image, their CPU budget, the private CA that they trust, and how they upload.
 #[derive(Clone, Debug, Default)]
 pub struct SamplerConfig {
     /// With a digest if the chart has one.
@@ -37,6 +37,17 @@ pub struct SamplerConfig {
     pub routes: Vec<String>,
     /// PEM of a private CA. Samplers trust it for stores, in addition to the public ones.
     pub ca_bundle: Option<String>,
+    /// The checksum that samplers send with each upload to a store; without it none.
+    pub direct_checksum: Option<DirectChecksum>,
+}
+
+/// A checksum of uploads by presigned URLs. S3 refuses every header `x-amz-…` of such a PUT that is not signed (`HeadersNotSigned`), and the
+/// body is not known when the grant is signed. This leaves `Content-MD5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DirectChecksum {
+    /// RFC 1864.
+    #[value(name = "MD5")]
+    Md5,
 }
 
 /// The content of PHPPROF_GRANTS.
@@ -267,12 +278,16 @@ pub(crate) fn environment(
         .ca_bundle
         .clone()
         .map(|bundle| variable("PHPPROF_CA_BUNDLE", bundle));
+    let checksum = config
+        .direct_checksum
+        .map(|DirectChecksum::Md5| variable("PHPPROF_DIRECT_CHECKSUM", "MD5".to_owned()));
     [contract(spoken), variable("PHPPROF_GRANTS", profile)]
         .into_iter()
         .chain(checkpoints)
         .chain(times)
         .chain(requests)
         .chain(addresses(&grants.relay_addresses))
+        .chain(checksum)
         .chain(ca_bundle)
         .collect()
 }

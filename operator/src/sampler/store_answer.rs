@@ -73,8 +73,8 @@ impl Answer {
             (200 | 201, _) => Meaning::Stored,
             // AWS answers so if another write of the key was under way.
             (409, "ConditionalRequestConflict" | "OperationAborted") => Meaning::Again,
-            // The client was too slow, and may try again.
-            (400, "RequestTimeout") => Meaning::Again,
+            // The client was too slow, or other bytes arrived than it had sent; it may try again.
+            (400, "RequestTimeout" | "BadDigest") => Meaning::Again,
             (409 | 412, _) => Meaning::Exists,
             (501, _) => Meaning::NotImplemented,
             (408 | 425 | 429 | 500..=599, _) => Meaning::Again,
@@ -129,6 +129,15 @@ impl Answer {
             (401, _) => "the store does not accept the operator's credentials",
             (403, _) => {
                 "the store denies access; check the permissions of the operator's credentials, and whether the bucket's policy requires encryption headers (store.encryption in the chart)"
+            }
+            (400, "BadDigest") => {
+                "the store has got other bytes than were sent, by their checksum; something in between changes uploads"
+            }
+            (400, "InvalidDigest") => {
+                "the store does not accept the checksum of a direct upload; unset store.directChecksum in the chart"
+            }
+            (400, "InvalidRequest") if self.message.is_empty() || mentions("content-md5") => {
+                "the store does not accept the upload as it is; a bucket with Object Lock wants checksums, so set store.checksum and store.directChecksum in the chart"
             }
             (409, "ConditionalRequestConflict" | "OperationAborted") => {
                 "another write of the key was under way"

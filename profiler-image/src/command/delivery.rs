@@ -9,8 +9,8 @@ use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::{
-    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, GRANTS, Grant, Grants, REQUESTS,
-    RequestGrants, at,
+    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, DIRECT_CHECKSUM, GRANTS, Grant, Grants,
+    REQUESTS, RequestGrants, at,
 };
 use phpprof::deliver::live::Way;
 use phpprof::deliver::pprof::{OfSampler, output};
@@ -56,18 +56,16 @@ impl Delivery {
         let mut checkpoints = checkpoints.transpose()?;
         let mut requests = requests.transpose()?;
         let addresses = Addresses::parse(environment.get(RELAY_ADDRESSES));
-        at(&addresses, &mut grants.profile);
+        let means = (&addresses, environment.get(DIRECT_CHECKSUM));
+        at(means, &mut grants.profile);
         at(
-            &addresses,
+            means,
             checkpoints
                 .iter_mut()
                 .flat_map(|(granted, _)| &mut granted.checkpoints)
                 .flatten(),
         );
-        at(
-            &addresses,
-            requests.iter_mut().flat_map(|it| &mut it.requests),
-        );
+        at(means, requests.iter_mut().flat_map(|it| &mut it.requests));
         Ok(Self {
             grants,
             spoken,

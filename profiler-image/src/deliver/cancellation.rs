@@ -128,6 +128,7 @@ mod tests {
             live: String::new(),
             pins: Vec::new(),
             addresses: Default::default(),
+            sends_md5: false,
         };
         let profile = vec![grant];
         listen(&Stop::default(), &Grants { profile }, &[]);

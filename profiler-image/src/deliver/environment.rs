@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use super::addresses::RELAY_ADDRESSES;
-use super::grants::{CHECKPOINT_TIMES, CHECKPOINTS, GRANTS, REQUESTS};
+use super::grants::{CHECKPOINT_TIMES, CHECKPOINTS, DIRECT_CHECKSUM, GRANTS, REQUESTS};
 use super::put::CA_BUNDLE;
 use crate::contract;
 use crate::failure::{Failure, Reason};
@@ -14,8 +14,8 @@ use crate::failure::{Failure, Reason};
 /// The largest JSON on the standard input, in bytes.
 pub const AT_MOST: u64 = 2 << 20;
 
-/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`CHECKPOINT_TIMES`], [`REQUESTS`], [`RELAY_ADDRESSES`] and [`CA_BUNDLE`] among
-/// them.
+/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`CHECKPOINT_TIMES`], [`REQUESTS`], [`RELAY_ADDRESSES`], [`DIRECT_CHECKSUM`] and
+/// [`CA_BUNDLE`] among them.
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
@@ -30,6 +30,7 @@ impl Environment {
             CHECKPOINT_TIMES,
             REQUESTS,
             RELAY_ADDRESSES,
+            DIRECT_CHECKSUM,
             CA_BUNDLE,
         ];
         Self(names.into_iter().filter_map(variable).collect())

@@ -22,6 +22,8 @@ pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
 pub const CHECKPOINT_TIMES: &str = "PHPPROF_CHECKPOINT_TIMES";
 /// The variable with the grants of the list of requests.
 pub const REQUESTS: &str = "PHPPROF_REQUESTS";
+/// The variable with the checksum of uploads to a store: MD5, or else none.
+pub const DIRECT_CHECKSUM: &str = "PHPPROF_DIRECT_CHECKSUM";
 /// The largest number of routes, and of pins.
 const AT_MOST: usize = 4;
 const CHECKPOINTS_AT_MOST: usize = 30;
@@ -89,6 +91,9 @@ pub struct Grant {
     /// Addresses of the relay, from [`RELAY_ADDRESSES`](super::addresses::RELAY_ADDRESSES).
     #[serde(skip)]
     pub addresses: Addresses,
+    /// Whether an upload to a store has the header `content-md5`, from [`DIRECT_CHECKSUM`].
+    #[serde(skip)]
+    pub sends_md5: bool,
 }
 
 /// Only what is no grant.
@@ -198,10 +203,14 @@ fn check_routes(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
     routes.iter().try_for_each(check)
 }
 
-/// Gives the routes over the relay its addresses.
-pub fn at<'a>(addresses: &Addresses, grants: impl IntoIterator<Item = &'a mut Grant>) {
+/// Tells the routes the relay's addresses, and the checksum of uploads to a store, by its name.
+pub fn at<'a>(
+    (addresses, checksum): (&Addresses, Option<&str>),
+    grants: impl IntoIterator<Item = &'a mut Grant>,
+) {
     for grant in grants {
         grant.addresses = addresses.clone();
+        grant.sends_md5 = checksum == Some("MD5");
     }
 }
 
@@ -312,6 +321,19 @@ mod tests {
             assert_eq!(failure.reason, Reason::Usage);
             assert!(!failure.message.contains("secret"), "{failure}");
         }
+    }
+
+    #[test]
+    fn at_turns_the_checksum_on_by_the_name_of_the_contract_alone() {
+        let env: serde_json::Value =
+            serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
+        let mut grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
+        let mut sent = |checksum| {
+            at((&Addresses::default(), checksum), &mut grants.profile);
+            grants.profile[0].sends_md5
+        };
+        assert!(sent(env[DIRECT_CHECKSUM].as_str()));
+        assert!(!sent(Some("CRC64NVME")) && !sent(None));
     }
 
     fn pack(json: &str) -> String {

@@ -7,6 +7,9 @@ use std::io::{ErrorKind, Read as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use md5::{Digest as _, Md5};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 use ureq::{Agent, Timeout};
 
@@ -49,8 +52,8 @@ pub fn verdict(route: UploadRoute, status: u16, code: &str) -> Verdict {
         (_, 200 | 201, _) => Verdict::Stored,
         // AWS answers so if another write of the key was under way.
         (UploadRoute::Direct, 409, "ConditionalRequestConflict" | "OperationAborted")
-        // S3 has not got all of the body in time.
-        | (UploadRoute::Direct, 400, "RequestTimeout") => Verdict::Again(said(status, code)),
+        // S3 has not got all of the body in time, or other bytes than were sent, by their checksum.
+        | (UploadRoute::Direct, 400, "RequestTimeout" | "BadDigest") => Verdict::Again(said(status, code)),
         (UploadRoute::Direct, 409 | 412, _) => Verdict::Stored,
         // The store has no create-only writes, and will have none at the next try.
         (UploadRoute::Direct, 501, _) => Verdict::Refused(status, code.to_owned()),
@@ -170,6 +173,9 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
     for (name, value) in &grant.headers {
         request = request.header(name, value);
     }
+    if grant.sends_md5 {
+        request = request.header("content-md5", content_md5(body));
+    }
     match request.send(body) {
         Ok(response) => {
             let status = response.status().as_u16();
@@ -185,6 +191,11 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
         }
         Err(error) => verdict_of_error(&error, host(&grant.url)),
     }
+}
+
+/// RFC 1864. A presigned PUT may have no other checksum that nobody knew when it was signed: S3 refuses each unsigned header `x-amz-…`.
+fn content_md5(body: &[u8]) -> String {
+    STANDARD.encode(Md5::digest(body))
 }
 
 /// The host of a URL, without anything that could be a grant.
@@ -341,6 +352,12 @@ mod tests {
         for odd in ["a b", "\u{1b}[31m", "\n", &"x".repeat(49)] {
             assert_eq!(of(odd), "");
         }
+    }
+
+    /// By `printf 'Check Integrity!' | openssl md5 -binary | base64`.
+    #[test]
+    fn content_md5_is_base64_of_the_digest() {
+        assert_eq!(content_md5(b"Check Integrity!"), "nwqq6b6ua/tTDk7B5M184w==");
     }
 
     #[test]

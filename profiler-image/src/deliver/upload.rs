@@ -249,6 +249,7 @@ mod tests {
             live: String::new(),
             pins: Vec::new(),
             addresses: Default::default(),
+            sends_md5: false,
         }
     }
 

@@ -9,7 +9,7 @@ use phpprof_decide::limits::Limits;
 use phpprof_operator::export::exporter::ExportArgs;
 use phpprof_operator::export::links::Template;
 use phpprof_operator::http::source::VerifySource;
-use phpprof_operator::sampler::container::SamplerConfig;
+use phpprof_operator::sampler::container::{DirectChecksum, SamplerConfig};
 use phpprof_operator::sampler::route::{self, Route};
 use phpprof_operator::storage::store::{Store, StoreConfig};
 
@@ -47,6 +47,9 @@ pub struct Args {
     /// Checksum that the operator's writes to S3 carry: SHA256 or CRC64NVME
     #[arg(long)]
     pub store_checksum: Option<String>,
+    /// Checksum that samplers send with direct uploads to S3, unsigned
+    #[arg(long)]
+    pub store_direct_checksum: Option<DirectChecksum>,
     /// Whether to accept requests if the store has no create-only writes. Uploads then go through the operator
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     pub store_allow_overwrite: bool,
@@ -204,6 +207,7 @@ impl Args {
             cpu_budget_percent: self.sampler_cpu_percent,
             routes: self.route.iter().map(Route::to_string).collect(),
             ca_bundle,
+            direct_checksum: self.store_direct_checksum,
         })
     }
 

@@ -70,6 +70,7 @@ fn config() -> SamplerConfig {
         cpu_budget_percent: 25,
         routes: vec!["/shop/*/cart=/shop/{id}/cart".into()],
         ca_bundle: Some("-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n".into()),
+        direct_checksum: Some(DirectChecksum::Md5),
     }
 }
 
@@ -254,8 +255,23 @@ fn a_short_run_gets_no_variable_for_checkpoints() {
             "PHPPROF_GRANTS",
             "PHPPROF_REQUESTS",
             "PHPPROF_RELAY_ADDRESSES",
+            "PHPPROF_DIRECT_CHECKSUM",
             "PHPPROF_CA_BUNDLE"
         ]
+    );
+}
+
+#[test]
+fn no_checksum_is_the_default() {
+    let config = SamplerConfig {
+        direct_checksum: None,
+        ..config()
+    };
+    let given = environment(&config, &of_a_short_run(), NUMBER);
+    assert!(
+        given
+            .iter()
+            .all(|(name, _)| name != "PHPPROF_DIRECT_CHECKSUM")
     );
 }
 

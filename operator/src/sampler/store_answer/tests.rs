@@ -119,6 +119,20 @@ fn words_name_the_cause() {
         "",
         "the store has no create-only writes",
     );
+    check(400, "BadDigest", "", "the store has got other bytes than");
+    check(
+        400,
+        "InvalidDigest",
+        "",
+        "the store does not accept the checksum",
+    );
+    let locked = "<Message>Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters</Message>";
+    let wants =
+        "the store does not accept the upload as it is; a bucket with Object Lock wants checksums";
+    check(400, "InvalidRequest", locked, wants);
+    check(400, "InvalidRequest", "", wants);
+    let other = "<Message>Something else</Message>";
+    check(400, "InvalidRequest", other, "the store answers HTTP 400");
     check(
         409,
         "OperationAborted",

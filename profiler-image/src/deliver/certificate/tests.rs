@@ -92,6 +92,7 @@ fn put_to(address: SocketAddr, trusted: &rcgen::Certificate) -> Verdict {
         live: String::new(),
         pins: Vec::new(),
         addresses: Default::default(),
+        sends_md5: false,
     };
     put(&agents(Some(&trusted.pem())).unwrap(), &grant, b"profile")
 }

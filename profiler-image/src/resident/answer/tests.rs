@@ -24,7 +24,7 @@ fn the_answer_of_the_contract_is_understood() {
     assert!(run.receipt.url.contains(".receipt&"));
     let work = run.work.as_ref().unwrap();
     assert_eq!(work.arguments[0], "record");
-    assert_eq!(work.environment.len(), 5);
+    assert_eq!(work.environment.len(), 6);
 }
 
 #[test]

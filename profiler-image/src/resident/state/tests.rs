@@ -29,6 +29,7 @@ fn run(key: &str) -> Run {
         live: String::new(),
         pins: Vec::new(),
         addresses: Default::default(),
+        sends_md5: false,
     };
     Run {
         key: key.to_owned(),

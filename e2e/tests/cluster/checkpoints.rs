@@ -107,8 +107,16 @@ async fn only_needed_is_left(
     on_volume: bool,
     request: &ProfileRequest,
 ) -> Result<()> {
+    only_needed_is_left_within(Duration::from_secs(20), fixture, on_volume, request).await
+}
+
+async fn only_needed_is_left_within(
+    limit: Duration,
+    fixture: &Fixture,
+    on_volume: bool,
+    request: &ProfileRequest,
+) -> Result<()> {
     let target = only_target(request)?;
-    let limit = Duration::from_secs(20);
     poll("other checkpoints are deleted", limit, async || {
         let keys = stored(fixture, on_volume, request).await?;
         ensure!(keys.contains(&target.object_key), "{keys:?}");
@@ -150,6 +158,45 @@ fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_che
         })
         .await?;
         fixture.clear_files().await
+    })
+}
+
+/// Deletes a pod whose sampler then has a moment to store what it has, after the operator has looked for it. The pod's grace is 0, so the API
+/// server forgets it at once, and the kubelet ends its containers afterwards.
+/// Returns the request, and what is stored after that.
+async fn outlived(
+    fixture: &Fixture,
+    on_volume: bool,
+    way: &str,
+) -> Result<(ProfileRequest, Vec<String>)> {
+    fixture.start(&[pods::stubborn_php("web")]).await?;
+    let request = fixture.apply(spec("web", way, 60)).await?;
+    has(fixture, on_volume, &request, ".checkpoint-1.pb.gz").await?;
+    let pods = fixture.api::<Pod>();
+    pods.delete("web", &DeleteParams::default()).await?;
+    let request = fixture.ended(&request).await?;
+    holds(&request, condition::COMPLETE)?;
+    // The kubelet kills after two seconds.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let keys = stored(fixture, on_volume, &request).await?;
+    say(&format!("{way}, six seconds later: {} objects", keys.len()));
+    Ok((request, keys))
+}
+
+#[test]
+fn a_sampler_that_outlives_its_pod_stores_nothing_more_over_the_relay() -> Result<()> {
+    shared_on(ON_VOLUME, async |fixture| {
+        let (_, keys) = outlived(fixture, true, "Relay").await?;
+        ensure!(keys.len() == 3, "{keys:?}");
+        fixture.clear_files().await
+    })
+}
+
+#[test]
+fn what_a_sampler_that_outlives_its_pod_stores_directly_is_deleted() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        let (request, _) = outlived(fixture, false, "Direct").await?;
+        only_needed_is_left_within(Duration::from_secs(90), fixture, false, &request).await
     })
 }
 

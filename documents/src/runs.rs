@@ -35,6 +35,8 @@ pub enum Run {
 
 /// The form of the benchmark that `make test` runs.
 const SHORT: &str = "BENCH=smoke";
+/// Targets of `make` that `make test` runs itself.
+const STEPS: [&[&str]; 2] = [&["make", "cluster-up"], &["make", "e2e"]];
 /// Commands that no test runs, by their first words, and why. The promise is that there are no others.
 const NOT_RUN: [(&[&str], &str); 6] = [
     (
@@ -62,7 +64,12 @@ const NOT_RUN: [(&[&str], &str); 6] = [
 
 /// What runs this command of a page's block.
 pub fn runs(page: &Path, setup: Setup, command: &Command) -> Run {
-    if command.variables.iter().any(|set| set == SHORT) {
+    let is_step = STEPS.iter().any(|words| {
+        command
+            .arguments_of(words)
+            .is_some_and(|rest| rest.is_empty())
+    });
+    if is_step || command.variables.iter().any(|set| set == SHORT) {
         return Run::Test;
     }
     let not = NOT_RUN

@@ -379,14 +379,17 @@ pub struct Download {
 
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// What to check: deploy/web, pod/web-1 and so on.
+    /// What to check: deploy/web, pod/web-1 and so on. Without it, only whether the release works: API, operator, store, and the way to results.
     #[arg(value_name = "TYPE/NAME")]
-    pub target: String,
+    pub target: Option<String>,
+    /// Fail too if a check could not be made, for instance because you may not read the operator's Deployment.
+    #[arg(long)]
+    pub strict: bool,
     /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", requires = "target")]
     pub container: Option<String>,
     /// User id that PHP runs as, if the pod does not name it.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", requires = "target")]
     pub run_as_user: Option<i64>,
     #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
     pub output: Asked,

@@ -1,4 +1,4 @@
-//! `doctor`: can this user profile the workload, and how; if not, why, and what to change.
+//! `doctor`: can this user profile the workload, and how; if not, why, and what to change. Without a workload: does the release work.
 //!
 //! [`observe`] reads from the API server, and changes nothing there; [`judge`] is a pure function of the observed state.
 //!
@@ -16,23 +16,47 @@ use crate::output::Output;
 use crate::screen::Screen;
 use crate::table::printable;
 use crate::{stdout, target};
-use checks::{Check, MAY_LOOK, MAY_PROFILE, Verdict, check_all, failed, may};
+use checks::{Check, MAY_LOOK, MAY_PROFILE, Verdict, check_all, check_release, count, failed, may};
 
 pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
-    let mut target = target::parse(&arguments.target)?;
-    target.container_name = arguments.container.clone();
-    target.run_as_user = arguments.run_as_user;
+    let target = match &arguments.target {
+        Some(name) => Some(target::parse(name)?),
+        None => None,
+    };
     let output = arguments.output.read()?;
     let cluster = Cluster::of(global).await?;
-    let observed = observe::observe(&cluster, &target).await?;
-    let checks = check_all(&observed);
+    let checks = match target {
+        Some(mut target) => {
+            target.container_name = arguments.container.clone();
+            target.run_as_user = arguments.run_as_user;
+            check_all(&observe::observe(&cluster, &target).await?)
+        }
+        None => check_release(&observe::observe_release(&cluster).await?),
+    };
     stdout::say(&text(&checks, &output, screen))?;
-    verdict(&checks, &arguments.target)
+    verdict(&checks, arguments.target.as_deref())?;
+    known(&checks, arguments.strict)
+}
+
+/// With `--strict`, a check that could not be made fails too.
+fn known(checks: &[Check], is_strict: bool) -> Result<(), Failure> {
+    let (unknown, of) = (count(checks, Verdict::Unknown), checks.len());
+    if unknown == 0 || !is_strict {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Unfit,
+        format!("{unknown} of {of} checks could not be made"),
+        "do what each of them says, or leave --strict out",
+    ))
 }
 
 /// Profiling and viewing are judged separately, because different users may do them.
-fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
+fn verdict(checks: &[Check], target: Option<&str>) -> Result<(), Failure> {
     let (count, of) = (failed(checks), checks.len());
+    let Some(target) = target else {
+        return release_verdict(count, of);
+    };
     let (profile, look) = (may(checks, MAY_PROFILE), may(checks, MAY_LOOK));
     let rights = [MAY_PROFILE, MAY_LOOK];
     let is_fit = !checks
@@ -56,6 +80,17 @@ fn verdict(checks: &[Check], target: &str) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Unfit,
         format!("{message}: {count} of {of} checks failed"),
+        "do what each failed check says",
+    ))
+}
+
+fn release_verdict(count: usize, of: usize) -> Result<(), Failure> {
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Unfit,
+        format!("the release does not work as it is: {count} of {of} checks failed"),
         "do what each failed check says",
     ))
 }

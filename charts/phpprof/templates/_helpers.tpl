@@ -167,3 +167,24 @@ dashboards, and the times of profiles if grafana.annotations marks them. */ -}}
 {{- end }}
 {{- $users | toJson }}
 {{- end }}
+
+{{- define "phpprof.testName" -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}-test
+{{- end }}
+
+{{- define "phpprof.testLabels" -}}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/name: phpprof
+app.kubernetes.io/component: test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* An object of `helm test`, with its place in the order. What failed stays until the next test, so that people can look at it; the
+account and its rights did not fail, and go. */ -}}
+{{- define "phpprof.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

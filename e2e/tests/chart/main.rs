@@ -3,6 +3,7 @@
 mod alerts;
 mod dashboards;
 mod documents;
+mod helm_test;
 mod notes;
 mod presets;
 mod upgrade;

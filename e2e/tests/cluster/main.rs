@@ -13,6 +13,7 @@ mod examples;
 mod exports;
 mod grants;
 mod halts;
+mod helm_test;
 mod hostile;
 mod keys;
 mod latency;

@@ -3,6 +3,7 @@
 //! Invariant: one check for each requirement, always in the same order; a failed check says what to change.
 
 mod chosen;
+mod release;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::results::Reach;
 use crate::suggest::Suggest;
 use chosen::{admission, budget, container, mode_of, names, pods};
 pub use chosen::{first, nothing, sampler_mode};
+pub use release::check_release;
 
 /// Rights whose result depends on other rights.
 pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
@@ -147,15 +149,18 @@ pub fn check_all(observed: &Observed) -> Vec<Check> {
 }
 
 pub fn failed(checks: &[Check]) -> usize {
-    checks
-        .iter()
-        .filter(|check| check.verdict == Verdict::Bad)
-        .count()
+    count(checks, Verdict::Bad)
 }
 
-/// The combined result of all checks of this name; `None` if it is not known.
+pub fn count(checks: &[Check], verdict: Verdict) -> usize {
+    let found = checks.iter().filter(|check| check.verdict == verdict);
+    found.count()
+}
+
+/// The combined result of all checks of this name; `None` if it is not known, or if there are none.
 pub fn may(checks: &[Check], name: &str) -> Allowed {
-    let mut of_name = checks.iter().filter(|check| check.name == name);
+    let mut of_name = checks.iter().filter(|check| check.name == name).peekable();
+    of_name.peek()?;
     match of_name.clone().any(|check| check.verdict == Verdict::Bad) {
         true => Some(false),
         false => of_name

@@ -395,7 +395,7 @@ fn who_may_look_only_is_told_so() {
         }
         let checks = check_all(&observed);
         let may = (may(&checks, MAY_PROFILE), may(&checks, MAY_LOOK));
-        let verdict = crate::doctor::verdict(&checks, "deploy/web");
+        let verdict = crate::doctor::verdict(&checks, Some("deploy/web"));
         (may, verdict.map_err(|failure| failure.message))
     };
     assert_eq!(said(&[]), ((Some(true), Some(true)), Ok(())));
@@ -423,4 +423,52 @@ fn who_may_look_only_is_told_so() {
     }
     // It is not known what the chart's policies require, if they are on.
     assert_eq!(said(&[1, 4]).0, (None, Some(true)));
+}
+
+/// The checks of a release that are not good, after this change.
+fn troubles(change: impl FnOnce(&mut Observed)) -> Vec<(&'static str, Verdict)> {
+    let mut observed = fit();
+    observed.store = Ok(StoreFacts {
+        status: "True".into(),
+        last_success_time: Some(Timestamp::UNIX_EPOCH),
+        ..StoreFacts::default()
+    });
+    change(&mut observed);
+    let checks = check_release(&observed).into_iter();
+    let troubles = checks.filter(|check| check.verdict != Verdict::Good);
+    troubles.map(|check| (check.name, check.verdict)).collect()
+}
+
+#[test]
+fn check_release_needs_no_workload_and_believes_no_setting_of_the_store() {
+    let nowhere = |o: &mut Observed| o.reach = Reach::Nowhere("silent".into(), "open it".into());
+    assert_eq!(troubles(|o| o.pods = Ok(Vec::new())), []);
+    assert_eq!(troubles(|o| o.api = Some(false)), [("api", Verdict::Bad)]);
+    assert_eq!(troubles(nowhere), [(MAY_LOOK, Verdict::Bad)]);
+    assert_eq!(
+        troubles(|o| o.operator = Ok(OperatorFacts::default())),
+        [("operator", Verdict::Bad)]
+    );
+    // The Deployment names the store's URL: that says nothing about the store.
+    let not_looked = |o: &mut Observed| o.store = Err("the operator has not looked yet".into());
+    assert_eq!(troubles(not_looked), [("store", Verdict::Unknown)]);
+    let overwrites = |o: &mut Observed| o.store.as_mut().unwrap().status = "False".into();
+    assert_eq!(troubles(overwrites), [("store", Verdict::Bad)]);
+}
+
+#[test]
+fn strict_fails_for_a_check_that_could_not_be_made() {
+    let mut observed = fit();
+    let checks = check_release(&observed);
+    assert!(crate::doctor::verdict(&checks, None).is_ok());
+    assert!(crate::doctor::known(&checks, false).is_ok());
+    let message = crate::doctor::known(&checks, true).unwrap_err().message;
+    assert_eq!(message, "1 of 4 checks could not be made");
+    assert_eq!(may(&checks, MAY_PROFILE), None, "nobody has asked");
+    observed.api = Some(false);
+    let message = crate::doctor::verdict(&check_release(&observed), None);
+    assert_eq!(
+        message.unwrap_err().message,
+        "the release does not work as it is: 1 of 4 checks failed"
+    );
 }

@@ -63,6 +63,26 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
     Ok(observed)
 }
 
+/// What concerns no workload. Fails only if the API server does not answer at all.
+pub async fn observe_release(cluster: &Cluster) -> Result<Observed, Failure> {
+    Ok(Observed {
+        suggest: cluster.suggest.clone(),
+        namespace: cluster.namespace.clone(),
+        target: String::new(),
+        api: api(cluster).await?,
+        rights: Vec::new(),
+        namespace_labels: None,
+        operator: operator(cluster).await,
+        store: store(cluster).await,
+        last_stored: None,
+        reach: results::reach(cluster).await,
+        pods: Ok(Vec::new()),
+        runtime_classes: BTreeMap::new(),
+        spec: Target::default(),
+        dry_run: DryRun::NotTried("there is no workload".to_owned()),
+    })
+}
+
 fn words(target: &Target) -> String {
     match (&target.pod_name, &target.workload_ref) {
         (Some(pod), _) => format!("pod {pod}"),

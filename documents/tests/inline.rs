@@ -89,7 +89,7 @@ fn targets_of_make_and_packages_of_tests_within_a_sentence_are_there() {
         {
             let targets = words.iter().filter(|word| !word.contains('='));
             for target in targets {
-                assert!(makefile.contains(&format!("\n{target}: ")), "{shown}");
+                assert!(makefile.contains(&format!("\n{target}:")), "{shown}");
             }
         }
         if let Some(words) = command.arguments_of(&["cargo", "test"]) {

@@ -19,6 +19,7 @@ else
 fi
 profiler-image/bench/workloads/applications
 code=0
+rm -f target/bench/results.csv # what an earlier run found is not of this commit
 "$program" target/bench/results.csv target/bench/cpu.svg "$@" || code=$?
 if [ "${BENCH:-}" != smoke ]; then tools/record bench target/bench/results.csv; fi
 exit "$code"

@@ -12,6 +12,7 @@ export EXCIMER=$runtimes/excimer-8.2/excimer.so XDEBUG=$runtimes/xdebug-8.2/xdeb
 cargo build --quiet --release --locked -p phpprof -p phpprof-bench --bins
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
 code=0
+rm -f target/slowdown/results.csv # what an earlier run found is not of this commit
 "$target/release/slowdown" "${PHP:-php8.2}" "$target/release/phpprof" target/slowdown/results.csv "$@" || code=$?
 tools/record slowdown target/slowdown/results.csv
 exit "$code"

@@ -16,6 +16,7 @@ runtimes=${PHPPROF_CACHE:-/var/cache/phpprof}/runtimes
 failed=0
 
 truth() { # PART PHP RESULTS WORDS...
+  rm -f "target/truth/$3.csv" # what an earlier run found is not of this commit
   "$target/release/truth" "$1" "$2" "target/truth/$3.csv" "${@:4}" || failed=1
   if [ "${FULL:-}" = 1 ]; then tools/record "truth-$1" "target/truth/$3.csv" || failed=1; fi
 }

@@ -9,7 +9,7 @@ use crate::template;
 #[test]
 fn helm_test_is_strict_and_its_account_only_reads() -> Result<()> {
     let (accepted, text) = template(&[
-        "images.plugin.tag=9",
+        "images.plugin.tag=v9",
         "imagePullSecrets[0].name=pull",
         "tolerations[0].operator=Exists",
     ])?;
@@ -47,7 +47,7 @@ fn helm_test_is_strict_and_its_account_only_reads() -> Result<()> {
     }
     let pod = &objects[3]["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    ensure!(container["image"] == "phpprof.dev/kubectl-phpprof:9");
+    ensure!(container["image"] == "phpprof.dev/kubectl-phpprof:v9");
     ensure!(pod["imagePullSecrets"][0]["name"] == "pull");
     ensure!(pod["tolerations"][0]["operator"] == "Exists");
     ensure!(pod["securityContext"]["runAsNonRoot"] == true);

@@ -258,7 +258,7 @@ async fn look_after(
     if let Some(deleted) = arrival.deleted {
         abandon(context.clone(), deleted);
     }
-    let mut request = arrival.newest;
+    let request = arrival.newest;
     if request.metadata.deletion_timestamp.is_some() {
         see_deletion(context, &reference(&request), Some(request));
         return Ok(Action::await_change());
@@ -268,8 +268,17 @@ async fn look_after(
     }
     // The semaphore is never closed.
     let _place = reconciler.places.acquire().await;
-    let mut done = Vec::new();
-    for round in 0..=ROUNDS {
+    advance(reconciler, request).await
+}
+
+/// Decides and acts, round after round, until there is nothing to do at once.
+async fn advance(
+    reconciler: &Reconciler,
+    mut request: ProfileRequest,
+) -> Result<Action, ReconcileError> {
+    let context = &reconciler.context;
+    let (mut done, mut rounds) = (Vec::new(), 0);
+    loop {
         if !context.cluster.role.leads() {
             follow(context, &request);
             return Ok(Action::await_change());
@@ -277,13 +286,14 @@ async fn look_after(
         done.extend(context.ledger().take_outcomes(&request));
         let known = record(context, &request, &done);
         let pause = done.iter().find_map(worth_a_pause);
-        if pause.is_some() || round == ROUNDS {
+        if pause.is_some() || rounds == ROUNDS {
             let status = known.status.unwrap_or_default();
             let written = persist(context, request, status).await?;
             clear(context, &written, &done);
             tracing::info!(error = pause, "trying again");
             return Ok(Action::requeue(PAUSE));
         }
+        rounds += 1;
         let before = Progress::of(&request);
         let decided = decided(reconciler, request, known).await?;
         request = decided.request;
@@ -305,8 +315,8 @@ async fn look_after(
             }
         }
     }
-    Ok(Action::requeue(PAUSE))
 }
+
 /// Records what was done since `request` was written: in the ledger, in an event, and in the returned copy, whose status is not written yet.
 fn record(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
     let now = context.now();

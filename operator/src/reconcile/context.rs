@@ -132,7 +132,7 @@ impl Context {
         })
     }
 
-    /// What the operator remembers. It is locked, so nobody may wait while he has it.
+    /// What the operator remembers. It is locked as long as the guard lives, so no guard is held over an await.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

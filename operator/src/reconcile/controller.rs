@@ -257,6 +257,7 @@ async fn look_after(
     };
     if let Some(deleted) = arrival.deleted {
         abandon(context.clone(), deleted);
+        context.call_next();
     }
     let request = arrival.newest;
     if request.metadata.deletion_timestamp.is_some() {

@@ -44,3 +44,30 @@ async fn a_request_that_may_go_on_since_the_watch_was_broken_goes_on() {
         "{reasons:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn look_after_gives_the_place_of_a_replaced_request_to_the_next() {
+    let spec = json!({"target": {"podName": "web"}});
+    let named = |name: &str, uid: &str| {
+        let mut request = request(spec.clone());
+        request.metadata.name = Some(name.to_owned());
+        request.metadata.uid = Some(uid.to_owned());
+        request
+    };
+    let server = ApiServer::new([vec![], vec![]], json!(named("first", "new")));
+    let (mut context, mut changes) = context(server.client());
+    context.policy.limits.requests_of_namespace = 1;
+    let (known, mut writer) = reflector::store();
+    let waiting = DeserializeGuard(Ok(named("second", "waits")));
+    writer.apply_watcher_event(&watcher::Event::Apply(waiting));
+    context.cluster.requests.know(vec![known]);
+    let mut running = named("first", "old");
+    running.status = serde_json::from_value(json!({"startTime": context.now()})).unwrap();
+    context.ledger().see(&running);
+    let reconciler = Reconciler::new(Arc::new(context));
+    let newer = DeserializeGuard(Ok(named("first", "new")));
+    let looked = look_after(Arc::new(newer), &reconciler);
+    let _ = tokio::time::timeout(Duration::from_secs(60), looked).await;
+    let next = RequestRef::new("second").within("shop");
+    assert_eq!(changes.next().now_or_never().flatten(), Some(next));
+}

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use tracing::Instrument as _;
 
-use crate::lifecycle::effect::{Done, Job};
+use crate::lifecycle::effect::{Done, Job, JobKey};
 use crate::reconcile::context::Context;
 use crate::reconcile::events;
 use crate::reconcile::ledger::Entry;
@@ -27,14 +27,21 @@ pub fn start(context: &Arc<Context>, request: &ProfileRequest, job: Job) {
         let (beside, of) = (context.clone(), request.clone());
         let work = async move { work(&beside, &of, job).await };
         let work = tokio::spawn(work.in_current_span());
-        // A job that ends without an outcome is retried as if the store had not answered.
-        let done = work
-            .await
-            .unwrap_or_else(|error| Done::StoreAway(error.to_string()));
+        let done = work.await;
+        let done = done.unwrap_or_else(|error| without_outcome(&key, error.to_string()));
         context.ledger().end_job(&request, &key, done);
         context.cluster.watches.look_again(reference(&request));
     };
     tokio::spawn(done.in_current_span());
+}
+
+/// What is recorded of a job that ended without an outcome, so that it is tried again after a pause. Of an export, no pause would follow from
+/// the store.
+fn without_outcome(key: &JobKey, error: String) -> Done {
+    match key {
+        JobKey::Target(_) | JobKey::Collection => Done::StoreAway(error),
+        JobKey::Export => Done::TryAgain(error),
+    }
 }
 
 async fn work(context: &Arc<Context>, request: &ProfileRequest, job: Job) -> Done {
@@ -107,4 +114,18 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
         );
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_outcome_pauses_each_job() {
+        let done = |key| without_outcome(&key, "panicked".into());
+        let away = Done::StoreAway("panicked".into());
+        assert_eq!(done(JobKey::Collection), away);
+        assert_eq!(done(JobKey::Target("u".into())), away);
+        assert_eq!(done(JobKey::Export), Done::TryAgain("panicked".into()));
+    }
 }

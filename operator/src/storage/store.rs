@@ -170,6 +170,8 @@ impl Store {
         if let Some(endpoint) = config.endpoint.as_ref().filter(|_| is_refused) {
             return Err(OpenError::Insecure(endpoint.clone()));
         }
+        // The clients of a bucket want a provider. The binary has installed it; whoever opens a store first in a test has not.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {

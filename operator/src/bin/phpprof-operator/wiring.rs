@@ -101,22 +101,11 @@ pub fn context(
         sampler: args.sampler(ca_bundle)?,
         links: links.chain(args.link.clone()).collect(),
     };
-    let contact = Contact {
-        keyring,
-        relay_url: args.relay_url.clone(),
-        relay_addresses: RelayAddresses::of(&args.relay_url),
-        heard: Arc::default(),
-        cancellations: Arc::new(Cancellations::default()),
-        live: Arc::new(Live::new(role.clone(), collector.desk())),
-    };
-    let halts = match args.switch_config_map {
-        Some(_) => Halts::with_switch(),
-        None => Halts::default(),
-    };
+    let live = Live::new(role.clone(), collector.desk());
     let cluster = Cluster {
         requests: Arc::new(Requests::new(client.clone(), store.prefix())),
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
-        halts: Arc::new(halts),
+        halts: Arc::new(halts(args)),
         client,
         role,
         watches,
@@ -132,7 +121,7 @@ pub fn context(
     let context = Context {
         cluster,
         storage,
-        contact,
+        contact: contact(args, keyring, live),
         policy,
         ledger: Default::default(),
         metrics,
@@ -143,6 +132,24 @@ pub fn context(
         archives: archives_changed,
     };
     Ok((Arc::new(context), queues))
+}
+
+fn halts(args: &Args) -> Halts {
+    match args.switch_config_map {
+        Some(_) => Halts::with_switch(),
+        None => Halts::default(),
+    }
+}
+
+fn contact(args: &Args, keyring: Keyring, live: Live) -> Contact {
+    Contact {
+        keyring,
+        relay_url: args.relay_url.clone(),
+        relay_addresses: RelayAddresses::of(&args.relay_url),
+        heard: Arc::default(),
+        cancellations: Arc::new(Cancellations::default()),
+        live: Arc::new(live),
+    }
 }
 
 pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {

@@ -170,8 +170,7 @@ impl Store {
         if let Some(endpoint) = config.endpoint.as_ref().filter(|_| is_refused) {
             return Err(OpenError::Insecure(endpoint.clone()));
         }
-        // The clients of a bucket want a provider. The binary has installed it; whoever opens a store first in a test has not.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        provide_tls();
         let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
@@ -414,8 +413,7 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
-        // Tests run in parallel. All but the first find a provider installed.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        provide_tls();
         let signer = Arc::new(
             AmazonS3Builder::new()
                 .with_bucket_name("profiles")
@@ -475,6 +473,12 @@ fn quick_retry() -> RetryConfig {
         retry_timeout: Duration::from_secs(5),
         ..RetryConfig::default()
     }
+}
+
+/// What the clients of a bucket need. The binary has it already; in a test, whoever opens a store first has not.
+fn provide_tls() {
+    // Only a second call fails.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
 /// The webpki roots are in the binary, because its image has no certificates.

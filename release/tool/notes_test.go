@@ -42,7 +42,7 @@ func TestTheChangelogOfTheRepositoryIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := notes(string(content), "Unreleased")
-	if err != nil || !strings.HasPrefix(text, "### ") {
+	if err != nil || !strings.Contains(text, "\n### ") {
 		t.Errorf("%.40q, %v", text, err)
 	}
 }

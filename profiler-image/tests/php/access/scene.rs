@@ -57,7 +57,7 @@ impl Scene {
 
     /// Compiles a file beside this one.
     pub fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
-        let source = format!("{}/tests/access/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        let source = format!("{}/tests/php/access/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let to = self.path(name);
         run(Command::new("cc")
             .args(flags)

@@ -184,7 +184,7 @@ impl Drop for Scene {
 }
 
 fn script(id: &str) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings/programs");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/findings/programs");
     Path::new(folder).join(format!("{id}.php"))
 }
 

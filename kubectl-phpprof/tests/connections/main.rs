@@ -4,6 +4,11 @@
 //! proxy of the environment for loopback, and with a pod's service account where each pod has it. It needs root, openssl, socat, kubectl, kube-apiserver and etcd.
 //!
 //! Invariant: a row in which the two differ names the difference, and fails when it is gone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "all of this program is one test; clippy knows functions with #[test] only"
+)]
 
 mod authority;
 mod cluster;

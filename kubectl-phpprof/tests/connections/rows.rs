@@ -78,7 +78,7 @@ impl Row {
         self
     }
 
-    fn as_nobody(mut self) -> Self {
+    fn being_nobody(mut self) -> Self {
         self.same = Same::AsNobody;
         self
     }
@@ -289,6 +289,6 @@ fn clients(cluster: &Cluster) -> Vec<Row> {
             &json!({"client-certificate": plain.certificate}),
             NoConnection,
         ),
-        row("client-none", &json!({}), NoConnection).as_nobody(),
+        row("client-none", &json!({}), NoConnection).being_nobody(),
     ]
 }

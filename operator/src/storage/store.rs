@@ -3,6 +3,7 @@
 //! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new object is on the disk before the write counts
 //! as done. A store without create-only writes gets no grants.
 
+mod client;
 mod counted;
 mod error;
 pub mod health;
@@ -23,7 +24,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer};
-use object_store::{Certificate, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{ObjectStore, ObjectStoreExt as _, RetryConfig};
 use phpprof_crds::UploadRoute;
 
 use url::Url;
@@ -170,8 +171,8 @@ impl Store {
         if let Some(endpoint) = config.endpoint.as_ref().filter(|_| is_refused) {
             return Err(OpenError::Insecure(endpoint.clone()));
         }
-        provide_tls();
-        let options = client_options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
+        client::provide_tls();
+        let options = client::options(config.ca_bundle.as_deref())?.with_allow_http(is_insecure);
         let (objects, presigner): (Arc<dyn ObjectStore>, _) = match url.scheme() {
             "s3" => {
                 let settings = s3::settings(config, bucket)?.with_client_options(options);
@@ -413,7 +414,7 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn in_memory(objects: Arc<dyn ObjectStore>) -> Self {
-        provide_tls();
+        client::provide_tls();
         let signer = Arc::new(
             AmazonS3Builder::new()
                 .with_bucket_name("profiles")
@@ -473,31 +474,6 @@ fn quick_retry() -> RetryConfig {
         retry_timeout: Duration::from_secs(5),
         ..RetryConfig::default()
     }
-}
-
-/// What the clients of a bucket need. The binary has it already; in a test, whoever opens a store first has not.
-fn provide_tls() {
-    // Only a second call fails.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-}
-
-/// The webpki roots are in the binary, because its image has no certificates.
-fn client_options(ca_bundle: Option<&str>) -> Result<ClientOptions, OpenError> {
-    let mut options = ClientOptions::new()
-        .with_no_system_certificates(true)
-        .with_connect_timeout(Duration::from_secs(3))
-        .with_read_timeout(Duration::from_secs(10))
-        .with_timeout(Duration::from_secs(60));
-    for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
-        options = options
-            .with_root_certificate(Certificate::from_der(root).map_err(OpenError::CaBundle)?);
-    }
-    if let Some(pem) = ca_bundle {
-        for root in Certificate::from_pem_bundle(pem.as_bytes()).map_err(OpenError::CaBundle)? {
-            options = options.with_root_certificate(root);
-        }
-    }
-    Ok(options)
 }
 
 #[cfg(test)]

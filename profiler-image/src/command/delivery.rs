@@ -56,16 +56,21 @@ impl Delivery {
         let mut checkpoints = checkpoints.transpose()?;
         let mut requests = requests.transpose()?;
         let addresses = Addresses::parse(environment.get(RELAY_ADDRESSES));
-        let means = (&addresses, environment.get(DIRECT_CHECKSUM));
-        at(means, &mut grants.profile);
+        let checksum = environment.get(DIRECT_CHECKSUM);
+        at(&addresses, checksum, &mut grants.profile);
         at(
-            means,
+            &addresses,
+            checksum,
             checkpoints
                 .iter_mut()
                 .flat_map(|(granted, _)| &mut granted.checkpoints)
                 .flatten(),
         );
-        at(means, requests.iter_mut().flat_map(|it| &mut it.requests));
+        at(
+            &addresses,
+            checksum,
+            requests.iter_mut().flat_map(|it| &mut it.requests),
+        );
         Ok(Self {
             grants,
             spoken,

@@ -205,7 +205,8 @@ fn check_routes(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
 
 /// Tells the routes the relay's addresses, and the checksum of uploads to a store, by its name.
 pub fn at<'a>(
-    (addresses, checksum): (&Addresses, Option<&str>),
+    addresses: &Addresses,
+    checksum: Option<&str>,
     grants: impl IntoIterator<Item = &'a mut Grant>,
 ) {
     for grant in grants {
@@ -329,7 +330,7 @@ mod tests {
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
         let mut grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
         let mut sent = |checksum| {
-            at((&Addresses::default(), checksum), &mut grants.profile);
+            at(&Addresses::default(), checksum, &mut grants.profile);
             grants.profile[0].sends_md5
         };
         assert!(sent(env[DIRECT_CHECKSUM].as_str()));

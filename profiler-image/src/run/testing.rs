@@ -39,13 +39,9 @@ impl FakeClock {
         })
     }
 
-    pub fn pass(&self, nanoseconds: u64) {
-        self.now.set(self.now.get() + nanoseconds);
-    }
-
-    pub fn use_cpu(&self, nanoseconds: u64) {
+    fn use_cpu(&self, nanoseconds: u64) {
         self.cpu.set(self.cpu.get() + nanoseconds);
-        self.pass(nanoseconds);
+        self.now.set(self.now.get() + nanoseconds);
     }
 }
 
@@ -104,10 +100,11 @@ impl Scan for FakeScanner {
 
     fn poll(&self) -> Option<Report> {
         let mut reports = self.reports.borrow_mut();
-        let is_there = |(at, _): &(u64, Report)| *at <= self.clock.now.get();
-        reports
-            .pop_front_if(|next| is_there(next))
-            .map(|(_, report)| report)
+        let (at, _) = reports.front()?;
+        if *at > self.clock.now.get() {
+            return None;
+        }
+        reports.pop_front().map(|(_, report)| report)
     }
 
     fn wait(&self, at_most: Duration) -> Option<Report> {

@@ -95,7 +95,7 @@ impl Families {
             Some(number) => number,
             None => {
                 let file = FileMark::of(pid);
-                let family = match self.found_again((pid, file), memory, executable) {
+                let family = match self.found_again(pid, file, memory, executable) {
                     Some(found) => found?,
                     None => Family::found(pid, memory, executable)?,
                 };
@@ -154,7 +154,8 @@ impl Families {
     /// The family of a process that runs a known executable; `None` if that is another file by now.
     fn found_again(
         &self,
-        (pid, file): (i32, Option<FileMark>),
+        pid: i32,
+        file: Option<FileMark>,
         memory: &ProcessMemory,
         executable: &str,
     ) -> Option<Result<Family, Refusal>> {

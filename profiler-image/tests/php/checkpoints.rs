@@ -8,14 +8,12 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
 use phpprof::run::snapshot::{Keep, Snapshot};
-use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode, total};
 
-use crate::target::Target;
+use crate::target::{Target, options};
 
 const PHP: &str = "/usr/bin/php8.2";
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
@@ -61,20 +59,13 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
     let target = Target(child);
     let before = on_cpu(&target)?;
     let recording = record(&Options {
-        scope: Scope::Pids(vec![target.pid()]),
-        samples_per_second: 99,
-        duration: SECOND * seconds + SECOND / 2,
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
         cpu_budget_percent: Some(25),
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        requests: Asked::default(),
         checkpoints: Some(keep),
+        ..options(
+            Scope::Pids(vec![target.pid()]),
+            99,
+            SECOND * seconds + SECOND / 2,
+        )
     })?;
     Ok((recording, on_cpu(&target)? - before))
 }

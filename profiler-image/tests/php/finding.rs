@@ -7,11 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::programs;
-use crate::target::Target;
+use crate::target::{Target, options};
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
 use phpprof::run::{Ended, Options, RecordError, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode};
@@ -56,20 +54,8 @@ impl Scene {
 
 fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
     record(&Options {
-        scope,
-        samples_per_second: 99,
-        duration: Duration::from_secs(seconds),
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
         cpu_budget_percent: Some(25),
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
-        requests: Asked::default(),
+        ..options(scope, 99, Duration::from_secs(seconds))
     })
 }
 

@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, record};
+use phpprof::run::record;
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
 
-use crate::target::Target;
+use crate::target::{Target, options};
 
 /// One fiber runs another, and both continue after they were suspended.
 const FIBERS: &str = r#"<?php
@@ -97,23 +95,7 @@ fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
 
 /// The same for so long.
 fn sampled_for(target: &Target, folder: &Path, duration: Duration) -> Result<HashMap<String, i64>> {
-    let options = Options {
-        scope: Scope::Pids(vec![target.pid()]),
-        samples_per_second: 499,
-        duration,
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
-        // A debug build is slow.
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
-        requests: Asked::default(),
-    };
+    let options = options(Scope::Pids(vec![target.pid()]), 499, duration);
     // On a busy machine it takes long to start.
     let mut recording = record(&options);
     for _ in 0..40 {

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::target::options;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Profile;
@@ -326,21 +325,14 @@ fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> 
 /// Reads of memory, and their pieces, for a sample of a worker whose stack stands.
 fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
     let recording = record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(pid)?]),
-        samples_per_second: 499,
-        duration: Duration::from_secs(20),
         // The looks of a read become fewer with the number of samples.
         max_samples: Some(500),
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
         heap,
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
-        requests: Asked::default(),
+        ..options(
+            Scope::Pids(vec![i32::try_from(pid)?]),
+            499,
+            Duration::from_secs(20),
+        )
     })?;
     let taken = recording.sampler.quality.taken as f64;
     let calls = recording.calls;

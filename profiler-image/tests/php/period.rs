@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, record};
+use phpprof::run::record;
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 
-use crate::target::Target;
+use crate::target::{Target, options};
 
 /// A loop whose turn takes exactly a slot at 99 Hz, by absolute times: `a` takes a half, `b` and `c` a quarter each.
 const IN_STEP: &str = r"
@@ -60,22 +58,11 @@ fn ran(program: &str, rate: u32) -> Result<Ran> {
         .spawn()
         .context("starting PHP")?;
     let mut target = Target(child);
-    let recording = record(&Options {
-        scope: Scope::Pids(vec![target.pid()]),
-        samples_per_second: rate,
-        duration: Duration::from_secs(SECONDS),
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
-        requests: Asked::default(),
-    })?;
+    let recording = record(&options(
+        Scope::Pids(vec![target.pid()]),
+        rate,
+        Duration::from_secs(SECONDS),
+    ))?;
     let waited = waited(&target)?;
     let stdout = target.0.stdout.take().context("no output")?;
     let times: HashMap<String, f64> = serde_json::from_reader(stdout)?;

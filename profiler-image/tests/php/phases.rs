@@ -8,12 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::target::options;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
@@ -167,20 +166,13 @@ impl Target {
 
     fn sampled_for(&self, include_idle: bool, seconds: u64) -> Result<Recording> {
         Ok(record(&Options {
-            scope: Scope::Pids(vec![i32::try_from(self.0.id())?]),
-            samples_per_second: 499,
-            duration: Duration::from_secs(seconds),
-            max_samples: None,
-            unpaced: false,
             include_idle,
-            only_running: false,
-            heap: false,
-            of_program: false,
             cpu_budget_percent: Some(25),
-            quiescent_cpus: None,
-            stop: Stop::default(),
-            checkpoints: None,
-            requests: Asked::default(),
+            ..options(
+                Scope::Pids(vec![i32::try_from(self.0.id())?]),
+                499,
+                Duration::from_secs(seconds),
+            )
         })?)
     }
 }

@@ -7,10 +7,10 @@ use crate::requests_server::listed::{check_cells, order};
 use crate::requests_server::others::{Kind, Other};
 use crate::requests_server::recorded::{Recorded, TOLERANCE, record, with_shares};
 use crate::requests_server::{self, Clients, Fpm, Requested, builtin};
+use crate::target::options;
 use anyhow::{Context as _, Result, ensure};
 use phpprof::request::asked::{Asked, Labels};
 use phpprof::run::Options;
-use phpprof::run::stop::Stop;
 use phpprof::target::Scope;
 use phpprof_profile::timeline::{self, Request};
 
@@ -378,20 +378,12 @@ fn costs(fpm: &Fpm, labels: Labels) -> Result<(f64, f64)> {
         ..Asked::default()
     };
     let recorded = phpprof::run::record(&Options {
-        scope: Scope::Pids(vec![i32::try_from(fpm.pid())?]),
-        samples_per_second: 499,
-        duration: Duration::from_secs(3),
-        max_samples: None,
-        unpaced: false,
-        heap: false,
-        include_idle: false,
-        only_running: false,
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
         requests,
+        ..options(
+            Scope::Pids(vec![i32::try_from(fpm.pid())?]),
+            499,
+            Duration::from_secs(3),
+        )
     })?;
     let quality = recorded.sampler.quality;
     let samples = (quality.taken - quality.idle) as f64;

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::target::options;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::{Asked, labels};
-use phpprof::run::stop::Stop;
 use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
@@ -162,23 +162,15 @@ impl Scene {
 
     fn record(&self) -> Result<Recording> {
         Ok(record(&Options {
-            scope: Scope::Pids(vec![i32::try_from(self.master.id())?]),
-            samples_per_second: 499,
-            duration: Duration::from_secs(SECONDS),
-            max_samples: None,
-            unpaced: false,
-            include_idle: false,
-            only_running: false,
-            heap: false,
-            of_program: false,
-            cpu_budget_percent: None,
-            quiescent_cpus: None,
-            stop: Stop::default(),
-            checkpoints: None,
             requests: Asked {
                 labels: labels("Script").map_err(anyhow::Error::msg)?,
                 ..Asked::default()
             },
+            ..options(
+                Scope::Pids(vec![i32::try_from(self.master.id())?]),
+                499,
+                Duration::from_secs(SECONDS),
+            )
         })?)
     }
 

@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, Recording, record};
+use phpprof::run::{Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
 
-use crate::target::Target;
+use crate::target::{Target, options};
 
 const PHP: &str = "/usr/bin/php8.2";
 
@@ -110,22 +108,11 @@ fn ran(php: &Path, program: &str, milliseconds: u32) -> Result<Ran> {
     // A busy machine may take longer to start PHP than a run waits for it.
     let mut stdout = BufReader::new(stdout);
     stdout.read_line(&mut String::new())?;
-    let recording = record(&Options {
-        scope: Scope::Pids(vec![target.pid()]),
-        samples_per_second: 99,
-        duration: Duration::from_secs(20),
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
-        requests: Asked::default(),
-    })?;
+    let recording = record(&options(
+        Scope::Pids(vec![target.pid()]),
+        99,
+        Duration::from_secs(20),
+    ))?;
     let (truth, of_children, own): (f64, f64, f64) = serde_json::from_reader(stdout)?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     let profile = decode(&bytes, &Limits::default())?;

@@ -1,6 +1,12 @@
-//! A process that a test starts, and that ends with it.
+//! A process that a test starts, and that ends with it; and the options of a run that most tests have.
 
 use std::process::Child;
+use std::time::Duration;
+
+use phpprof::request::asked::Asked;
+use phpprof::run::Options;
+use phpprof::run::stop::Stop;
+use phpprof::target::Scope;
 
 /// A process that is killed when its test is done with it, whatever comes of the test.
 pub struct Target(pub Child);
@@ -18,5 +24,25 @@ impl Drop for Target {
         // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A run at this rate that nothing limits: what a test is about, it sets itself.
+pub fn options(scope: Scope, samples_per_second: u32, duration: Duration) -> Options {
+    Options {
+        scope,
+        samples_per_second,
+        duration,
+        max_samples: None,
+        unpaced: false,
+        include_idle: false,
+        only_running: false,
+        heap: false,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: Stop::default(),
+        checkpoints: None,
+        requests: Asked::default(),
     }
 }

@@ -42,7 +42,7 @@ pub fn files(cluster: &Cluster) -> Vec<Row> {
         chosen(format!("{wrong}:{clusters}:SELF")),
     );
     shadowed.wanted = Unauthorized;
-    let mut nobody = row("user-that-is-not-there", &near, &admin(), NoConnection).as_nobody();
+    let mut nobody = row("user-that-is-not-there", &near, &admin(), NoConnection).being_nobody();
     nobody.kubeconfig = nobody
         .kubeconfig
         .replace("\"user\":\"ann\"", "\"user\":\"gone\"");

@@ -9,7 +9,7 @@ use super::{OpenError, StoreConfig, quick_retry};
 
 /// All settings except those of the HTTP client.
 pub(super) fn settings(config: &StoreConfig, bucket: String) -> Result<AmazonS3Builder, OpenError> {
-    super::provide_tls();
+    super::client::provide_tls();
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(!config.path_style)

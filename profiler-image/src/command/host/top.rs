@@ -74,7 +74,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
     leave_signals_to_the_run();
     let (give, updates) = channel();
     let masters = Arc::new(OnceLock::new());
-    let options = options(arguments, scope, requests, (&give, &masters))?;
+    let options = options(arguments, scope, requests, &give, &masters)?;
     // After the run no more updates come.
     drop(give);
     let stop = options.stop.clone();
@@ -129,7 +129,8 @@ fn options(
     arguments: &Top,
     scope: Scope,
     requests: Asked,
-    (give, masters): (&Sender<Update>, &Arc<OnceLock<Option<String>>>),
+    give: &Sender<Update>,
+    masters: &Arc<OnceLock<Option<String>>>,
 ) -> Result<Options, Failure> {
     let (give, masters, of_scope) = (give.clone(), Arc::clone(masters), scope.clone());
     let deltas = Deltas::begin(move |delta| {

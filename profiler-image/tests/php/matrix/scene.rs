@@ -20,7 +20,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::{Asked, labels};
-use phpprof::run::stop::Stop;
 use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
@@ -28,6 +27,7 @@ use phpprof_profile::{Limits, Profile, decode};
 
 use super::names::Random;
 use super::program::{Program, read_back};
+use crate::target::options;
 
 const CLI: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
@@ -138,23 +138,15 @@ pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Resul
 /// Records a target for so many seconds.
 pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
     let recording = record(&Options {
-        scope: Scope::Pids(vec![target.pid()]),
-        samples_per_second: 199,
-        duration: Duration::from_secs(seconds),
-        max_samples: None,
-        unpaced: false,
-        include_idle: false,
-        only_running: false,
-        heap: false,
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: Stop::default(),
-        checkpoints: None,
         requests: Asked {
             labels: labels("Script,Route").map_err(anyhow::Error::msg)?,
             ..Asked::default()
         },
+        ..options(
+            Scope::Pids(vec![target.pid()]),
+            199,
+            Duration::from_secs(seconds),
+        )
     })?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     Ok(decode(&bytes, &Limits::default())?)

@@ -165,13 +165,20 @@ cluster-down: ## remove the cluster, and check that nothing is left
 cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
-# All its tests are started at once, and take turns (e2e/src/turn.rs).
+# Each test is a process of its own (.config/nextest.toml), and holds the cluster shared or alone (e2e/src/hold.rs).
 .PHONY: e2e
 e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
-	@$(TOOLS) prometheus $(if $(filter 1,$(FULL)),helm4)
-	@$(STAGE) "tests on the cluster" tools/with-cluster tools/twice cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --no-fail-fast -- --format=pretty --test-threads=64
+	@$(TOOLS) nextest prometheus $(if $(filter 1,$(FULL)),helm4)
+	@$(STAGE) "prepare the cluster" tools/with-cluster cargo run --quiet --locked -p e2e --bin prepare
+	@$(STAGE) "tests on the cluster" tools/with-cluster cargo nextest run --profile cluster --locked --cargo-quiet -p e2e --lib --bins --test chart --test cluster $(if $(filter 1,$(FULL)),--run-ignored all)
 	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
+
+.PHONY: api
+api: plugin ## tests on a real control plane whose pods a toy plays: what needs no container
+	@$(TOOLS) nextest kubernetes helm versitygw $(if $(filter 1,$(FULL)),helm4)
+	@$(STAGE) "build tests without containers" cargo test --quiet --locked -p e2e --test toy --no-run
+	@$(STAGE) "tests without containers" e2e/tools/toy bash -c '"$(CARGO_TARGET_DIR)/debug/prepare" && cargo nextest run --profile toy --locked --cargo-quiet -p e2e --test toy $(if $(filter 1,$(FULL)),--run-ignored all)'
 
 .PHONY: plugin
 plugin: setup ## install kubectl phpprof next to the test cluster's programs
@@ -217,7 +224,7 @@ test: setup ## all tests, in their short form
 # Chromium comes last, when only tests are left that run alone, and has as much CPU time as these: its tests have time limits.
 .PHONY: beside-e2e
 beside-e2e:
-	@cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
+	@cargo build --quiet --locked -p e2e --bins && cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
 	@tools/beside $(MAKE) fuzz
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_by_what_it_does_and_by_the_role_that_lets_it() -> Result<()> {
+    fn a_call_names_its_verb_and_its_role() -> Result<()> {
         let call = Call::of(&event())?.context("no call")?;
         assert_eq!(call.words(), "patch profilerequests.phpprof.dev/status");
         assert_eq!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_counts_if_it_is_bound_to_the_operator() -> Result<()> {
+    fn only_roles_bound_to_the_operator_count() -> Result<()> {
         let role = |name: &str, account: &str| {
             format!(
                 "kind: Role\nmetadata: {{name: {name}}}\nrules:\n- {{apiGroups: [apps, \"\"], resources: [a/scale, b], verbs: [get, list]}}\n---\n\

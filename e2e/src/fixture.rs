@@ -1,18 +1,17 @@
-//! The fixture of one test: its namespace, its turn on the cluster, and what is printed when the test fails.
+//! The fixture of one test: its namespace, its hold on the cluster, and what is printed when the test fails.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use tokio::sync::OnceCell;
 
 use crate::command::kubectl;
+use crate::hold::{Hold, Sharing};
+use crate::release::{self, Values};
 use crate::store::Store;
-use crate::turn::{self, Requirements, Values};
-use crate::{line, outage, release, say};
 
 /// Labels of a namespace.
 pub type Labels = &'static [(&'static str, &'static str)];
@@ -34,8 +33,6 @@ pub const NOT_ENABLED: Labels = &[];
 /// A label of all namespaces that the tests make. By it the next run finds those of a run that was killed.
 const OURS: &str = "phpprof.dev/e2e";
 
-static PREPARED: OnceCell<()> = OnceCell::const_new();
-
 /// What one test has of the cluster.
 pub struct Fixture {
     /// The administrator's client.
@@ -48,111 +45,76 @@ pub struct Fixture {
 
 /// Runs a test that does not disturb others, beside other such tests.
 pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
-    let required = Requirements {
-        values: &[],
-        exclusive: false,
-        early: false,
-    };
-    take_turn(required, labels, test)
-}
-
-/// Like [`shared`], for a test that takes longer than others, and so begins before them.
-pub fn shared_early(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
-    let required = Requirements {
-        values: &[],
-        exclusive: false,
-        early: true,
-    };
-    take_turn(required, labels, test)
+    on_cluster(async || play(labels, Sharing::Shared, &[], test).await)
 }
 
 /// Like [`shared`], with a release that differs by these `--set` values.
 pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
-    let required = Requirements {
-        values,
-        exclusive: false,
-        early: false,
-    };
-    take_turn(required, ENABLED, test)
+    on_cluster(async || play(ENABLED, Sharing::Shared, values, test).await)
 }
 
-/// Runs a test while no other test runs, and restores what it stopped or changed.
+/// Runs a test while no other test runs, and restores what it stopped or changed. Such a test stands in a module `alone`, by which nextest
+/// runs it when all others are over.
 pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     exclusive_on(&[], test)
 }
 
 /// Like [`exclusive`], with a release that differs by these `--set` values.
 pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
-    let required = Requirements {
-        values,
-        exclusive: true,
-        early: false,
-    };
-    take_turn(required, ENABLED, test)
+    let named = std::env::args().any(|argument| argument.contains("alone::"));
+    ensure!(
+        named || std::env::var_os("NEXTEST").is_none(),
+        "an exclusive test stands in a module `alone` (.config/nextest.toml)"
+    );
+    on_cluster(async || play(ENABLED, Sharing::Exclusive, values, test).await)
 }
 
-fn take_turn(
-    required: Requirements,
-    labels: Labels,
-    test: impl AsyncFnOnce(&Fixture) -> Result<()>,
-) -> Result<()> {
+/// Prepares the cluster for a run of the tests: removes what a killed run left, and installs the tested release.
+pub fn prepare() -> Result<()> {
+    on_cluster(async || {
+        let client = connect().await?;
+        let _hold = Hold::anew(&client).await?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let left = namespaces.list(&ListParams::default().labels(OURS)).await?;
+        let stays = |namespace: &&Namespace| namespace.metadata.deletion_timestamp.is_none();
+        for left in left.iter().filter(stays) {
+            namespaces
+                .delete(&left.name_any(), &DeleteParams::background())
+                .await?;
+        }
+        let fixture = Fixture::create(client, NOT_ENABLED).await?;
+        tokio::try_join!(release::renew(), fixture.clear_all())?;
+        fixture.remove().await
+    })
+}
+
+fn on_cluster(act: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     // Only one provider is compiled in, so the only possible error is that it is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build()?.block_on(async {
-        let _turn = turn::take(required).await;
-        let begin = Instant::now();
-        let mut result = play(labels, required.values, test).await;
-        if required.exclusive {
-            result = result.and(restore().await);
-        }
-        let name = std::thread::current().name().unwrap_or_default().to_owned();
-        say(&format!(
-            "{name} took {:.1} s",
-            begin.elapsed().as_secs_f64()
-        ));
-        result
-    })
+    runtime.enable_all().build()?.block_on(act())
+}
+
+async fn connect() -> Result<Client> {
+    Client::try_default()
+        .await
+        .context("no cluster; make e2e starts one")
 }
 
 async fn play(
     labels: Labels,
+    sharing: Sharing,
     values: Values,
     test: impl AsyncFnOnce(&Fixture) -> Result<()>,
 ) -> Result<()> {
-    let client = Client::try_default()
-        .await
-        .context("no cluster; make e2e starts one")?;
-    PREPARED.get_or_try_init(|| prepare(&client)).await?;
-    release::install(values).await?;
+    let client = connect().await?;
+    let hold = Hold::take(&client, sharing, values).await?;
     let fixture = Fixture::create(client, labels).await?;
     let result = match test(&fixture).await {
         Ok(()) => fixture.clear_store().await,
         Err(error) => Err(anyhow!("{error:?}\n{}", fixture.evidence().await)),
     };
-    result.and(fixture.remove().await)
-}
-
-/// Removes what a killed run left, restores what it had stopped, and installs the tested release.
-async fn prepare(client: &Client) -> Result<()> {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let left = namespaces.list(&ListParams::default().labels(OURS)).await?;
-    let stays = |namespace: &&Namespace| namespace.metadata.deletion_timestamp.is_none();
-    for left in left.iter().filter(stays) {
-        namespaces
-            .delete(&left.name_any(), &DeleteParams::background())
-            .await?;
-    }
-    outage::restore().await?;
-    release::install(&[]).await?;
-    restore().await?;
-    let fixture = Fixture::create(client.clone(), NOT_ENABLED).await?;
-    tokio::try_join!(release::renew(), fixture.clear_all())?;
-    fixture.remove().await
-}
-
-async fn restore() -> Result<()> {
-    tokio::try_join!(outage::restore(), line::restore(), release::scale(1)).map(drop)
+    result.and(fixture.remove().await).and(hold.end().await)
 }
 
 impl Fixture {

@@ -11,7 +11,9 @@ pub mod application;
 pub mod audit;
 mod command;
 pub mod cut;
+pub mod examples;
 mod fixture;
+mod hold;
 pub mod line;
 pub mod masquerade;
 pub mod older;
@@ -25,14 +27,14 @@ pub mod samples;
 mod sign;
 pub mod store;
 mod terminal;
-mod turn;
+pub mod toy;
 pub mod users;
 pub mod volume;
 pub mod webhook;
 
 pub use command::{kubectl, run};
 pub use fixture::{
-    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, exclusive_on, poll, shared, shared_early,
+    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, exclusive_on, poll, prepare, shared,
     shared_on,
 };
 

@@ -21,8 +21,13 @@ const PROXY: Proxy = Proxy {
     certificate: None,
 };
 
-/// Whether something may have been changed. At the start it is true, since a run that was killed may have changed it.
-static CHANGED: AtomicBool = AtomicBool::new(true);
+/// Whether something may have been changed.
+static CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Takes it for changed, as a test that was killed may have left it.
+pub(crate) fn distrust() {
+    CHANGED.store(true, Ordering::Relaxed);
+}
 
 /// Puts a proxy between samplers and the operator. The proxy holds back the answer to the first upload.
 pub async fn hold_first_answer(operator: &str) -> Result<()> {

@@ -18,8 +18,13 @@ const PROXY: Proxy = Proxy {
     certificate: Some("s3-tls"),
 };
 
-/// Whether something may have been changed. At the start it is true, since a run that was killed may have changed it.
-static CHANGED: AtomicBool = AtomicBool::new(true);
+/// Whether something may have been changed.
+static CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Takes it for changed, as a test that was killed may have left it.
+pub(crate) fn distrust() {
+    CHANGED.store(true, Ordering::Relaxed);
+}
 
 /// Stops the server; its objects are kept.
 pub async fn stop() -> Result<()> {

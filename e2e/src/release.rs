@@ -56,8 +56,21 @@ pub const START_SLACK: Duration = Duration::from_secs(15);
 /// `uploadDeadlineSeconds`.
 pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// The `--set` values that distinguish the installed release from that of most tests; none while that is unknown.
+/// The `--set` values that distinguish a release from that of most tests.
+pub type Values = &'static [&'static str];
+
+/// The values of the installed release; none while they are unknown. `hold.rs` keeps them between two tests.
 static INSTALLED: Mutex<Option<Vec<String>>> = Mutex::const_new(None);
+
+/// What is known of the installed release.
+pub(crate) async fn installed() -> Option<Vec<String>> {
+    INSTALLED.lock().await.clone()
+}
+
+/// Takes over what another process knows of the installed release.
+pub(crate) async fn remember(values: Option<Vec<String>>) {
+    *INSTALLED.lock().await = values;
+}
 
 /// Installs or upgrades the chart, with these `--set` values and those of most tests.
 pub async fn install(values: &[&str]) -> Result<()> {

@@ -61,7 +61,7 @@ fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
 }
 
 #[test]
-fn each_right_of_the_operator_was_used_and_nothing_was_refused_in_both_forms() -> Result<()> {
+fn each_right_was_used_and_none_missing() -> Result<()> {
     let calls = calls(Path::new(LOG))?;
     let used = used(&calls);
     let forms = [chart(&[])?, chart(&["--set=rbac.namespaces={shop}"])?];

@@ -30,7 +30,7 @@ fn expected(name: &str) -> Result<bool> {
 }
 
 #[test]
-fn each_alert_fires_on_what_it_is_for_and_on_nothing_less() -> Result<()> {
+fn each_alert_fires_on_its_cause_only() -> Result<()> {
     let rules = rendered()?;
     let alerts: Vec<&str> = rules
         .lines()

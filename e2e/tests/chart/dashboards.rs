@@ -215,7 +215,7 @@ fn check_panel(panel: &Panel) -> Result<()> {
 }
 
 #[test]
-fn each_dashboard_is_one_by_grafanas_schema_and_asks_for_metrics_that_there_are() -> Result<()> {
+fn each_dashboard_is_valid_and_asks_existing_metrics() -> Result<()> {
     let all = dashboards(&rendered()?)?;
     ensure!(all.len() == 3 && are_distinct(all.iter().map(|it| &it.uid)));
     for dashboard in &all {
@@ -245,7 +245,7 @@ fn each_dashboard_is_one_by_grafanas_schema_and_asks_for_metrics_that_there_are(
 }
 
 #[test]
-fn dashboards_lead_to_each_other_and_show_the_times_of_profiles() -> Result<()> {
+fn dashboards_link_and_show_profile_times() -> Result<()> {
     for dashboard in dashboards(&rendered()?)? {
         let tag = ["phpprof".to_owned()];
         let [link] = &dashboard.links[..] else {
@@ -266,7 +266,7 @@ fn dashboards_lead_to_each_other_and_show_the_times_of_profiles() -> Result<()> 
 }
 
 #[test]
-fn a_request_links_to_a_dashboard_that_there_is_where_both_are_enabled() -> Result<()> {
+fn a_request_links_to_an_existing_dashboard() -> Result<()> {
     let text = rendered()?;
     let link = text.split_once("--link=Dashboards=").context("no link")?.1;
     let url = link.split('"').next().context("no URL")?;

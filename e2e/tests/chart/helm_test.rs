@@ -7,7 +7,7 @@ use crate::template;
 
 /// The objects of `helm test` are its hooks: an installation creates none of them.
 #[test]
-fn helm_test_is_strict_and_its_account_only_reads() -> Result<()> {
+fn helm_test_is_strict_and_only_reads() -> Result<()> {
     let (accepted, text) = template(&[
         "images.plugin.tag=v9",
         "imagePullSecrets[0].name=pull",

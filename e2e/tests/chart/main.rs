@@ -61,7 +61,7 @@ fn check(values: &[&str], message: &str) -> Result<()> {
 }
 
 #[test]
-fn a_schedule_that_could_never_make_a_request_is_refused_by_its_name() -> Result<()> {
+fn an_impossible_schedule_is_refused_by_name() -> Result<()> {
     check(
         &["schedules[0].schedule=* * * *"],
         r#"schedules: web: schedule "* * * *" must have the five fields of cron"#,
@@ -92,7 +92,7 @@ fn a_schedule_that_could_never_make_a_request_is_refused_by_its_name() -> Result
 }
 
 #[test]
-fn a_request_that_the_api_server_would_refuse_is_refused_before() -> Result<()> {
+fn an_invalid_request_is_refused_by_the_chart() -> Result<()> {
     check(
         &["schedules[0].request.target.podName=web"],
         "request.target needs exactly one of podName, selector and workloadRef",
@@ -146,7 +146,7 @@ fn a_request_that_the_api_server_would_refuse_is_refused_before() -> Result<()> 
 }
 
 #[test]
-fn settings_of_pyroscope_and_grafana_that_would_do_nothing_are_refused() -> Result<()> {
+fn useless_pyroscope_and_grafana_settings_are_refused() -> Result<()> {
     check(
         &["pyroscope.tenant=shop"],
         "pyroscope: tenant, credentialsSecret, labels and requestLabel need pyroscope.url",
@@ -197,7 +197,7 @@ fn names_of_routes_are_globs_of_paths() -> Result<()> {
 }
 
 #[test]
-fn the_samplers_budget_is_a_share_of_up_to_four_cores() -> Result<()> {
+fn the_samplers_budget_counts_four_cores() -> Result<()> {
     for percent in ["0", "401", "half"] {
         let value = format!("limits.samplerCPUPercent={percent}");
         check(&[&value], "/limits/samplerCPUPercent")?;
@@ -213,7 +213,7 @@ fn the_samplers_budget_is_a_share_of_up_to_four_cores() -> Result<()> {
 }
 
 #[test]
-fn more_than_one_replica_needs_a_store_that_they_share() -> Result<()> {
+fn several_replicas_need_a_shared_store() -> Result<()> {
     check(&["replicas=2"], "/store/volume/accessMode")?;
     let shared: [&[&str]; 2] = [
         &["store.url=s3://bucket"],
@@ -275,7 +275,7 @@ fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
 }
 
 #[test]
-fn an_image_is_a_repository_with_the_charts_version_a_tag_or_a_digest() -> Result<()> {
+fn an_image_has_a_version_tag_or_digest() -> Result<()> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let by_digest = format!("images.operator.digest={digest}");
     let version = env!("CARGO_PKG_VERSION");
@@ -317,7 +317,7 @@ fn an_image_is_a_repository_with_the_charts_version_a_tag_or_a_digest() -> Resul
 }
 
 #[test]
-fn what_a_cluster_asks_of_all_pods_reaches_the_operators() -> Result<()> {
+fn cluster_wide_pod_settings_reach_the_operator() -> Result<()> {
     let (accepted, text) = template(&[
         "podLabels.azure\\.workload\\.identity/use=yes-please",
         "podAnnotations.example\\.org/scrape=x",
@@ -367,7 +367,7 @@ fn an_endpoint_that_is_not_encrypted_needs_consent() -> Result<()> {
 }
 
 #[test]
-fn a_store_that_overwrites_needs_consent_in_a_new_release() -> Result<()> {
+fn a_new_release_asks_consent_for_overwriting() -> Result<()> {
     let allows = |values: &[&str], expected: &str| {
         let (accepted, text) = template(values)?;
         let flag = format!("--store-allow-overwrite={expected}\n");
@@ -380,7 +380,7 @@ fn a_store_that_overwrites_needs_consent_in_a_new_release() -> Result<()> {
 }
 
 #[test]
-fn encryption_and_checksum_are_of_s3_and_reach_the_operator() -> Result<()> {
+fn s3_encryption_and_checksum_reach_the_operator() -> Result<()> {
     let key = "store.encryption.kmsKey=arn:aws:kms:eu-west-1:123456789012:key/1";
     let values = [
         "store.url=s3://bucket",
@@ -436,7 +436,7 @@ fn the_chart_has_the_version_of_the_programs() -> Result<()> {
 }
 
 #[test]
-fn what_was_left_out_of_a_schedule_has_sensible_values() -> Result<()> {
+fn omitted_schedule_fields_have_defaults() -> Result<()> {
     let more = [
         "schedules[0].request.target.workloadRef.kind=Deployment",
         "schedules[0].request.target.workloadRef.apiVersion=apps/v1",

@@ -93,7 +93,7 @@ fn dropped(older: &Value, newer: &Value, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_upgrade_changes_nothing_that_kubernetes_lets_nobody_change() -> Result<()> {
+fn an_upgrade_changes_no_immutable_field() -> Result<()> {
     let tree = older::tree()?;
     for form in FORMS {
         let (older, newer) = (
@@ -119,7 +119,7 @@ fn an_upgrade_changes_nothing_that_kubernetes_lets_nobody_change() -> Result<()>
 }
 
 #[test]
-fn an_upgrade_keeps_each_version_and_field_of_a_kind_and_writes_over_no_key() -> Result<()> {
+fn an_upgrade_keeps_versions_fields_and_keys() -> Result<()> {
     let tree = older::tree()?;
     let (older, newer) = (
         objects(&older::chart(&tree), &[])?,
@@ -167,7 +167,7 @@ fn an_upgrade_keeps_each_version_and_field_of_a_kind_and_writes_over_no_key() ->
 /// `helm upgrade --reuse-values` does this. Without the new values the operator would run with no replica and with limits of zero.
 /// helm takes over an object of others only with these (docs/guides/upgrading.md applies the CRDs by kubectl).
 #[test]
-fn the_crds_say_whose_they_are_whoever_applies_them() -> Result<()> {
+fn the_crds_name_their_owner() -> Result<()> {
     let objects = objects(&release::chart(), &[])?;
     let crds = objects
         .iter()
@@ -191,7 +191,7 @@ fn the_crds_say_whose_they_are_whoever_applies_them() -> Result<()> {
 }
 
 #[test]
-fn the_values_of_an_older_chart_without_what_is_new_are_refused_by_name() -> Result<()> {
+fn older_values_are_refused_by_name() -> Result<()> {
     let (tree, mixed) = (older::tree()?, tempfile::tempdir()?);
     let (chart, mixed) = (release::chart(), mixed.path().join("phpprof"));
     let copied = std::process::Command::new("cp")
@@ -217,7 +217,7 @@ fn the_values_of_an_older_chart_without_what_is_new_are_refused_by_name() -> Res
 
 /// It goes through all of `values.yaml`, so that the schema has to require values that are added later, too.
 #[test]
-fn the_schema_asks_for_each_value_that_the_chart_has() -> Result<()> {
+fn the_schema_covers_each_value() -> Result<()> {
     let read = |file: &str| fs::read_to_string(format!("{}/{file}", release::chart()));
     let values: Value = serde_yaml::from_str(&read("values.yaml")?)?;
     let schema: Value = serde_json::from_str(&read("values.schema.json")?)?;

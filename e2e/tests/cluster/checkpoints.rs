@@ -126,8 +126,7 @@ async fn only_needed_is_left_within(
 }
 
 #[test]
-fn a_deleted_pod_leaves_what_it_had_brought_over_the_relay_and_other_runs_no_checkpoint()
--> Result<()> {
+fn a_deleted_pod_leaves_its_relayed_checkpoints() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
         fixture
             .start(&[pods::php("web"), pods::php("stays")])
@@ -179,7 +178,7 @@ async fn outlived(fixture: &Fixture, on_volume: bool, way: &str) -> Result<Profi
 }
 
 #[test]
-fn a_sampler_that_outlives_its_pod_stores_nothing_more_over_the_relay() -> Result<()> {
+fn an_outliving_sampler_relays_nothing_more() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
         let request = outlived(fixture, true, "Relay").await?;
         // Sooner than the second clean-up.
@@ -189,7 +188,7 @@ fn a_sampler_that_outlives_its_pod_stores_nothing_more_over_the_relay() -> Resul
 }
 
 #[test]
-fn what_a_sampler_that_outlives_its_pod_stores_directly_is_deleted() -> Result<()> {
+fn an_outliving_samplers_direct_objects_are_deleted() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let request = outlived(fixture, false, "Direct").await?;
         only_needed_is_left_within(Duration::from_secs(90), fixture, false, &request).await
@@ -197,7 +196,7 @@ fn what_a_sampler_that_outlives_its_pod_stores_directly_is_deleted() -> Result<(
 }
 
 #[test]
-fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result<()> {
+fn an_ended_container_leaves_its_direct_checkpoints() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture.sampled(spec("web", "Direct", 60)).await?;
@@ -218,7 +217,7 @@ fn a_container_that_ends_leaves_what_its_sampler_had_stored_directly() -> Result
 
 /// A job of some seconds, in a run of the default length.
 #[test]
-fn a_job_that_ends_before_its_run_leaves_its_first_seconds() -> Result<()> {
+fn a_short_job_leaves_its_first_seconds() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture.sampled(spec("web", "Direct", 30)).await?;

@@ -42,8 +42,7 @@ fn php_behind_nginx_is_found_by_its_name() -> Result<()> {
 }
 
 #[test]
-fn a_pod_whose_containers_do_not_tell_is_refused_with_their_names_and_gets_no_sampler() -> Result<()>
-{
+fn an_ambiguous_pod_is_refused_with_container_names() -> Result<()> {
     shared(ENABLED, async |fixture| {
         // Both images are the project's own, whose names say nothing of PHP.
         fixture.start(&[pods::php_second("unclear", "app")]).await?;
@@ -71,7 +70,7 @@ fn a_pod_whose_containers_do_not_tell_is_refused_with_their_names_and_gets_no_sa
 }
 
 #[test]
-fn php_in_a_native_sidecar_is_profiled_with_and_without_its_name() -> Result<()> {
+fn php_in_a_native_sidecar_is_profiled() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php_in_sidecar("sidecar")]).await?;
         for (container, choice) in [

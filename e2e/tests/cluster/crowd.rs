@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, is_long_form, pods, poll, release};
+use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, pods, poll, release};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
@@ -46,40 +46,6 @@ async fn create_requests(fixture: &Fixture, count: usize) -> Result<()> {
     };
     let all = stream::iter(0..count).map(|_| create());
     all.buffer_unordered(AT_ONCE).try_collect().await
-}
-
-#[test]
-fn requests_of_a_megabyte_from_a_namespace_that_has_not_opted_in_do_no_harm() -> Result<()> {
-    if !is_long_form("70 requests of a megabyte") {
-        return Ok(());
-    }
-    exclusive(async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        let unbounded = json!({"target": {"selector": {"matchLabels": labels()}}});
-        let refused = fixture
-            .apply(unbounded)
-            .await
-            .err()
-            .context("not refused")?;
-        ensure!(
-            format!("{refused:#}").contains("must have at most 64 items"),
-            "{refused:#}"
-        );
-        fixture
-            .beside(NOT_ENABLED, async |crowd| {
-                create_requests(crowd, REQUESTS).await?;
-                // A new operator reads all of them at once.
-                release::renew().await?;
-                let operator = release::operator(&fixture.client).await?;
-                let operator = operator.context("no operator")?;
-                let request = fixture
-                    .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
-                    .await?;
-                ensure!(status(&request).succeeded == 1, "{}", request.name_any());
-                release::keeps_within_its_memory(fixture, &operator).await
-            })
-            .await
-    })
 }
 
 fn web() -> Value {
@@ -132,39 +98,74 @@ async fn retain_all(requests: &Api<ProfileRequest>, status: &Value) -> Result<()
     retain(requests, json!({"name": "the-last"}), 0, status).await
 }
 
-#[test]
-fn two_thousand_retained_requests_leave_an_operator_that_starts_half_of_its_memory() -> Result<()> {
-    if !is_long_form("2,000 retained requests") {
-        return Ok(());
-    }
-    exclusive(async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        let completed = fixture.completed(web()).await?;
-        let over = of_five_pods(status(&completed))?;
-        fixture
-            .beside(ENABLED, async |crowd| {
-                let requests: Api<ProfileRequest> = crowd.api();
-                // No operator may change their status meanwhile.
-                release::scale(0).await?;
-                retain_all(&requests, &over).await?;
-                release::scale(1).await?;
-                let operator = release::operator(&fixture.client).await?;
-                let operator = operator.context("no operator")?;
-                fixture.completed(web()).await?;
-                let limit = Duration::from_secs(30);
-                poll("the operator has looked at all", limit, async || {
-                    let last = requests.get_opt("the-last").await?;
-                    Ok(last.is_none().then_some(()))
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn huge_requests_do_no_harm() -> Result<()> {
+        exclusive(async |fixture| {
+            fixture.start(&[pods::php("web")]).await?;
+            let unbounded = json!({"target": {"selector": {"matchLabels": labels()}}});
+            let refused = fixture
+                .apply(unbounded)
+                .await
+                .err()
+                .context("not refused")?;
+            ensure!(
+                format!("{refused:#}").contains("must have at most 64 items"),
+                "{refused:#}"
+            );
+            fixture
+                .beside(NOT_ENABLED, async |crowd| {
+                    create_requests(crowd, REQUESTS).await?;
+                    // A new operator reads all of them at once.
+                    release::renew().await?;
+                    let operator = release::operator(&fixture.client).await?;
+                    let operator = operator.context("no operator")?;
+                    let request = fixture
+                        .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+                        .await?;
+                    ensure!(status(&request).succeeded == 1, "{}", request.name_any());
+                    release::keeps_within_its_memory(fixture, &operator).await
                 })
-                .await?;
-                let left = requests.list_metadata(&ListParams::default()).await?;
-                ensure!(
-                    left.items.len() == RETAINED,
-                    "{} are left",
-                    left.items.len()
-                );
-                release::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
-            })
-            .await
-    })
+                .await
+        })
+    }
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn a_start_with_2000_requests_fits_memory() -> Result<()> {
+        exclusive(async |fixture| {
+            fixture.start(&[pods::php("web")]).await?;
+            let completed = fixture.completed(web()).await?;
+            let over = of_five_pods(status(&completed))?;
+            fixture
+                .beside(ENABLED, async |crowd| {
+                    let requests: Api<ProfileRequest> = crowd.api();
+                    // No operator may change their status meanwhile.
+                    release::scale(0).await?;
+                    retain_all(&requests, &over).await?;
+                    release::scale(1).await?;
+                    let operator = release::operator(&fixture.client).await?;
+                    let operator = operator.context("no operator")?;
+                    fixture.completed(web()).await?;
+                    let limit = Duration::from_secs(30);
+                    poll("the operator has looked at all", limit, async || {
+                        let last = requests.get_opt("the-last").await?;
+                        Ok(last.is_none().then_some(()))
+                    })
+                    .await?;
+                    let left = requests.list_metadata(&ListParams::default()).await?;
+                    ensure!(
+                        left.items.len() == RETAINED,
+                        "{} are left",
+                        left.items.len()
+                    );
+                    release::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
+                })
+                .await
+        })
+    }
 }

@@ -25,12 +25,12 @@ const UNSTABLE_LIMIT: i64 = 3;
 const UNLABELLED_LIMIT: i64 = 10;
 
 #[test]
-fn a_wiki_that_others_wrote_is_profiled_with_opcache() -> Result<()> {
+fn dokuwiki_is_profiled_with_opcache() -> Result<()> {
     check_wiki("1")
 }
 
 #[test]
-fn a_filter_keeps_the_requests_of_one_script_and_no_other() -> Result<()> {
+fn a_filter_keeps_one_scripts_requests_only() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::dokuwiki("web", "1")]).await?;
         let filter = json!({"pathPrefix": "/doku", "methods": ["GET"], "scripts": ["doku.php"]});
@@ -49,7 +49,7 @@ fn a_filter_keeps_the_requests_of_one_script_and_no_other() -> Result<()> {
 }
 
 #[test]
-fn a_wiki_that_others_wrote_is_profiled_without_opcache() -> Result<()> {
+fn dokuwiki_is_profiled_without_opcache() -> Result<()> {
     check_wiki("0")
 }
 

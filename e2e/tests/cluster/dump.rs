@@ -28,7 +28,7 @@ fn functions(worker: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_worker_that_hangs_is_told_with_its_request_and_what_it_waits_for() -> Result<()> {
+fn dump_names_a_hanging_workers_request_and_wait() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::dokuwiki("web", "1")]).await?;
         fixture.exec("web", &["sh", "-c", HANG], &[]).await?;
@@ -128,7 +128,7 @@ async fn hanging(fixture: &Fixture) -> Result<()> {
 }
 
 #[test]
-fn three_of_64_workers_that_hang_in_a_socket_are_told_in_time() -> Result<()> {
+fn dump_finds_3_hanging_of_64_workers() -> Result<()> {
     shared(ENABLED, async |fixture| {
         hanging(fixture).await?;
         let user = fixture.administrator()?;
@@ -137,25 +137,30 @@ fn three_of_64_workers_that_hang_in_a_socket_are_told_in_time() -> Result<()> {
     })
 }
 
-#[test]
-fn a_resident_sampler_tells_three_of_64_workers_that_hang_sooner() -> Result<()> {
-    // Beside others it took up to four times as long.
-    exclusive(async |fixture| {
-        hanging(fixture).await?;
-        let user = fixture.resident_user().await?;
-        // The first dump starts the resident sampler.
-        user.run("dump pod/web -c fpm -o json").await?.well()?;
-        // The relay keeps the resident sampler's poll open.
-        let promise = Duration::from_secs(2);
-        dumped(&user, "a dump by a resident sampler", promise).await?;
-        let requests = fixture.api::<ProfileRequest>();
-        let requests = requests.list(&ListParams::default()).await?;
-        let mut targets = requests.items.iter().flat_map(|it| status(it).targets);
-        ensure!(
-            requests.items.len() == 2 && targets.all(|target| target.resident),
-            "another sampler did it: {:?}",
-            requests.items
-        );
-        Ok(())
-    })
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_resident_sampler_finds_hanging_workers_sooner() -> Result<()> {
+        // Beside others it took up to four times as long.
+        exclusive(async |fixture| {
+            hanging(fixture).await?;
+            let user = fixture.resident_user().await?;
+            // The first dump starts the resident sampler.
+            user.run("dump pod/web -c fpm -o json").await?.well()?;
+            // The relay keeps the resident sampler's poll open.
+            let promise = Duration::from_secs(2);
+            dumped(&user, "a dump by a resident sampler", promise).await?;
+            let requests = fixture.api::<ProfileRequest>();
+            let requests = requests.list(&ListParams::default()).await?;
+            let mut targets = requests.items.iter().flat_map(|it| status(it).targets);
+            ensure!(
+                requests.items.len() == 2 && targets.all(|target| target.resident),
+                "another sampler did it: {:?}",
+                requests.items
+            );
+            Ok(())
+        })
+    }
 }

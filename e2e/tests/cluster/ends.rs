@@ -2,15 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{failed_with, folder, holds, only_target, status};
-use e2e::{ENABLED, Fixture, exclusive, pods, poll, promised, release, shared};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use anyhow::{Result, ensure};
+use e2e::requests::{failed_with, holds, only_target};
+use e2e::{ENABLED, Fixture, pods, poll, promised, shared};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetStatus, UploadRoute, condition};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const HEARD: Duration = Duration::from_secs(5);
 /// The upload modes, each of which has its own way to stop a sampler.
@@ -33,7 +31,7 @@ fn since(begin: SystemTime) -> Result<Duration> {
 }
 
 #[test]
-fn a_cancelled_request_completes_within_5_seconds_with_what_was_sampled() -> Result<()> {
+fn cancel_completes_within_5_seconds_with_the_samples() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let requests = sampled_on_each_way(fixture).await?;
         for (request, way) in requests.iter().zip(WAYS) {
@@ -69,8 +67,7 @@ async fn receipt(fixture: &Fixture, target: &TargetStatus) -> Result<String> {
 }
 
 #[test]
-fn a_deleted_request_is_gone_at_once_and_its_samplers_drop_what_they_have_within_5_seconds()
--> Result<()> {
+fn delete_stops_samplers_within_5_seconds() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let requests = sampled_on_each_way(fixture).await?;
         for (request, way) in requests.iter().zip(WAYS) {
@@ -104,43 +101,7 @@ async fn no_profile_is_left(fixture: &Fixture) -> Result<()> {
 }
 
 #[test]
-fn a_request_that_is_deleted_while_no_operator_runs_is_seen_to_by_the_next_one() -> Result<()> {
-    exclusive(async |fixture| {
-        let requests = sampled_on_each_way(fixture).await?;
-        release::scale(0).await?;
-        let limit = Duration::from_secs(30);
-        poll("the operator has stopped", limit, async || {
-            let operator = release::operator(&fixture.client).await?;
-            Ok(operator.is_none().then_some(()))
-        })
-        .await?;
-        for request in &requests {
-            let api = fixture.api::<ProfileRequest>();
-            api.delete(&request.name_any(), &DeleteParams::default())
-                .await?;
-        }
-        release::scale(1).await?;
-        for request in &requests {
-            let receipt = receipt(fixture, &only_target(request)?).await?;
-            ensure!(receipt.contains("Cancelled"), "{receipt}");
-        }
-        poll(
-            "both requests are listed, and have no record",
-            limit,
-            async || {
-                let keys = fixture.keys().await?;
-                let manifests = keys.iter().filter(|key| key.ends_with("/manifest.json"));
-                let records = keys.iter().filter(|key| key.ends_with("/accepted.json"));
-                Ok((manifests.count() == WAYS.len() && records.count() == 0).then_some(()))
-            },
-        )
-        .await?;
-        no_profile_is_left(fixture).await
-    })
-}
-
-#[test]
-fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> Result<()> {
+fn a_signalled_sampler_stores_what_it_has() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let spec = json!({"target": {"podName": "web"}, "durationSeconds": 60});
@@ -165,30 +126,7 @@ fn a_sampler_that_a_signal_ends_stores_what_it_has_and_its_target_says_so() -> R
 }
 
 #[test]
-fn a_suspended_request_adds_nothing_to_a_pod_until_it_is_let_go() -> Result<()> {
-    shared(ENABLED, async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        let request = fixture
-            .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1, "suspend": true}))
-            .await?;
-        let suspended = |now: &ProfileRequest| {
-            let conditions = status(now).conditions;
-            conditions
-                .iter()
-                .any(|condition| condition.reason == Reason::Suspended.to_string())
-        };
-        fixture.until(&request, "is suspended", suspended).await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let pod: Pod = fixture.api().get("web").await?;
-        ensure!(pods::ephemeral_containers(&pod) == 0, "a sampler was added");
-        fixture.change(&request, json!({"suspend": false})).await?;
-        let request = fixture.ended(&request).await?;
-        holds(&request, condition::COMPLETE).map(drop)
-    })
-}
-
-#[test]
-fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Result<()> {
+fn a_pod_without_the_store_uses_the_relay() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let store = e2e::outage::addresses().await?;
         fixture
@@ -211,45 +149,5 @@ fn a_pod_that_does_not_reach_the_store_brings_its_profile_over_the_relay() -> Re
             json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
         let request = fixture.ended(&fixture.apply(spec).await?).await?;
         failed_with(&request, TargetReason::UploadDeadlineExceeded).map(drop)
-    })
-}
-
-#[test]
-fn what_a_manifest_past_its_time_names_is_deleted_and_nothing_else() -> Result<()> {
-    exclusive(async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
-        let (over, stays) = (
-            fixture.completed(spec.clone()).await?,
-            fixture.completed(spec).await?,
-        );
-        let folder = format!("{}/{}", release::PREFIX, folder(&over)?);
-        let manifest_key = format!("{folder}/manifest.json");
-        let mut manifest: Value = serde_json::from_slice(&fixture.read(&manifest_key).await?)?;
-        let past = Timestamp::now().checked_sub(SignedDuration::from_secs(1))?;
-        manifest["expiresAt"] = json!(past);
-        // An object that the manifest names in another folder is not the request's own.
-        let foreign = only_target(&stays)?.object_key;
-        let mut named = manifest["targets"][0].clone();
-        named["objectKey"] = json!(foreign);
-        let targets = manifest["targets"].as_array_mut().context("no targets")?;
-        targets.push(named);
-        let unnamed = format!("{folder}/unnamed");
-        fixture.write(&unnamed, b"x", 1).await?;
-        let manifest = manifest.to_string();
-        fixture.write(&manifest_key, manifest.as_bytes(), 1).await?;
-        // The sweep runs every hour, and when an operator starts.
-        release::renew().await?;
-        let limit = Duration::from_secs(30);
-        poll("the manifest is gone", limit, async || {
-            Ok((!fixture.keys().await?.contains(&manifest_key)).then_some(()))
-        })
-        .await?;
-        let keys = fixture.keys().await?;
-        let (gone, kept): (Vec<String>, Vec<String>) =
-            keys.into_iter().partition(|key| key.starts_with(&folder));
-        ensure!(gone == [unnamed], "{gone:?}");
-        ensure!(kept.len() == 3 && kept.contains(&foreign), "{kept:?}");
-        Ok(())
     })
 }

@@ -112,36 +112,40 @@ fn check_annotation(request: &ProfileRequest, calls: &[Value]) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_receiver_of_pushes_finds_the_totals_of_the_stored_profile_and_grafana_is_told_and_linked()
--> Result<()> {
-    exclusive(async |fixture| {
-        fixture.start(&[pods::php("web"), receiver()]).await?;
-        install(fixture).await?;
-        let spec = json!({"target": {"podName": "web"}, "durationSeconds": 3});
-        let request = fixture.completed(spec).await?;
-        let calls = kept(fixture, 3).await?;
-        check_pushes(fixture, &request, &calls).await?;
-        check_annotation(&request, &calls)?;
-        let links = status(&request).links;
-        let names: Vec<&str> = links.iter().map(|link| &*link.name).collect();
-        let expected = ["Profiles Drilldown", "Explore", "Diff against the baseline"];
-        ensure!(names == expected, "{names:?}");
-        poll("events of both", TOLD, async || {
-            let place = ["--namespace", &fixture.namespace];
-            let events = kubectl(&[&place[..], &["get", "events"]].concat()).await?;
-            let both = events.contains("Pushed") && events.contains("Annotated");
-            Ok(both.then_some(()))
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn pushes_carry_the_stored_profiles_totals() -> Result<()> {
+        exclusive(async |fixture| {
+            fixture.start(&[pods::php("web"), receiver()]).await?;
+            install(fixture).await?;
+            let spec = json!({"target": {"podName": "web"}, "durationSeconds": 3});
+            let request = fixture.completed(spec).await?;
+            let calls = kept(fixture, 3).await?;
+            check_pushes(fixture, &request, &calls).await?;
+            check_annotation(&request, &calls)?;
+            let links = status(&request).links;
+            let names: Vec<&str> = links.iter().map(|link| &*link.name).collect();
+            let expected = ["Profiles Drilldown", "Explore", "Diff against the baseline"];
+            ensure!(names == expected, "{names:?}");
+            poll("events of both", TOLD, async || {
+                let place = ["--namespace", &fixture.namespace];
+                let events = kubectl(&[&place[..], &["get", "events"]].concat()).await?;
+                let both = events.contains("Pushed") && events.contains("Annotated");
+                Ok(both.then_some(()))
+            })
+            .await?;
+            let secret = [
+                "delete",
+                "secret",
+                SECRET,
+                "--namespace",
+                release::NAMESPACE,
+            ];
+            kubectl(&secret).await?;
+            Ok(())
         })
-        .await?;
-        let secret = [
-            "delete",
-            "secret",
-            SECRET,
-            "--namespace",
-            release::NAMESPACE,
-        ];
-        kubectl(&secret).await?;
-        Ok(())
-    })
+    }
 }

@@ -112,7 +112,7 @@ fn target<'a>(targets: &'a [TargetStatus], pod: &str) -> Result<&'a TargetStatus
 }
 
 #[test]
-fn a_profiled_pod_carries_one_grant_that_writes_one_object_once_until_it_expires() -> Result<()> {
+fn a_grant_writes_one_object_once_until_expiry() -> Result<()> {
     shared(ENABLED, async |fixture| {
         // Two of the three pods leave their grants unused.
         let names = ["web", "idle-a", "idle-b"];

@@ -120,38 +120,6 @@ fn uploads() -> Result<Vec<Upload>> {
     ])
 }
 
-#[test]
-fn a_hostile_upload_fails_with_its_reason_and_the_operator_keeps_within_its_memory() -> Result<()> {
-    // The policies would refuse the test's own container, which imitates a hostile pod.
-    exclusive_on(&[release::WITHOUT_POLICIES], async |fixture| {
-        fixture.start(&[without_php("web")]).await?;
-        release::scale(0).await?;
-        let gone = async || {
-            Ok(release::operator(&fixture.client)
-                .await?
-                .is_none()
-                .then_some(()))
-        };
-        poll("the operator has stopped", Duration::from_secs(30), gone).await?;
-        let mut requests = Vec::new();
-        for upload in uploads()? {
-            let request = fixture
-                .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
-                .await?;
-            pretend(fixture, &request, &upload).await?;
-            requests.push((request, upload));
-        }
-        release::scale(1).await?;
-        let operator = release::operator(&fixture.client).await?;
-        let operator = operator.context("no operator")?;
-        for (request, upload) in &requests {
-            let target = failed_with(&fixture.ended(request).await?, upload.reason)?;
-            ensure!(target.message.contains(upload.message), "{target:?}");
-        }
-        release::keeps_within_its_memory(fixture, &operator).await
-    })
-}
-
 /// Creates the object and the container with the receipt where the operator reads them.
 async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -> Result<()> {
     let pods = fixture.api::<Pod>();
@@ -208,4 +176,41 @@ async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -
         },
     )
     .await
+}
+
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_hostile_upload_fails_within_the_operators_memory() -> Result<()> {
+        // The policies would refuse the test's own container, which imitates a hostile pod.
+        exclusive_on(&[release::WITHOUT_POLICIES], async |fixture| {
+            fixture.start(&[without_php("web")]).await?;
+            release::scale(0).await?;
+            let gone = async || {
+                Ok(release::operator(&fixture.client)
+                    .await?
+                    .is_none()
+                    .then_some(()))
+            };
+            poll("the operator has stopped", Duration::from_secs(30), gone).await?;
+            let mut requests = Vec::new();
+            for upload in uploads()? {
+                let request = fixture
+                    .apply(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
+                    .await?;
+                pretend(fixture, &request, &upload).await?;
+                requests.push((request, upload));
+            }
+            release::scale(1).await?;
+            let operator = release::operator(&fixture.client).await?;
+            let operator = operator.context("no operator")?;
+            for (request, upload) in &requests {
+                let target = failed_with(&fixture.ended(request).await?, upload.reason)?;
+                ensure!(target.message.contains(upload.message), "{target:?}");
+            }
+            release::keeps_within_its_memory(fixture, &operator).await
+        })
+    }
 }

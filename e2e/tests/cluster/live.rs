@@ -15,7 +15,7 @@ const BEGINS: Duration = Duration::from_secs(20);
 const ENDS: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_live_table_shows_the_busy_function_saves_it_and_takes_its_sampler_with_it() -> Result<()> {
+fn top_live_shows_saves_and_stops_its_sampler() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let user = fixture.administrator()?;
@@ -57,7 +57,7 @@ fn a_live_table_shows_the_busy_function_saves_it_and_takes_its_sampler_with_it()
 
 /// A killed terminal does not cancel its request. The sampler ends because nobody reads its profiles.
 #[test]
-fn a_sampler_that_nobody_looks_at_ends_by_itself() -> Result<()> {
+fn a_live_sampler_without_viewers_ends() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let spec = serde_json::json!({

@@ -44,7 +44,7 @@ async fn fpm(fixture: &Fixture) -> Result<ContainerStatus> {
 }
 
 #[test]
-fn a_container_that_is_resized_in_place_is_profiled_over_the_whole_run() -> Result<()> {
+fn a_container_resized_in_place_is_profiled_throughout() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let resources = |limit| json!({"requests": {"cpu": "10m"}, "limits": {"cpu": limit}});
         let mut pod = pods::php("web");
@@ -176,7 +176,7 @@ async fn check_job(
 }
 
 #[test]
-fn a_job_completes_beside_its_sampler_and_its_request_says_how_much_it_has() -> Result<()> {
+fn a_job_completes_while_its_sampler_runs() -> Result<()> {
     shared(ENABLED, async |fixture| {
         start_job(fixture, "job", false).await?;
         let request = sampled(fixture, "job").await?;
@@ -189,26 +189,31 @@ fn a_job_completes_beside_its_sampler_and_its_request_says_how_much_it_has() -> 
     })
 }
 
-/// Where a pod's containers share their processes, PHP is not PID 1, so its sampler outlives it.
-#[test]
-fn a_sampler_that_outlives_its_job_stores_all_within_the_grace_of_the_pod() -> Result<()> {
-    exclusive(async |fixture| {
-        start_job(fixture, "job", true).await?;
-        let request = sampled(fixture, "job").await?;
-        outage::stop().await?;
-        end_php(fixture, &request).await?;
-        let target = only_target(&request)?;
-        fixture.has_retried(&target).await?;
-        // The kubelet ends the pod's sampler by SIGTERM within a second or two.
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        ensure!(
-            fixture.sampler(&target).await?.receipt().is_err(),
-            "the sampler has ended"
-        );
-        outage::start().await?;
-        let ended = "PHP ended, or its pod was stopped, before the time was over";
-        let target = check_job(fixture, "job", &request, ended).await?;
-        ensure!(!target.object_key.contains(".checkpoint-"), "{target:?}");
-        Ok(())
-    })
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    /// Where a pod's containers share their processes, PHP is not PID 1, so its sampler outlives it.
+    #[test]
+    fn a_sampler_outliving_its_job_stores_everything() -> Result<()> {
+        exclusive(async |fixture| {
+            start_job(fixture, "job", true).await?;
+            let request = sampled(fixture, "job").await?;
+            outage::stop().await?;
+            end_php(fixture, &request).await?;
+            let target = only_target(&request)?;
+            fixture.has_retried(&target).await?;
+            // The kubelet ends the pod's sampler by SIGTERM within a second or two.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            ensure!(
+                fixture.sampler(&target).await?.receipt().is_err(),
+                "the sampler has ended"
+            );
+            outage::start().await?;
+            let ended = "PHP ended, or its pod was stopped, before the time was over";
+            let target = check_job(fixture, "job", &request, ended).await?;
+            ensure!(!target.object_key.contains(".checkpoint-"), "{target:?}");
+            Ok(())
+        })
+    }
 }

@@ -147,7 +147,7 @@ fn names(query: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn a_prometheus_has_data_for_every_panel_and_judges_every_alert() -> Result<()> {
+fn prometheus_fills_every_panel_and_judges_alerts() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let prometheus = Prometheus::start(fixture).await?;
         poll("the operator was scraped", READY, async || {

@@ -73,31 +73,36 @@ async fn install(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn an_operator_with_rights_in_one_namespace_profiles_there_and_nowhere_else() -> Result<()> {
-    exclusive(async |fixture| {
-        // The operator is stopped while its rights change, so that a refused call later means a missing right.
-        release::scale(0).await?;
-        install(fixture).await?;
-        uses_its_rights(fixture).await?;
-        let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
-        let there = format!("--namespace={}", fixture.namespace);
-        ensure!(!is_forbidden(&[&patch[..], &[&there]].concat()).await?);
-        fixture
-            .beside(ENABLED, async |other| {
-                let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
-                let request = other.apply(spec).await?;
-                tokio::time::sleep(LOOKS).await;
-                let now = other.until(&request, "is there", |_| true).await?;
-                ensure!(status(&now).conditions.is_empty(), "{:?}", status(&now));
-                let elsewhere = format!("--namespace={}", other.namespace);
-                ensure!(is_forbidden(&[&patch[..], &[&elsewhere]].concat()).await?);
-                ensure!(is_forbidden(&["list", "pods", "--all-namespaces"]).await?);
-                ensure!(is_forbidden(&["list", "profilerequests", "--all-namespaces"]).await?);
-                Ok(())
-            })
-            .await?;
-        release::scale(0).await?;
-        release::install(&[]).await
-    })
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_namespaced_operator_profiles_there_only() -> Result<()> {
+        exclusive(async |fixture| {
+            // The operator is stopped while its rights change, so that a refused call later means a missing right.
+            release::scale(0).await?;
+            install(fixture).await?;
+            uses_its_rights(fixture).await?;
+            let patch = ["patch", "pods", "--subresource=ephemeralcontainers"];
+            let there = format!("--namespace={}", fixture.namespace);
+            ensure!(!is_forbidden(&[&patch[..], &[&there]].concat()).await?);
+            fixture
+                .beside(ENABLED, async |other| {
+                    let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1});
+                    let request = other.apply(spec).await?;
+                    tokio::time::sleep(LOOKS).await;
+                    let now = other.until(&request, "is there", |_| true).await?;
+                    ensure!(status(&now).conditions.is_empty(), "{:?}", status(&now));
+                    let elsewhere = format!("--namespace={}", other.namespace);
+                    ensure!(is_forbidden(&[&patch[..], &[&elsewhere]].concat()).await?);
+                    ensure!(is_forbidden(&["list", "pods", "--all-namespaces"]).await?);
+                    ensure!(is_forbidden(&["list", "profilerequests", "--all-namespaces"]).await?);
+                    Ok(())
+                })
+                .await?;
+            release::scale(0).await?;
+            release::install(&[]).await
+        })
+    }
 }

@@ -21,7 +21,7 @@ fn every_verb_works_for_an_administrator() -> Result<()> {
 }
 
 #[test]
-fn every_verb_works_for_a_client_certificate_with_the_documented_roles() -> Result<()> {
+fn every_verb_works_with_the_documented_roles() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.deploy("web", 1, pods::php("web")).await?;
         let developer = fixture.developer().await?;

@@ -13,7 +13,7 @@ use phpprof_profile::{Profile, total};
 use serde_json::{Value, json};
 
 #[test]
-fn php_fpm_as_most_run_it_is_profiled_without_a_field_being_set() -> Result<()> {
+fn default_php_fpm_is_profiled_without_fields() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture
@@ -31,8 +31,7 @@ fn php_fpm_as_most_run_it_is_profiled_without_a_field_being_set() -> Result<()> 
 }
 
 #[test]
-fn php_fpm_as_an_ordinary_user_is_profiled_under_pod_security_restricted_without_a_capability()
--> Result<()> {
+fn restricted_php_fpm_is_profiled_without_capabilities() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
         fixture.start(&[pods::restricted(pods::php("web"))]).await?;
         let request = fixture
@@ -53,7 +52,7 @@ fn php_fpm_as_an_ordinary_user_is_profiled_under_pod_security_restricted_without
 }
 
 #[test]
-fn pods_of_a_deployment_become_one_profile_that_tells_them_apart() -> Result<()> {
+fn pods_are_merged_and_told_apart() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.deploy("web", 3, pods::php("web")).await?;
         let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
@@ -77,7 +76,7 @@ fn pods_of_a_deployment_become_one_profile_that_tells_them_apart() -> Result<()>
 }
 
 #[test]
-fn a_request_is_deleted_after_its_time_to_live_and_its_profile_stays() -> Result<()> {
+fn ttl_deletes_the_request_and_keeps_its_profile() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture

@@ -6,7 +6,7 @@
 //! Invariant: at the end a release is installed, and the next test upgrades it to its own values.
 
 use anyhow::Result;
-use e2e::{Fixture, NOT_ENABLED, exclusive, is_long_form, pods, release};
+use e2e::{Fixture, NOT_ENABLED, exclusive, pods, release};
 use phpprof_documents::{FIRST, Setup, root, script};
 
 use crate::documents::{clone, in_namespace, run};
@@ -62,11 +62,6 @@ async fn follow(fixture: &Fixture, page: &str, helm: &str) -> Result<()> {
 
 /// Follows the pages with this program as `helm`.
 fn follow_all(helm: &str) -> Result<()> {
-    if !is_long_form(&format!(
-        "the release's life as the documents tell it, by {helm}"
-    )) {
-        return Ok(());
-    }
     exclusive(async |fixture| {
         release::uninstall().await?;
         for page in PAGES {
@@ -79,21 +74,28 @@ fn follow_all(helm: &str) -> Result<()> {
 }
 
 #[test]
-fn the_release_is_installed_upgraded_and_removed_as_the_documents_say() -> Result<()> {
-    follow_all("helm")
-}
-
-#[test]
-fn helm_4_installs_upgrades_and_removes_the_release_as_the_documents_say() -> Result<()> {
-    follow_all(release::HELM_4)
-}
-
-#[test]
-fn every_page_with_commands_about_the_release_is_followed() -> Result<()> {
+fn every_page_about_the_release_is_tested() -> Result<()> {
     for (page, text) in phpprof_documents::pages()? {
         let page = page.display().to_string();
         let has_some = !commands(&text).is_empty();
         anyhow::ensure!(has_some == PAGES.contains(&page.as_str()), "{page}");
     }
     Ok(())
+}
+
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn helm_3_commands_of_the_documents_run() -> Result<()> {
+        follow_all("helm")
+    }
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn helm_4_commands_of_the_documents_run() -> Result<()> {
+        follow_all(release::HELM_4)
+    }
 }

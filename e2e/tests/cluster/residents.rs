@@ -72,7 +72,7 @@ async fn restart(fixture: &Fixture) -> Result<()> {
 }
 
 #[test]
-fn scheduled_requests_share_one_container_and_each_has_its_own_profile() -> Result<()> {
+fn scheduled_requests_share_one_container() -> Result<()> {
     shared(ENABLED, async |fixture| {
         start(fixture).await?;
         let count = if is_long_form("60 scheduled requests") {
@@ -203,8 +203,7 @@ async fn ends_with_the_namespaces_label(fixture: &Fixture) -> Result<()> {
 }
 
 #[test]
-fn a_resident_sampler_that_goes_with_its_container_has_a_successor_and_the_next_one_waits()
--> Result<()> {
+fn a_resident_sampler_is_succeeded_after_its_container() -> Result<()> {
     shared(ENABLED, async |fixture| {
         start(fixture).await?;
         let first = fixture.ended(&scheduled(fixture, 1).await?).await?;
@@ -228,7 +227,7 @@ fn a_resident_sampler_that_goes_with_its_container_has_a_successor_and_the_next_
 }
 
 #[test]
-fn a_pod_that_is_deleted_while_its_resident_sampler_has_a_run_ends_that_run() -> Result<()> {
+fn a_deleted_pod_ends_its_resident_run() -> Result<()> {
     shared(ENABLED, async |fixture| {
         start(fixture).await?;
         let running = scheduled(fixture, 30).await?;
@@ -259,28 +258,31 @@ fn a_pod_that_is_deleted_while_its_resident_sampler_has_a_run_ends_that_run() ->
     })
 }
 
-#[test]
-fn a_resident_sampler_ends_with_its_lease_where_there_is_no_operator() -> Result<()> {
-    if !is_long_form("the lease of a resident sampler") {
-        return Ok(());
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn a_resident_sampler_ends_with_its_lease() -> Result<()> {
+        exclusive(async |fixture| {
+            start(fixture).await?;
+            let first = fixture.ended(&scheduled(fixture, 1).await?).await?;
+            holds(&first, condition::COMPLETE)?;
+            let begin = Instant::now();
+            release::scale(0).await?;
+            has_ended(fixture, "LeaseEnded").await?;
+            promised(
+                "the end of a resident sampler without an operator",
+                RESIDENT_LEASE + Duration::from_secs(5),
+                begin.elapsed(),
+            )?;
+            release::scale(1).await?;
+            let again = fixture.ended(&scheduled(fixture, 1).await?).await?;
+            holds(&again, condition::COMPLETE)?;
+            let container = only_target(&again)?.ephemeral_container_name;
+            ensure!(container.starts_with(SECOND), "{container}");
+            Ok(())
+        })
     }
-    exclusive(async |fixture| {
-        start(fixture).await?;
-        let first = fixture.ended(&scheduled(fixture, 1).await?).await?;
-        holds(&first, condition::COMPLETE)?;
-        let begin = Instant::now();
-        release::scale(0).await?;
-        has_ended(fixture, "LeaseEnded").await?;
-        promised(
-            "the end of a resident sampler without an operator",
-            RESIDENT_LEASE + Duration::from_secs(5),
-            begin.elapsed(),
-        )?;
-        release::scale(1).await?;
-        let again = fixture.ended(&scheduled(fixture, 1).await?).await?;
-        holds(&again, condition::COMPLETE)?;
-        let container = only_target(&again)?.ephemeral_container_name;
-        ensure!(container.starts_with(SECOND), "{container}");
-        Ok(())
-    })
 }

@@ -1,33 +1,11 @@
-//! The operator is killed at different moments of a request, and the API server is killed.
+//! The API server is killed while samplers run.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::requests::{holds, status};
-use e2e::{Fixture, api_server, exclusive, is_long_form, pods, release};
+use e2e::{Fixture, api_server, exclusive, pods};
 use k8s_openapi::api::core::v1::Pod;
-use phpprof_crds::{ProfileRequest, TargetState, condition};
+use phpprof_crds::{ProfileRequest, condition};
 use serde_json::json;
-
-/// Kills the operator once the request meets a condition, and checks the result.
-async fn killed_when(
-    fixture: &Fixture,
-    moment: &str,
-    holds_then: impl Fn(&ProfileRequest) -> bool,
-) -> Result<()> {
-    // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
-    release::renew().await?;
-    let operator = release::operator(&fixture.client)
-        .await?
-        .context("no operator runs")?;
-    // The helper pod on the node starts now, because it would take too long at the right moment.
-    fixture.on_node("true", &operator).await?;
-    let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
-    let request = fixture
-        .apply(json!({"target": target, "durationSeconds": 3}))
-        .await?;
-    let request = fixture.until(&request, moment, holds_then).await?;
-    release::kill(fixture, &operator).await?;
-    has_each_pod_once(fixture, &fixture.ended(&request).await?, moment).await
-}
 
 /// Checks that the request is complete with both pods, and that each had one sampler for it.
 async fn has_each_pod_once(
@@ -64,64 +42,36 @@ async fn has_each_pod_once(
     Ok(())
 }
 
-#[test]
-fn an_operator_that_is_killed_at_any_moment_goes_on_without_a_second_sampler() -> Result<()> {
-    exclusive(async |fixture| {
-        fixture
-            .start(&[pods::php("web-a"), pods::php("web-b")])
-            .await?;
-        let any = |now: &ProfileRequest, state: TargetState| {
-            let targets = status(now).targets;
-            targets.iter().any(|target| target.state == state)
-        };
-        killed_when(fixture, "is accepted", |now| {
-            !status(now).targets.is_empty()
-        })
-        .await?;
-        killed_when(fixture, "samples", |now| any(now, TargetState::Sampling)).await?;
-        let mut requests = 2;
-        if is_long_form("an operator that is killed at two more moments") {
-            killed_when(fixture, "is applied", |_| true).await?;
-            killed_when(fixture, "has a verified profile", |now| {
-                any(now, TargetState::Uploaded)
-            })
-            .await?;
-            requests = 4;
-        }
-        // Of each request two pods' profiles, the merged one and the manifest.
-        let keys = fixture.keys().await?;
-        ensure!(keys.len() == requests * 4, "{keys:?}");
-        Ok(())
-    })
-}
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
 
-#[test]
-fn an_api_server_that_is_killed_while_samplers_run_costs_no_request_and_no_second_sampler()
--> Result<()> {
-    if !is_long_form("an API server that is killed") {
-        return Ok(());
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn a_killed_api_server_costs_no_request() -> Result<()> {
+        exclusive(async |fixture| {
+            fixture
+                .start(&[pods::php("web-a"), pods::php("web-b")])
+                .await?;
+            let operator = fixture.operator().await?;
+            let target =
+                json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
+            let spec = json!({"target": target, "durationSeconds": 4});
+            // Its samplers end while the API server cannot report it.
+            let sampled = fixture.sampled(spec.clone()).await?;
+            api_server::restart().await?;
+            let after = fixture.apply(spec).await?;
+            for request in [sampled, after] {
+                let request = fixture.ended(&request).await?;
+                has_each_pod_once(fixture, &request, "samples, the API server,").await?;
+            }
+            ensure!(
+                pods::restarts(&fixture.operator().await?) == pods::restarts(&operator),
+                "the operator has ended"
+            );
+            let keys = fixture.keys().await?;
+            ensure!(keys.len() == 2 * 4, "{keys:?}");
+            Ok(())
+        })
     }
-    exclusive(async |fixture| {
-        fixture
-            .start(&[pods::php("web-a"), pods::php("web-b")])
-            .await?;
-        let operator = fixture.operator().await?;
-        let target = json!({"selector": {"matchLabels": {"app": "web"}}, "containerName": "fpm"});
-        let spec = json!({"target": target, "durationSeconds": 4});
-        // Its samplers end while the API server cannot report it.
-        let sampled = fixture.sampled(spec.clone()).await?;
-        api_server::restart().await?;
-        let after = fixture.apply(spec).await?;
-        for request in [sampled, after] {
-            let request = fixture.ended(&request).await?;
-            has_each_pod_once(fixture, &request, "samples, the API server,").await?;
-        }
-        ensure!(
-            pods::restarts(&fixture.operator().await?) == pods::restarts(&operator),
-            "the operator has ended"
-        );
-        let keys = fixture.keys().await?;
-        ensure!(keys.len() == 2 * 4, "{keys:?}");
-        Ok(())
-    })
 }

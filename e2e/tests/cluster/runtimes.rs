@@ -16,8 +16,7 @@ const FRANKENPHP: &str = include_str!("../../../demo/runtimes/frankenphp/calls.t
 const REQUEST: &str = "include /srv/app/index.php";
 
 #[test]
-fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_restricted()
--> Result<()> {
+fn frankenphp_worker_mode_shows_all_8_threads() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
         // More connections than threads, so that each thread has one at any time; all of them together use less than one CPU.
         let load = ["http://127.0.0.1:9000", "300", "10", "0"];
@@ -47,8 +46,7 @@ fn all_8_busy_threads_of_frankenphp_appear_in_worker_mode_under_pod_security_res
 }
 
 #[test]
-fn the_4_workers_of_roadrunner_appear_and_nothing_of_its_own_under_pod_security_restricted()
--> Result<()> {
+fn roadrunner_shows_its_4_workers_only() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
         let load = ["http://127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::restricted(pods::runtime("web", "demo-roadrunner", &load));
@@ -64,7 +62,7 @@ fn the_4_workers_of_roadrunner_appear_and_nothing_of_its_own_under_pod_security_
 }
 
 #[test]
-fn apache_with_mod_php_is_profiled_as_debian_installs_it() -> Result<()> {
+fn mod_php_of_debian_is_profiled() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let load = ["http://127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::runtime("web", "demo-mod_php", &load);
@@ -80,8 +78,7 @@ fn apache_with_mod_php_is_profiled_as_debian_installs_it() -> Result<()> {
 }
 
 #[test]
-fn php_fpm_with_musl_and_without_symbol_tables_is_profiled_under_pod_security_restricted()
--> Result<()> {
+fn restricted_musl_php_fpm_without_symbols_is_profiled() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
         let load = ["127.0.0.1:9000", "300", "2", "40"];
         let pod = pods::restricted(pods::runtime("web", "demo-musl", &load));

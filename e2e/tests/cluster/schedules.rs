@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image, restricted};
-use e2e::{Fixture, RESTRICTED, kubectl, poll, run, shared_early};
+use e2e::{Fixture, RESTRICTED, kubectl, poll, run, shared};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -92,8 +92,8 @@ async fn requests(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
 }
 
 #[test]
-fn a_schedule_of_every_minute_makes_requests_and_its_history_stays_bounded() -> Result<()> {
-    shared_early(RESTRICTED, async |fixture| {
+fn a_schedule_makes_requests_with_bounded_history() -> Result<()> {
+    shared(RESTRICTED, async |fixture| {
         fixture
             .start(&[restricted(pods::without_php("web"))])
             .await?;
@@ -150,8 +150,8 @@ async fn of_plugin(fixture: &Fixture) -> Result<Vec<ProfileRequest>> {
 }
 
 #[test]
-fn an_admin_of_a_namespace_makes_schedules_without_rights_to_the_release() -> Result<()> {
-    shared_early(RESTRICTED, async |fixture| {
+fn a_namespace_admin_can_make_schedules() -> Result<()> {
+    shared(RESTRICTED, async |fixture| {
         fixture
             .start(&[restricted(pods::without_php("web"))])
             .await?;

@@ -29,7 +29,7 @@ struct Seen {
 }
 
 #[test]
-fn an_honest_sampler_stores_over_the_relay_beside_a_thousand_hostile_connections() -> Result<()> {
+fn the_relay_serves_despite_1000_hostile_connections() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture
             .start(&[

@@ -43,16 +43,20 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
     relayed(fixture).await
 }
 
-#[test]
-fn an_upload_from_another_address_than_its_pods_is_refused_where_the_administrator_says_so()
--> Result<()> {
-    exclusive(async |fixture| {
-        release::install(&["relay.verifySource=Enforce"]).await?;
-        fixture.start(&[pods::php("web")]).await?;
-        relayed(fixture).await?;
-        masquerade::begin().await?;
-        let judged = masqueraded(fixture).await;
-        masquerade::end().await?;
-        judged
-    })
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn enforced_source_refuses_another_address() -> Result<()> {
+        exclusive(async |fixture| {
+            release::install(&["relay.verifySource=Enforce"]).await?;
+            fixture.start(&[pods::php("web")]).await?;
+            relayed(fixture).await?;
+            masquerade::begin().await?;
+            let judged = masqueraded(fixture).await;
+            masquerade::end().await?;
+            judged
+        })
+    }
 }

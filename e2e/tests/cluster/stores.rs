@@ -32,7 +32,7 @@ async fn probed(fixture: &Fixture, expected: (&str, &str)) -> Result<()> {
 }
 
 #[test]
-fn the_operator_tells_how_its_store_is_and_doctor_repeats_it() -> Result<()> {
+fn doctor_repeats_what_the_store_probe_found() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::idle_php("web")]).await?;
         probed(fixture, ("True", "Refused")).await?;
@@ -93,73 +93,77 @@ async fn check_checksums(fixture: &Fixture, grant: &Call) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_direct_upload_that_is_damaged_on_its_way_is_refused_by_its_checksum_and_stored_again()
--> Result<()> {
-    exclusive(async |fixture| {
-        release::install(&["store.directChecksum=MD5"]).await?;
-        let pods = [pods::idle_php("web"), pods::without_php("idle")];
-        fixture.start(&pods).await?;
-        outage::inject_faults(fixture, &["/web.fpm.=damage"]).await?;
-        let spec = |pod: &str| {
-            let target = json!({"podName": pod, "containerName": "fpm"});
-            json!({"target": target, "durationSeconds": 1, "uploadMode": "Direct", "includeIdle": true})
-        };
-        let target = only_target(&fixture.completed(spec("web")).await?)?;
-        ensure!(
-            target.upload_mode == Some(UploadRoute::Direct),
-            "{target:?}"
-        );
-        let seen = outage::seen().await?;
-        let puts = outage::puts(&seen, &target.object_key);
-        ensure!(puts == ["400 damaged", "200"], "{puts:?} of {seen}");
-        let stored = fixture.read(&target.object_key).await?;
-        ensure!(sha256(&stored) == target.sha256, "another object");
-        outage::restore().await?;
-        let unused = fixture.ended(&fixture.apply(spec("idle")).await?).await?;
-        let sampler = fixture.sampler(&only_target(&unused)?).await?;
-        ensure!(sampler.variable("PHPPROF_DIRECT_CHECKSUM") == Some("MD5"));
-        check_checksums(fixture, &sampler.grant(UploadRoute::Direct)?).await
-    })
-}
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
 
-/// No real server that can be had here ignores If-None-Match, so this one is a small server in PHP.
-#[test]
-fn a_store_that_overwrites_is_found_and_refused_unless_it_is_allowed() -> Result<()> {
-    exclusive(async |fixture| {
-        let script = include_str!("odd-store.php");
-        for (name, mode, reason) in [
-            ("ignores", "ignore", "Overwrites"),
-            ("lacks", "501", "NotImplemented"),
-        ] {
-            let server = pods::odd_store(name, mode, script);
-            fixture
-                .start(&[server, pods::php(&format!("web-{name}"))])
-                .await?;
-            let service = json!({
-                "metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 9000}]},
-            });
-            let service: Service = serde_json::from_value(service)?;
-            fixture
-                .api()
-                .create(&PostParams::default(), &service)
-                .await?;
-            install(fixture, name, "false").await?;
-            probed(fixture, ("False", reason)).await?;
-            let target = json!({"podName": format!("web-{name}")});
-            let spec = json!({"target": target, "durationSeconds": 2});
-            let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
-            let failed = holds(&request, condition::FAILED)?;
+    #[test]
+    fn a_damaged_direct_upload_is_refused_and_repeated() -> Result<()> {
+        exclusive(async |fixture| {
+            release::install(&["store.directChecksum=MD5"]).await?;
+            let pods = [pods::idle_php("web"), pods::without_php("idle")];
+            fixture.start(&pods).await?;
+            outage::inject_faults(fixture, &["/web.fpm.=damage"]).await?;
+            let spec = |pod: &str| {
+                let target = json!({"podName": pod, "containerName": "fpm"});
+                json!({"target": target, "durationSeconds": 1, "uploadMode": "Direct", "includeIdle": true})
+            };
+            let target = only_target(&fixture.completed(spec("web")).await?)?;
             ensure!(
-                failed.reason == Reason::StoreOverwrites.to_string(),
-                "{failed:?}"
+                target.upload_mode == Some(UploadRoute::Direct),
+                "{target:?}"
             );
-            ensure!(status(&request).targets.is_empty());
-            install(fixture, name, "true").await?;
-            probed(fixture, ("False", reason)).await?;
-            let target = only_target(&fixture.completed(spec).await?)?;
-            ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
-        }
-        Ok(())
-    })
+            let seen = outage::seen().await?;
+            let puts = outage::puts(&seen, &target.object_key);
+            ensure!(puts == ["400 damaged", "200"], "{puts:?} of {seen}");
+            let stored = fixture.read(&target.object_key).await?;
+            ensure!(sha256(&stored) == target.sha256, "another object");
+            outage::restore().await?;
+            let unused = fixture.ended(&fixture.apply(spec("idle")).await?).await?;
+            let sampler = fixture.sampler(&only_target(&unused)?).await?;
+            ensure!(sampler.variable("PHPPROF_DIRECT_CHECKSUM") == Some("MD5"));
+            check_checksums(fixture, &sampler.grant(UploadRoute::Direct)?).await
+        })
+    }
+
+    /// No real server that can be had here ignores If-None-Match, so this one is a small server in PHP.
+    #[test]
+    fn an_overwriting_store_is_refused_unless_allowed() -> Result<()> {
+        exclusive(async |fixture| {
+            let script = include_str!("odd-store.php");
+            for (name, mode, reason) in [
+                ("ignores", "ignore", "Overwrites"),
+                ("lacks", "501", "NotImplemented"),
+            ] {
+                let server = pods::odd_store(name, mode, script);
+                fixture
+                    .start(&[server, pods::php(&format!("web-{name}"))])
+                    .await?;
+                let service = json!({
+                    "metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 9000}]},
+                });
+                let service: Service = serde_json::from_value(service)?;
+                fixture
+                    .api()
+                    .create(&PostParams::default(), &service)
+                    .await?;
+                install(fixture, name, "false").await?;
+                probed(fixture, ("False", reason)).await?;
+                let target = json!({"podName": format!("web-{name}")});
+                let spec = json!({"target": target, "durationSeconds": 2});
+                let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
+                let failed = holds(&request, condition::FAILED)?;
+                ensure!(
+                    failed.reason == Reason::StoreOverwrites.to_string(),
+                    "{failed:?}"
+                );
+                ensure!(status(&request).targets.is_empty());
+                install(fixture, name, "true").await?;
+                probed(fixture, ("False", reason)).await?;
+                let target = only_target(&fixture.completed(spec).await?)?;
+                ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
+            }
+            Ok(())
+        })
+    }
 }

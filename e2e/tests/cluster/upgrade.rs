@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::requests::{holds, only_target, status};
 use e2e::store::sha256;
-use e2e::{Fixture, exclusive, is_long_form, older, pods, release};
+use e2e::{Fixture, exclusive, older, pods, release};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, condition};
@@ -57,54 +57,6 @@ async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<
     Ok(())
 }
 
-#[test]
-fn an_upgrade_keeps_what_runs_what_is_stored_and_the_keys() -> Result<()> {
-    if !is_long_form("the upgrade of an older release") {
-        return Ok(());
-    }
-    exclusive(async |fixture| {
-        older::install().await?;
-        fixture
-            .start(&[pods::php("web-a"), pods::php("web-b")])
-            .await?;
-        let stored = fixture.completed(spec("web-a", 1, "Auto")).await?;
-        let before = keys(fixture).await?;
-        ensure!(
-            before.data.as_ref().is_some_and(|data| !data.is_empty()),
-            "no keys"
-        );
-        let mut held = spec("web-b", 1, "Auto");
-        held["suspend"] = json!(true);
-        let held = fixture.apply(held).await?;
-        // Two requests end after the upgrade, and one ends during it.
-        let direct = fixture.sampled(spec("web-a", OUTLASTS, "Direct")).await?;
-        let relayed = fixture.sampled(spec("web-b", OUTLASTS, "Relay")).await?;
-        let short = fixture.sampled(spec("web-b", 3, "Relay")).await?;
-
-        release::replace_older().await?;
-        for lasting in [&direct, &relayed] {
-            let now = fixture.until(lasting, "is there", |_| true).await?;
-            ensure!(
-                status(&now).completion_time.is_none(),
-                "over before the upgrade was"
-            );
-        }
-        fixture.change(&held, json!({"suspend": false})).await?;
-        let mut all = vec![stored.clone()];
-        for request in [&short, &held, &direct, &relayed] {
-            all.push(fixture.ended(request).await?);
-        }
-        for request in &all {
-            has_its_profile(fixture, request).await?;
-        }
-        let after = keys(fixture).await?;
-        ensure!(after.data == before.data, "other keys");
-        ensure!(after.uid() == before.uid(), "another Secret");
-        found_in_the_archive(fixture, &stored, &all[2]).await?;
-        goes_back(fixture, &stored, &before).await
-    })
-}
-
 /// Rolls back while a run lasts. The older operator ends that run, though perhaps without its profile (docs/guides/upgrading.md), profiles as
 /// before, and opens what it had stored.
 async fn goes_back(fixture: &Fixture, stored: &ProfileRequest, keys_before: &Secret) -> Result<()> {
@@ -142,4 +94,55 @@ async fn found_in_the_archive(
     let top = administrator.run(&top).await?.well()?;
     ensure!(top.contains("Demo\\"), "{top}");
     Ok(())
+}
+
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    #[test]
+    #[ignore = "FULL=1 runs it"]
+    fn an_upgrade_keeps_runs_profiles_and_keys() -> Result<()> {
+        exclusive(async |fixture| {
+            older::install().await?;
+            fixture
+                .start(&[pods::php("web-a"), pods::php("web-b")])
+                .await?;
+            let stored = fixture.completed(spec("web-a", 1, "Auto")).await?;
+            let before = keys(fixture).await?;
+            ensure!(
+                before.data.as_ref().is_some_and(|data| !data.is_empty()),
+                "no keys"
+            );
+            let mut held = spec("web-b", 1, "Auto");
+            held["suspend"] = json!(true);
+            let held = fixture.apply(held).await?;
+            // Two requests end after the upgrade, and one ends during it.
+            let direct = fixture.sampled(spec("web-a", OUTLASTS, "Direct")).await?;
+            let relayed = fixture.sampled(spec("web-b", OUTLASTS, "Relay")).await?;
+            let short = fixture.sampled(spec("web-b", 3, "Relay")).await?;
+
+            release::replace_older().await?;
+            for lasting in [&direct, &relayed] {
+                let now = fixture.until(lasting, "is there", |_| true).await?;
+                ensure!(
+                    status(&now).completion_time.is_none(),
+                    "over before the upgrade was"
+                );
+            }
+            fixture.change(&held, json!({"suspend": false})).await?;
+            let mut all = vec![stored.clone()];
+            for request in [&short, &held, &direct, &relayed] {
+                all.push(fixture.ended(request).await?);
+            }
+            for request in &all {
+                has_its_profile(fixture, request).await?;
+            }
+            let after = keys(fixture).await?;
+            ensure!(after.data == before.data, "other keys");
+            ensure!(after.uid() == before.uid(), "another Secret");
+            found_in_the_archive(fixture, &stored, &all[2]).await?;
+            goes_back(fixture, &stored, &before).await
+        })
+    }
 }

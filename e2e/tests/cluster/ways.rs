@@ -24,7 +24,7 @@ fn php_with(name: &str, spec: &Value) -> Value {
 
 /// `../shared/cases/c-07`: the relay's name is unknown in each of these pods.
 #[test]
-fn a_profile_is_stored_from_pods_that_know_no_names_of_the_cluster() -> Result<()> {
+fn a_pod_without_cluster_dns_stores_its_profile() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
         let domains =
             |number| format!("{number}.europe-west.internal.a-long-subsidiary.example.org");
@@ -79,7 +79,7 @@ async fn relay_addresses() -> Result<String> {
 
 /// With both families, each of the two addresses is enough, with and without the name.
 #[test]
-fn a_profile_is_stored_over_each_address_of_the_relay_alone() -> Result<()> {
+fn each_relay_address_alone_stores_a_profile() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
         let addresses = relay_addresses().await?;
         let all: BTreeSet<&str> = addresses.split_whitespace().collect();
@@ -107,7 +107,7 @@ fn a_profile_is_stored_over_each_address_of_the_relay_alone() -> Result<()> {
 }
 
 #[test]
-fn a_sampler_that_does_not_reach_the_relay_is_told_after_half_a_minute() -> Result<()> {
+fn an_unreachable_relay_is_reported_after_30_seconds() -> Result<()> {
     shared_on(ON_VOLUME, async |fixture| {
         // Names do not work, and neither do the Service's addresses.
         let addresses = relay_addresses().await?;
@@ -142,25 +142,6 @@ fn a_sampler_that_does_not_reach_the_relay_is_told_after_half_a_minute() -> Resu
     })
 }
 
-/// `../shared/cases/c-08`.
-#[test]
-fn results_come_by_a_port_forward_if_the_control_plane_does_not_reach_pods() -> Result<()> {
-    exclusive(async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        let administrator = fixture.administrator()?;
-        let ran = administrator
-            .run("run pod/web -c fpm -d 2s --name first")
-            .await?;
-        ran.well()?;
-        let developer = fixture.developer().await?;
-        let operator = release::operator(&fixture.client).await?;
-        cut::results(&operator.context("no operator")?).await?;
-        let checked = check_ways(&administrator, &developer).await;
-        cut::end().await?;
-        checked
-    })
-}
-
 async fn check_ways(administrator: &User, developer: &User) -> Result<()> {
     let begin = Instant::now();
     let table = administrator.run("top first").await?.well()?;
@@ -185,4 +166,28 @@ async fn check_ways(administrator: &User, developer: &User) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Nothing else runs beside these.
+mod alone {
+    use super::*;
+
+    /// `../shared/cases/c-08`.
+    #[test]
+    fn results_come_by_port_forward_without_proxy() -> Result<()> {
+        exclusive(async |fixture| {
+            fixture.start(&[pods::php("web")]).await?;
+            let administrator = fixture.administrator()?;
+            let ran = administrator
+                .run("run pod/web -c fpm -d 2s --name first")
+                .await?;
+            ran.well()?;
+            let developer = fixture.developer().await?;
+            let operator = release::operator(&fixture.client).await?;
+            cut::results(&operator.context("no operator")?).await?;
+            let checked = check_ways(&administrator, &developer).await;
+            cut::end().await?;
+            checked
+        })
+    }
 }

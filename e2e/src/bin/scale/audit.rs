@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_counted_as_what_it_was_for() -> Result<()> {
+    fn a_call_is_counted_by_its_purpose() -> Result<()> {
         let line = |verb: &str, uri: &str, resource: &str, subresource: &str, code: u16| {
             serde_json::json!({
                 "verb": verb, "requestURI": uri, "requestReceivedTimestamp": "2026-11-23T06:00:00.000001Z",

@@ -15,8 +15,8 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::sampler::{self, Canned, Ended};
 use crate::workloads::{DOOMED, PHP, Workloads};
+use e2e::toy::sampler::{self, Canned, Ended};
 
 /// The time from the patch of the pod until the container runs.
 const START: Duration = Duration::from_millis(300);
@@ -47,7 +47,7 @@ impl Kubelets {
     pub fn start(client: Client, workloads: Arc<Workloads>, canned: Canned) -> Result<Arc<Self>> {
         let all = Arc::new(Self {
             client,
-            relay: sampler::client()?,
+            relay: sampler::client().build()?,
             workloads,
             canned,
             places: Semaphore::new(PLACES),
@@ -135,7 +135,7 @@ impl Kubelets {
             return self.workloads.replace(pod).await;
         }
         let Ended { exit_code, message } =
-            sampler::sample(&self.relay, container, &self.canned).await?;
+            sampler::sample(|| Ok(self.relay.clone()), container, &self.canned).await?;
         let now = jiff::Timestamp::now();
         let ended = json!({"exitCode": exit_code, "message": message, "startedAt": now, "finishedAt": now, "reason": "Completed"});
         self.say(pod, container, json!({"terminated": ended})).await

@@ -8,12 +8,10 @@
 //! Invariant: all load is bounded in number and time, and stays on loopback.
 
 mod audit;
-mod cluster;
 mod kubelet;
 mod operator;
 mod report;
 mod requests;
-mod sampler;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -22,16 +20,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::toy::control_plane::ControlPlane;
+use e2e::toy::sampler::Canned;
 use e2e::{poll, say};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
-use crate::cluster::Cluster;
 use crate::kubelet::Kubelets;
 use crate::operator::Operator;
 use crate::report::{MEMORY_MIB, Report};
 use crate::requests::{Made, Requests, check};
-use crate::sampler::Canned;
 use crate::workloads::{PHP, PODS, Size, Workload, Workloads, namespace};
 
 /// The pods of the wide request: all pods of the first namespace.
@@ -107,10 +105,10 @@ async fn main() -> Result<ExitCode> {
 async fn run(program: &Path, folder: &Path, form: &Form, report: &mut Report) -> Result<()> {
     let begin = Instant::now();
     let data = tempfile::tempdir()?;
-    let cluster = Cluster::start(data.path(), folder).await?;
+    let cluster = ControlPlane::start("127.0.0.1", data.path(), folder).await?;
     let store = data.path().join("store");
     std::fs::create_dir(&store)?;
-    let flags = cluster.install(&store).await?;
+    let flags = operator::install(&cluster, &store).await?;
     let workloads = Workloads::make(cluster.client.clone(), form.size).await?;
     workloads.retain(form.retained).await?;
     let canned = Canned::of(form.sampled.as_secs());
@@ -129,7 +127,7 @@ async fn run(program: &Path, folder: &Path, form: &Form, report: &mut Report) ->
     let mut operator = Operator::start(
         program,
         flags,
-        cluster.operators_kubeconfig().await?,
+        operator::kubeconfig(&cluster).await?,
         folder,
     )
     .await?;
@@ -167,7 +165,7 @@ async fn run(program: &Path, folder: &Path, form: &Form, report: &mut Report) ->
 
 /// The parts of the simulation.
 struct Cast {
-    cluster: Cluster,
+    cluster: ControlPlane,
     workloads: Arc<Workloads>,
     kubelets: Arc<Kubelets>,
     requests: Arc<Requests>,

@@ -7,12 +7,25 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{poll, run};
 use tokio::process::Child;
 
-use crate::cluster::{free_port, start};
+use e2e::toy::control_plane::{ControlPlane, free_port, start};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
 
+const NAMESPACE: &str = "phpprof-system";
+const NAME: &str = "phpprof-operator";
 const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(30);
 /// Flags of the Deployment that need other values outside of a cluster.
 const REPLACED: [&str; 1] = ["--relay-url="];
+/// Values that a large installation sets.
+const VALUES: [&str; 6] = [
+    "limits.pods=100",
+    "limits.requests=500",
+    "limits.requestsPerNamespace=100",
+    "limits.samplersPerNode=50",
+    "relay.verifySource=Enforce",
+    "queueTimeoutSeconds=600",
+];
 
 pub struct Operator {
     program: PathBuf,
@@ -30,6 +43,35 @@ pub struct Operator {
 pub struct Cost {
     pub peak_mib: f64,
     pub cpu_seconds: f64,
+}
+
+/// Installs the chart, and returns the operator's arguments from its Deployment.
+pub async fn install(plane: &ControlPlane, store: &Path) -> Result<Vec<String>> {
+    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/phpprof");
+    let store = format!("store.url=file://{}", store.display());
+    let mut install = vec![
+        "install",
+        "phpprof",
+        chart,
+        "--create-namespace",
+        "--set",
+        &store,
+    ];
+    install.extend(["--namespace", NAMESPACE, "--kubeconfig", &plane.admin]);
+    install.extend(VALUES.iter().flat_map(|value| ["--set", value]));
+    run("helm", &install, &[]).await?;
+    let deployments: Api<Deployment> = Api::namespaced(plane.client.clone(), NAMESPACE);
+    let deployment = deployments.get(NAME).await?;
+    let template = deployment.spec.and_then(|spec| spec.template.spec);
+    let container = template.and_then(|spec| spec.containers.into_iter().next());
+    container
+        .and_then(|container| container.args)
+        .context("the chart's operator has no arguments")
+}
+
+/// A kubeconfig of the operator's service account, which has the rights that the chart gives it.
+pub async fn kubeconfig(plane: &ControlPlane) -> Result<String> {
+    plane.kubeconfig_of(NAMESPACE, NAME, None).await
 }
 
 impl Operator {
@@ -128,7 +170,10 @@ fn begin(
     life: usize,
 ) -> Result<Child> {
     let log = logs.join(format!("operator-{life}.log"));
-    start(program, &log, arguments, kubeconfig)
+    // HOSTNAME is the operator's identity in the lease's election. In a pod this variable is set.
+    let environment = [("KUBECONFIG", kubeconfig), ("HOSTNAME", "scale")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    start(program, &log, arguments, &environment)
 }
 
 fn peak_mib(status: &str) -> Option<f64> {
@@ -152,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_cpu_time_are_read_as_the_kernel_writes_them() {
+    fn memory_and_cpu_time_are_read() {
         assert_eq!(peak_mib("VmPeak:\t 9 kB\nVmHWM:\t   2048 kB\n"), Some(2.0));
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 1 0 0 0 150 25 0 0 20 0";
         assert_eq!(cpu_seconds(stat), Some(1.75));

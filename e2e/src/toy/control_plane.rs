@@ -1,7 +1,6 @@
-//! An API server and its etcd on their own ports, with what the chart installs.
+//! An API server and its etcd on their own ports; a controller manager and a scheduler, if they are wanted.
 //!
-//! There is no controller, scheduler or kubelet; the caller does their work. Invariant: its programs listen on loopback only, and end with
-//! this one.
+//! There is no kubelet; the caller does its work. Invariant: its programs listen on the given address only, and end with this one.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -9,29 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::{poll, run};
 use anyhow::{Context as _, Result, ensure};
-use e2e::{poll, run};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-pub const NAMESPACE: &str = "phpprof-system";
-const OPERATOR: &str = "phpprof-operator";
 const ADMIN_TOKEN: &str = "administrator";
 const START: Duration = Duration::from_secs(60);
-
-/// Values that a large installation sets.
-const VALUES: [&str; 6] = [
-    "limits.pods=100",
-    "limits.requests=500",
-    "limits.requestsPerNamespace=100",
-    "limits.samplersPerNode=50",
-    "relay.verifySource=Enforce",
-    "queueTimeoutSeconds=600",
-];
 
 /// The audit policy: one line for each call of the operator, when the call is complete.
 const AUDIT: &str = r#"
@@ -43,14 +29,17 @@ rules:
   - {level: None}
 "#;
 
-pub struct Cluster {
+/// The programs of a control plane.
+pub struct ControlPlane {
     /// The administrator's client.
     pub client: Client,
+    /// The API server's audit log.
     pub audit: PathBuf,
+    /// The administrator's kubeconfig.
+    pub admin: String,
     data: PathBuf,
     server: String,
-    admin: String,
-    _programs: [Child; 2],
+    programs: Vec<Child>,
 }
 
 /// A port on which no program listens now.
@@ -59,15 +48,19 @@ pub fn free_port() -> Result<u16> {
 }
 
 /// Starts a program that ends with this one, however this one ends. Its output goes to a file.
-pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str) -> Result<Child> {
-    let log = File::create(log)?;
+pub fn start(
+    program: &Path,
+    log: &Path,
+    arguments: &[String],
+    environment: &[(String, String)],
+) -> Result<Child> {
+    let log = File::options().create(true).append(true).open(log)?;
     Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
         .arg(program)
         .args(arguments)
-        .env("KUBECONFIG", kubeconfig)
-        // The operator's identity in the lease's election. In a pod this variable is set.
-        .env("HOSTNAME", "scale")
+        .env_remove("KUBECONFIG")
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -76,19 +69,19 @@ pub fn start(program: &Path, log: &Path, arguments: &[String], kubeconfig: &str)
         .with_context(|| format!("starting {}", program.display()))
 }
 
-impl Cluster {
-    /// Starts both; their data is in one folder, and their logs in another one.
-    pub async fn start(data: &Path, logs: &Path) -> Result<Self> {
+impl ControlPlane {
+    /// Starts the API server on this address, and etcd; their data is in one folder, and their logs in another one.
+    pub async fn start(address: &str, data: &Path, logs: &Path) -> Result<Self> {
         let (etcd, peer, port) = (free_port()?, free_port()?, free_port()?);
-        let server = format!("https://127.0.0.1:{port}");
-        let programs = [
+        let server = format!("https://{address}:{port}");
+        let programs = vec![
             start(
                 Path::new("etcd"),
                 &logs.join("etcd.log"),
                 &etcd_arguments(data, etcd, peer),
-                "",
+                &[],
             )?,
-            api_server(data, logs, etcd, port).await?,
+            api_server(address, data, logs, etcd, port).await?,
         ];
         // The server writes its certificate before it answers.
         let certificate = data.join("apiserver.crt");
@@ -107,41 +100,59 @@ impl Cluster {
             data: data.to_owned(),
             server,
             admin,
-            _programs: programs,
+            programs,
         })
     }
 
-    /// Installs the chart, and returns the operator's arguments from its Deployment.
-    pub async fn install(&self, store: &Path) -> Result<Vec<String>> {
-        let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/phpprof");
-        let store = format!("store.url=file://{}", store.display());
-        let mut install = vec![
-            "install",
-            "phpprof",
-            chart,
-            "--create-namespace",
-            "--set",
-            &store,
+    /// Starts the controllers, but for the one that takes nodes without a kubelet for lost, and the scheduler.
+    pub async fn control(&mut self, logs: &Path) -> Result<()> {
+        let path = |name: &str| self.data.join(name).display().to_string();
+        let controllers = [
+            "--controllers=*,-node-lifecycle-controller".to_owned(),
+            format!("--root-ca-file={}", path("apiserver.crt")),
+            format!(
+                "--service-account-private-key-file={}",
+                path("accounts.key")
+            ),
+            format!("--flex-volume-plugin-dir={}", path("volume-plugins")),
         ];
-        install.extend(["--namespace", NAMESPACE, "--kubeconfig", &self.admin]);
-        install.extend(VALUES.iter().flat_map(|value| ["--set", value]));
-        run("helm", &install, &[]).await?;
-        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let deployment = deployments.get(OPERATOR).await?;
-        let template = deployment.spec.and_then(|spec| spec.template.spec);
-        let container = template.and_then(|spec| spec.containers.into_iter().next());
-        container
-            .and_then(|container| container.args)
-            .context("the chart's operator has no arguments")
+        for (name, more) in [
+            ("kube-controller-manager", &controllers[..]),
+            ("kube-scheduler", &[]),
+        ] {
+            let common = [
+                format!("--kubeconfig={}", self.admin),
+                "--leader-elect=false".to_owned(),
+                format!("--secure-port={}", free_port()?),
+                "--bind-address=127.0.0.1".to_owned(),
+            ];
+            let log = logs.join(format!("{name}.log"));
+            let arguments = [&common[..], more].concat();
+            self.programs
+                .push(start(Path::new(name), &log, &arguments, &[])?);
+        }
+        Ok(())
     }
 
-    /// A kubeconfig of the operator's service account, which has the rights that the chart gives it.
-    pub async fn operators_kubeconfig(&self) -> Result<String> {
-        let token = ["create", "token", OPERATOR, "--duration=2h"];
-        let where_it_is = ["--namespace", NAMESPACE, "--kubeconfig", &self.admin];
-        let token = run("kubectl", &[token.as_slice(), &where_it_is].concat(), &[]).await?;
-        let token = String::from_utf8(token)?;
-        kubeconfig(&self.data, &self.server, OPERATOR, token.trim())
+    /// A kubeconfig of a service account, with a token of this pod, if any.
+    pub async fn kubeconfig_of(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: Option<&str>,
+    ) -> Result<String> {
+        let mut token = vec!["create", "token", account, "--duration=2h"];
+        if let Some(pod) = pod {
+            token.extend(["--bound-object-kind=Pod", "--bound-object-name", pod]);
+        }
+        token.extend(["--namespace", namespace, "--kubeconfig", &self.admin]);
+        let token = String::from_utf8(run("kubectl", &token, &[]).await?)?;
+        kubeconfig(
+            &self.data,
+            &self.server,
+            pod.unwrap_or(account),
+            token.trim(),
+        )
     }
 }
 
@@ -162,7 +173,13 @@ fn etcd_arguments(data: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-async fn api_server(data: &Path, logs: &Path, etcd: u16, port: u16) -> Result<Child> {
+async fn api_server(
+    address: &str,
+    data: &Path,
+    logs: &Path,
+    etcd: u16,
+    port: u16,
+) -> Result<Child> {
     let path = |name: &str| data.join(name).display().to_string();
     let (key, tokens, policy) = (path("accounts.key"), path("tokens.csv"), path("audit.yaml"));
     run("openssl", &["genrsa", "-out", &key, "2048"], &[]).await?;
@@ -177,15 +194,16 @@ async fn api_server(data: &Path, logs: &Path, etcd: u16, port: u16) -> Result<Ch
     }
     let arguments = [
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
-        "--bind-address=127.0.0.1".to_owned(),
-        "--advertise-address=127.0.0.1".to_owned(),
+        format!("--bind-address={address}"),
+        format!("--advertise-address={address}"),
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", data.display()),
         "--authorization-mode=RBAC".to_owned(),
-        "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
-        // Pods need service accounts, which a controller would create.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--allow-privileged".to_owned(),
+        // Pods need service accounts and nodes are not ready until a controller says so; there may be none.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         format!("--token-auth-file={tokens}"),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-account-key-file={key}"),
@@ -197,7 +215,7 @@ async fn api_server(data: &Path, logs: &Path, etcd: u16, port: u16) -> Result<Ch
         Path::new("kube-apiserver"),
         &logs.join("kube-apiserver.log"),
         &arguments,
-        "",
+        &[],
     )
 }
 
@@ -206,10 +224,10 @@ fn kubeconfig(data: &Path, server: &str, user: &str, token: &str) -> Result<Stri
     ensure!(!token.is_empty(), "{user} has no token");
     let certificate = data.join("apiserver.crt");
     let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "scale",
-        "clusters": [{"name": "scale", "cluster": {"server": server, "certificate-authority": certificate}}],
+        "apiVersion": "v1", "kind": "Config", "current-context": "toy",
+        "clusters": [{"name": "toy", "cluster": {"server": server, "certificate-authority": certificate}}],
         "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "scale", "context": {"cluster": "scale", "user": user}}],
+        "contexts": [{"name": "toy", "context": {"cluster": "toy", "user": user}}],
     });
     let path = data
         .join(format!("{user}.kubeconfig"))

@@ -69,7 +69,7 @@ fn write_row(table: &mut String, case: &str, refused: Option<Status>) -> Result<
 }
 
 #[test]
-fn each_rule_refuses_what_only_it_does_and_says_what_to_do() -> Result<()> {
+fn each_rule_refuses_and_gives_a_hint() -> Result<()> {
     shared(NOT_ENABLED, async |fixture| {
         let mut table = String::new();
         let invalid = rows::invalid();

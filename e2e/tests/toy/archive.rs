@@ -130,7 +130,7 @@ async fn is_refused(fixture: &Fixture, key: &str) -> Result<()> {
 }
 
 #[test]
-fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
+fn profiles_outlive_their_request() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let administrator = fixture.administrator()?;
@@ -185,7 +185,7 @@ fn profiles_of_a_request_that_is_gone_are_listed_and_looked_at() -> Result<()> {
 }
 
 #[test]
-fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
+fn a_key_opens_its_namespace_until_rotation() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         profiled(fixture, &fixture.administrator()?, "first").await?;
@@ -229,7 +229,7 @@ fn a_key_opens_its_own_namespace_until_it_is_rotated() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_made_anew_reads_nothing_of_the_old_one() -> Result<()> {
+fn a_recreated_namespace_reads_nothing_old() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         profiled(fixture, &fixture.administrator()?, "first").await?;

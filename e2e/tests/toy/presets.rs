@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Fixture, NOT_ENABLED, release, run, shared};
 
-use crate::examples::files;
+use e2e::examples::files;
 
 /// The values that an example has for two namespaces, with this test's.
 fn values(file: &Path, here: &str, other: &str) -> Result<String> {
@@ -44,7 +44,7 @@ async fn is_taken(file: &Path, here: &Fixture, other: &Fixture) -> Result<usize>
 }
 
 #[test]
-fn the_api_server_takes_each_object_of_the_chart_with_the_values_of_every_example() -> Result<()> {
+fn the_api_server_accepts_every_values_example() -> Result<()> {
     shared(NOT_ENABLED, async |here| {
         let other = async |other: &Fixture| {
             let of_schedules = files("schedules")?

@@ -196,7 +196,7 @@ fn without(fence: &ValidatingAdmissionPolicy, clause: usize, user: &str) -> Resu
 }
 
 #[test]
-fn each_clause_of_the_fence_refuses_what_no_other_does() -> Result<()> {
+fn each_clause_of_the_policy_is_needed() -> Result<()> {
     shared(ENABLED, async |fixture| {
         waiting_pods(fixture).await?;
         let fences: Api<ValidatingAdmissionPolicy> = Api::all(fixture.client.clone());
@@ -275,7 +275,7 @@ async fn ask(
 }
 
 #[test]
-fn who_creates_a_request_has_a_right_to_run_samplers_there() -> Result<()> {
+fn a_creator_needs_the_right_to_profile() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let user = |name: &str| format!("{}-{name}", fixture.namespace);
         let forbidden = "may not profile in namespace";

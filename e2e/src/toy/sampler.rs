@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::EphemeralContainer;
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, ClientBuilder, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -30,6 +30,7 @@ pub struct Canned {
 }
 
 impl Canned {
+    /// The profile of a pod that was sampled for this time.
     pub fn of(seconds: u64) -> Self {
         let samples = WORKERS * PATHS as i64;
         let bytes = profile(seconds, samples);
@@ -44,6 +45,7 @@ impl Canned {
         }
     }
 
+    /// In bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -65,7 +67,7 @@ fn profile(seconds: u64, samples: i64) -> Vec<u8> {
                 .map(|depth| {
                     (
                         format!(
-                            "Shop\\Layer{depth}::handle{}",
+                            "Demo\\Layer{depth}::handle{}",
                             path >> (DEPTH - depth).min(8)
                         ),
                         format!("/app/src/Layer{depth}.php"),
@@ -116,34 +118,36 @@ struct Grants {
 
 /// How a container ends.
 pub struct Ended {
+    /// The exit code.
     pub exit_code: i32,
+    /// The termination message.
     pub message: String,
 }
 
-/// A client for samplers. A sampler knows the relay's certificate only by its pin, which this program does not test.
-pub fn client() -> Result<Client> {
+/// The builder of a client for samplers. A sampler knows the relay's certificate only by its pin, which this program does not test.
+pub fn client() -> ClientBuilder {
     let builder = Client::builder()
         .pool_max_idle_per_host(0)
         .tls_danger_accept_invalid_certs(true);
-    Ok(builder.timeout(ANSWER).build()?)
+    builder.timeout(ANSWER)
 }
 
-/// Samples for the requested time, or until it is told to stop, then uploads.
+/// Samples for the requested time, or until it is told to stop, then uploads. It asks for a client before each call.
 pub async fn sample(
-    client: &Client,
+    client: impl Fn() -> Result<Client>,
     container: &EphemeralContainer,
     canned: &Canned,
 ) -> Result<Ended> {
     let grant = grant(container)?;
     let seconds = duration(container)?;
-    let stopped = tokio::time::timeout(seconds, is_stopped(client, &grant)).await;
-    if stopped.is_ok_and(|word| word == "drop") {
+    let stopped = tokio::time::timeout(seconds, is_stopped(&client, &grant)).await;
+    if stopped.ok().transpose()?.is_some_and(|word| word == "drop") {
         return Ok(Ended {
             exit_code: 31,
             message: json!({"reason": "Cancelled"}).to_string(),
         });
     }
-    upload(client, &grant, canned).await
+    upload(&client, &grant, canned).await
 }
 
 fn grant(container: &EphemeralContainer) -> Result<Grant> {
@@ -151,13 +155,14 @@ fn grant(container: &EphemeralContainer) -> Result<Grant> {
     let mut grants = variables.filter(|variable| variable.name == "PHPPROF_GRANTS");
     let grants = grants.next().and_then(|variable| variable.value.as_deref());
     let grants: Grants = serde_json::from_str(grants.context("a sampler without grants")?)?;
-    let relay = grants
-        .profile
-        .into_iter()
-        .find(|grant| grant.route == "Relay");
-    relay.context("a sampler without a grant for the relay")
+    let is_relay = |grant: &Grant| grant.route == "Relay";
+    let mut all = grants.profile;
+    let at = all.iter().position(is_relay).unwrap_or_default();
+    ensure!(at < all.len(), "a sampler with an empty list of grants");
+    Ok(all.swap_remove(at))
 }
 
+/// How long a sampler shall sample.
 pub fn duration(container: &EphemeralContainer) -> Result<Duration> {
     let mut values = container
         .args
@@ -173,15 +178,15 @@ pub fn duration(container: &EphemeralContainer) -> Result<Duration> {
 }
 
 /// Asks until the answer is to stop. If the relay does not answer, it asks again.
-async fn is_stopped(client: &Client, grant: &Grant) -> String {
+async fn is_stopped(client: &impl Fn() -> Result<Client>, grant: &Grant) -> Result<String> {
     loop {
-        let mut question = client.get(&grant.stop);
+        let mut question = client()?.get(&grant.stop);
         for (name, value) in &grant.headers {
             question = question.header(name, value);
         }
         match question.send().await {
             Ok(answer) if answer.status() == StatusCode::OK => {
-                return answer.text().await.unwrap_or_default();
+                return Ok(answer.text().await.unwrap_or_default());
             }
             Ok(answer) if answer.status() == StatusCode::NO_CONTENT => {}
             _ => tokio::time::sleep(FIRST_PAUSE).await,
@@ -190,10 +195,14 @@ async fn is_stopped(client: &Client, grant: &Grant) -> String {
 }
 
 /// Tries until the profile is stored or refused. The limit of the whole program bounds the time.
-async fn upload(client: &Client, grant: &Grant, canned: &Canned) -> Result<Ended> {
+async fn upload(
+    client: &impl Fn() -> Result<Client>,
+    grant: &Grant,
+    canned: &Canned,
+) -> Result<Ended> {
     let mut pause = FIRST_PAUSE;
     loop {
-        let mut put = client
+        let mut put = client()?
             .put(&grant.url)
             .header("content-digest", &canned.digest);
         for (name, value) in &grant.headers {

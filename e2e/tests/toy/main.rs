@@ -1,0 +1,14 @@
+//! Tests phpprof's promises that need no container, on a cluster whose pods a toy plays: `make api`.
+
+mod archive;
+mod ends;
+mod examples;
+mod halts;
+mod keys;
+mod policies;
+mod presets;
+mod queue;
+mod refusals;
+mod replicas;
+mod restarts;
+mod specs;

@@ -13,15 +13,15 @@ use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::Memory;
 use phpprof_zend::engine::{Engine, find};
-use phpprof_zend::function::{HEAD, Key, NamedFunction};
-use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction};
+use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 
 /// A child of this process that runs PHP, and is stopped now and then.
 pub struct Stopper {
     pid: Pid,
     memory: ProcessMemory,
     engine: Engine,
-    names: HashMap<Key, String>,
+    names: HashMap<FunctionKey, String>,
 }
 
 /// A child that is stopped.
@@ -77,7 +77,7 @@ impl Stopper {
             top,
             &mut frames,
         );
-        if end != End::Root {
+        if end != UnwindEnd::Root {
             return Ok(None);
         }
         let mut names = Vec::new();
@@ -92,7 +92,7 @@ impl Stopper {
         let layout = self.engine.layout;
         let mut head = [0; HEAD];
         self.memory.read(frame.func, &mut head)?;
-        let Some(key) = Key::parse(layout, &head) else {
+        let Some(key) = FunctionKey::parse(layout, &head) else {
             return Ok(None);
         };
         if let Some(name) = self.names.get(&key) {

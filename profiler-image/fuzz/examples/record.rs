@@ -15,7 +15,7 @@ use phpprof_fuzz::image::{WORDS, encode};
 use phpprof_fuzz::{engine, stack};
 use phpprof_zend::engine::{Module, find};
 use phpprof_zend::layouts::ROWS;
-use phpprof_zend::memory::{Fault, Memory};
+use phpprof_zend::memory::{Memory, MemoryFault};
 
 /// The sizes of blocks that are set to zero on trial.
 const BLOCKS: [u64; 3] = [4096, 512, 64];
@@ -27,7 +27,7 @@ struct Noting<'a> {
 }
 
 impl Memory for Noting<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.memory.read(address, bytes)?;
         let noted = (address..).zip(bytes.iter().copied());
         self.seen.borrow_mut().extend(noted);

@@ -1,6 +1,6 @@
 //! The search for an engine: ELF images, version, live structures, and the threads of a thread-safe build.
 
-use phpprof_zend::engine::{Engine, Module, Refusal, find};
+use phpprof_zend::engine::{Engine, EngineRefusal, Module, find};
 use phpprof_zend::memory::Memory;
 use phpprof_zend::phase::{MomentBytes, autoloads};
 
@@ -23,7 +23,7 @@ pub struct Found {
 ///
 /// # Errors
 /// As [`find`].
-pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Found, Refusal> {
+pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Found, EngineRefusal> {
     let modules: Vec<Module> = (0..)
         .zip(bases)
         .filter(|&(_, base)| base != 0)
@@ -61,7 +61,7 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
 ///
 /// # Errors
 /// As [`find`].
-pub fn of_image(input: &[u8]) -> Result<Found, Refusal> {
+pub fn of_image(input: &[u8]) -> Result<Found, EngineRefusal> {
     let image = Image::parse(input, READS, BYTES);
     search(&image, image.words)
 }

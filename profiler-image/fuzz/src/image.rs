@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use phpprof_zend::memory::{Fault, Memory};
+use phpprof_zend::memory::{Memory, MemoryFault};
 
 /// Words before the regions.
 pub const WORDS: usize = 3;
@@ -61,7 +61,7 @@ impl<'a> Image<'a> {
 }
 
 impl Memory for Image<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.spend(bytes.len());
         let mut at = address;
         let mut rest = bytes;
@@ -70,10 +70,10 @@ impl Memory for Image<'_> {
                 .regions
                 .range(..=at)
                 .next_back()
-                .ok_or(Fault::Unmapped)?;
+                .ok_or(MemoryFault::Unmapped)?;
             let offset = at - start;
             let here = size.checked_sub(offset).filter(|&here| here > 0);
-            let length = here.ok_or(Fault::Unmapped)?.min(rest.len() as u64);
+            let length = here.ok_or(MemoryFault::Unmapped)?.min(rest.len() as u64);
             let (now, later) = rest.split_at_mut(usize::try_from(length).unwrap_or(0));
             let stored = usize::try_from(offset)
                 .ok()
@@ -86,7 +86,7 @@ impl Memory for Image<'_> {
             if rest.is_empty() {
                 break;
             }
-            at = at.checked_add(length).ok_or(Fault::Unmapped)?;
+            at = at.checked_add(length).ok_or(MemoryFault::Unmapped)?;
         }
         Ok(())
     }
@@ -154,9 +154,15 @@ mod tests {
         assert_eq!(image.read(0x1000, &mut read), Ok(()));
         assert_eq!(read, memory.values().copied().take(200).collect::<Vec<_>>());
         assert_eq!(image.read(u64::MAX, &mut [0]), Ok(()));
-        assert_eq!(image.read(u64::MAX, &mut [0; 2]), Err(Fault::Unmapped));
-        assert_eq!(image.read(0xfff, &mut [0; 2]), Err(Fault::Unmapped));
-        assert_eq!(image.read(0x1000, &mut [0; 201]), Err(Fault::Unmapped));
+        assert_eq!(
+            image.read(u64::MAX, &mut [0; 2]),
+            Err(MemoryFault::Unmapped)
+        );
+        assert_eq!(image.read(0xfff, &mut [0; 2]), Err(MemoryFault::Unmapped));
+        assert_eq!(
+            image.read(0x1000, &mut [0; 201]),
+            Err(MemoryFault::Unmapped)
+        );
     }
 
     #[test]

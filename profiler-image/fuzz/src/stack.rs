@@ -2,13 +2,13 @@
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Holder;
-use phpprof_zend::function::{Function, HEAD, Key, NamedFunction};
+use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction, ZendFunction};
 use phpprof_zend::layouts::ROWS;
 use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
 use phpprof_zend::op::Op;
 use phpprof_zend::phase::is_inside_include;
-use phpprof_zend::site::{Evidence, Side, Site};
-use phpprof_zend::unwind::{Copy, End, Frame, MAX_FRAMES, unwind};
+use phpprof_zend::site::{EdgeSide, Evidence, Site};
+use phpprof_zend::unwind::{Copy, Frame, MAX_FRAMES, UnwindEnd, unwind};
 
 use crate::image::Image;
 
@@ -26,7 +26,7 @@ const MAX_SEARCHED: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
     /// Why unwinding ended.
-    pub end: End,
+    pub end: UnwindEnd,
     /// The names of the frames' functions, leaf first.
     pub names: Vec<String>,
     /// Their files, in the same order.
@@ -68,7 +68,7 @@ pub fn read<M: Memory + ?Sized>(
         .iter()
         .map(|frame| function(memory, layout, frame))
         .collect();
-    let sides: Vec<(&Frame, Option<&Function>)> = frames
+    let sides: Vec<(&Frame, Option<&ZendFunction>)> = frames
         .iter()
         .zip(
             functions
@@ -115,8 +115,8 @@ fn search<M: Memory + ?Sized>(memory: &M, layout: &Layout, holder: &Frame, oplin
     }
 }
 
-fn side<'a>(frame: &'a Frame, function: &'a Function) -> Side<'a> {
-    Side {
+fn side<'a>(frame: &'a Frame, function: &'a ZendFunction) -> EdgeSide<'a> {
+    EdgeSide {
         frame,
         function,
         scope: function.key.scope,
@@ -137,7 +137,7 @@ fn function<M: Memory + ?Sized>(
 ) -> Option<NamedFunction> {
     let mut head = [0; HEAD];
     memory.read(frame.func, &mut head).ok()?;
-    let key = Key::parse(layout, &head)?;
+    let key = FunctionKey::parse(layout, &head)?;
     if key.name == 0 && !key.is_user() {
         return None;
     }

@@ -13,7 +13,7 @@ use phpprof_zend::op::{
 };
 use phpprof_zend::testing::process::{MODULES, ProcessImage};
 use phpprof_zend::testing::{FILE, NewOp};
-use phpprof_zend::unwind::End;
+use phpprof_zend::unwind::UnwindEnd;
 
 const ELF: u64 = 0x5555_0000_0000;
 
@@ -120,7 +120,7 @@ impl Scene {
             ["<internal:standard>", FILE, FILE, FILE, FILE],
             "{what}"
         );
-        assert_eq!(stack.end, End::Root, "{what}");
+        assert_eq!(stack.end, UnwindEnd::Root, "{what}");
         // The closure's caller does not name it.
         assert_eq!(stack.proven, [true, false, true, true], "{what}");
         Ok(())

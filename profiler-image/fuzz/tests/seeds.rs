@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use phpprof_fuzz::{answer, engine, maps, stack};
-use phpprof_zend::unwind::End;
+use phpprof_zend::unwind::UnwindEnd;
 
 /// The functions of seeds/shop.php, leaf first.
 const NAMES: [&str; 14] = [
@@ -74,7 +74,7 @@ fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
             let is_internal = ["usleep", "array_map"].contains(&name.as_str());
             assert_eq!(is_internal, file == "<internal:standard>", "{seed}: {name}");
         }
-        assert_eq!(stack.end, End::Root, "{seed}");
+        assert_eq!(stack.end, UnwindEnd::Root, "{seed}");
         assert!(!stack.includes, "{seed}");
         let open: Vec<&str> = stack
             .names

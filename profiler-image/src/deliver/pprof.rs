@@ -12,7 +12,7 @@ use phpprof_profile::room::Lost;
 use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer, depth_within};
 use phpprof_profile::{unnamed, waiting};
 use phpprof_zend::engine::Engine;
-use phpprof_zend::extensions::{Extensions, Opcache};
+use phpprof_zend::extensions::{Extensions, OpcacheState};
 use serde::Serialize;
 use smallvec::SmallVec;
 
@@ -170,8 +170,8 @@ impl<'a> Php<'a> {
         let opcache = extensions.and_then(|extensions| extensions.opcache);
         let (opcache, opcache_restarts) = match opcache {
             None => (None, None),
-            Some(Opcache::Off) => (Some("off"), None),
-            Some(Opcache::On { is_full, restarts }) => {
+            Some(OpcacheState::Off) => (Some("off"), None),
+            Some(OpcacheState::On { is_full, restarts }) => {
                 (Some(if is_full { "full" } else { "on" }), Some(restarts))
             }
         };
@@ -370,8 +370,8 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
 fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts {
     let opcache = snapshot.extensions.and_then(|it| it.opcache);
     let restarts = match opcache {
-        Some(Opcache::On { restarts, .. }) => restarts,
-        Some(Opcache::Off) | None => 0,
+        Some(OpcacheState::On { restarts, .. }) => restarts,
+        Some(OpcacheState::Off) | None => 0,
     };
     unnamed::Counts {
         samples,

@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::opcache::Restarts;
 use smallvec::SmallVec;
 
@@ -59,11 +59,11 @@ impl<M> Lasting<M> {
 }
 
 impl<M: Deref<Target: Memory>> Memory for Lasting<M> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.gather(&mut [Piece { address, bytes }])
     }
 
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         let mut now = Restarts::default();
         let Some(last) = self.piece(&mut now) else {
             return self.memory.gather(pieces);
@@ -82,7 +82,7 @@ impl<M: Deref<Target: Memory>> Memory for Lasting<M> {
         match now == self.restarts {
             true => Ok(()),
             // There is something else by now.
-            false => Err(Fault::Unmapped),
+            false => Err(MemoryFault::Unmapped),
         }
     }
 }
@@ -123,7 +123,7 @@ mod tests {
             memory.put_word(COUNTERS + 8 * kind, was + 1);
             let mut lasting = Lasting::new(&memory, Some(COUNTERS));
             lasting.follow(before);
-            assert_eq!(lasting.word(WORD), Err(Fault::Unmapped));
+            assert_eq!(lasting.word(WORD), Err(MemoryFault::Unmapped));
             lasting.follow(counters(&memory));
             assert_eq!(lasting.word(WORD), Ok(7));
             memory.put_word(COUNTERS + 8 * kind, was);

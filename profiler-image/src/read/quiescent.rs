@@ -15,10 +15,10 @@ use std::thread::{Builder, JoinHandle};
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use phpprof_zend::Layout;
-use phpprof_zend::function::{HEAD, Key, NamedFunction};
+use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction};
 use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::opcache::Restarts;
-use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 use smallvec::SmallVec;
 
 use super::globals::newest;
@@ -37,7 +37,7 @@ pub struct Observation {
     /// Leaf first.
     pub frames: Vec<Frame>,
     /// For each frame; `None` if the function is inconsistent.
-    pub keys: Vec<Option<Key>>,
+    pub keys: Vec<Option<FunctionKey>>,
     /// Names of functions that may not outlive the window.
     pub functions: Vec<NamedFunction>,
     /// The last frame lies on the newest page of the VM stack.
@@ -217,7 +217,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
         newest(&tops).current_execute_data,
         &mut observation.frames,
     );
-    if end == End::Torn {
+    if end == UnwindEnd::Torn {
         return None;
     }
     let frames = &observation.frames;
@@ -235,7 +235,7 @@ fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     let ranges = &request.shared_ranges;
     let is_shared = |address| is_in(ranges, address);
     observation.keys.clear();
-    let keys = heads.iter().map(|head| Key::parse(layout, head));
+    let keys = heads.iter().map(|head| FunctionKey::parse(layout, head));
     observation.keys.extend(keys);
     let passing = observation
         .keys

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Arena;
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::opcache::Restarts;
 use phpprof_zend::phase::Phase;
 use phpprof_zend::unwind::Copy;
@@ -165,8 +165,8 @@ impl Reader {
     /// # Errors
     /// [`Fault::Gone`] when the process has ended, [`Fault::Denied`] when the kernel refuses, [`Fault::Unmapped`] when
     /// the stack was not found.
-    pub fn read(&mut self) -> Result<Reading, Fault> {
-        let mut found = Err(Fault::Unmapped);
+    pub fn read(&mut self) -> Result<Reading, MemoryFault> {
+        let mut found = Err(MemoryFault::Unmapped);
         let mut asks_first = self.asks_first();
         for attempt in 0..MAX_READS {
             // The copy has only the bytes of the last read.
@@ -219,7 +219,7 @@ impl Reader {
                 }
                 Ok(Reading::Elsewhere) => found = Ok(Reading::Elsewhere),
                 // Inside a request there is no frame for a moment, such as between two fibers.
-                Ok(_) | Err(Fault::Unmapped) => self.expected = None,
+                Ok(_) | Err(MemoryFault::Unmapped) => self.expected = None,
                 Err(other) => return Err(other),
             }
         }
@@ -319,7 +319,7 @@ impl Reader {
     }
 
     /// Reads the globals, and the words that tell phases without a frame: nothing else is read while no stack has been seen.
-    fn globals(&mut self) -> Result<(Globals, Option<Phase>), Fault> {
+    fn globals(&mut self) -> Result<(Globals, Option<Phase>), MemoryFault> {
         let mut bytes = [0_u8; Globals::SIZE];
         let mut phase = self.phase(&mut bytes);
         // The memory of the request or the heap may be gone, while the globals are still there.
@@ -356,7 +356,7 @@ impl Reader {
     }
 
     /// Reads the globals, and the phase, if it is known, of the same moment.
-    fn phase(&mut self, globals: &mut [u8; Globals::SIZE]) -> Result<Option<Phase>, Fault> {
+    fn phase(&mut self, globals: &mut [u8; Globals::SIZE]) -> Result<Option<Phase>, MemoryFault> {
         let mut words = Words::new();
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
@@ -377,7 +377,7 @@ impl Reader {
     }
 
     /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
-    fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, Fault> {
+    fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, MemoryFault> {
         let mut words = Words::new();
         let mut restarts = [Restarts::default(); 2];
         let [before, after] = &mut restarts;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use phpprof_zend::Layout;
 use phpprof_zend::memory::{Memory, Piece};
-use phpprof_zend::request::{self, Place, Request, SLICE, Source, Trail, Wanted};
+use phpprof_zend::request::{self, HttpRequest, RequestPlace, RequestSource, SLICE, Trail, Wanted};
 use rustc_hash::FxHasher;
 
 use crate::target::process::Process;
@@ -34,7 +34,7 @@ pub enum Seen {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// Its properties.
-    pub request: Request,
+    pub request: HttpRequest,
     /// It is the one that was known before a read failed, as far as its trail tells.
     pub is_again: bool,
 }
@@ -47,7 +47,7 @@ pub struct Changed;
 #[derive(Debug)]
 pub struct RequestWatch {
     layout: &'static Layout,
-    place: Place,
+    place: RequestPlace,
     sapi_globals: Option<u64>,
     wanted: Wanted,
     known: Option<Known>,
@@ -91,8 +91,8 @@ impl RequestWatch {
         let row = &engine.layout.sapi_globals;
         Self {
             layout: engine.layout,
-            place: Place {
-                source: Source::of(engine.layout, &engine.sapi, process.relay.is_some()),
+            place: RequestPlace {
+                source: RequestSource::of(engine.layout, &engine.sapi, process.relay.is_some()),
                 executor_globals: engine.executor_globals,
                 core_globals: engine.phase_globals.core_globals,
             },
@@ -116,7 +116,7 @@ impl RequestWatch {
 
     /// Where the worker's SAPI keeps its requests.
     #[must_use]
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> RequestSource {
         self.place.source
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use phpprof_profile::labels::OF_REQUESTS;
-use phpprof_zend::request::{Request, Wanted};
+use phpprof_zend::request::{HttpRequest, Wanted};
 
 use super::route::{Rules, template_of_file};
 
@@ -109,7 +109,7 @@ impl Filter {
 
     /// The result for a request, without its age. `script` is the label's value.
     #[must_use]
-    pub fn verdict(&self, request: &Request, script: Option<&str>) -> Verdict {
+    pub fn verdict(&self, request: &HttpRequest, script: Option<&str>) -> Verdict {
         let plain = |script: &str| script.trim_start_matches('/').to_owned();
         let path = self.path_prefix.as_ref().map(|prefix| {
             let path = request.path.as_ref()?;
@@ -240,12 +240,12 @@ mod tests {
             scripts: vec!["/index.php".to_owned()],
             ..Filter::default()
         };
-        let request = |method: &str, path: Option<&str>| Request {
+        let request = |method: &str, path: Option<&str>| HttpRequest {
             method: Some(method.to_owned()),
             path: path.map(str::to_owned),
-            ..Request::default()
+            ..HttpRequest::default()
         };
-        let check = |request: Request, script, verdict| {
+        let check = |request: HttpRequest, script, verdict| {
             assert_eq!(filter.verdict(&request, script), verdict);
         };
         let index = Some("index.php");
@@ -256,7 +256,7 @@ mod tests {
         check(request("GET", None), index, Verdict::Refused);
         check(request("POST", Some("/shop")), None, Verdict::Unknown);
         let all = Filter::default();
-        assert_eq!(all.verdict(&Request::default(), None), Verdict::Kept);
+        assert_eq!(all.verdict(&HttpRequest::default(), None), Verdict::Kept);
         assert!(!all.is_on());
     }
 }

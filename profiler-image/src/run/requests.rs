@@ -6,7 +6,7 @@
 
 mod look;
 
-use phpprof_zend::request::Request;
+use phpprof_zend::request::HttpRequest;
 
 use super::aggregate::{Aggregate, Labelled, Sum};
 use super::recorder::Of;
@@ -261,7 +261,7 @@ impl Requests {
         (served.young_of, served.is_kept) = (0, Some(false));
     }
 
-    fn known(&mut self, request: &Request) -> Known {
+    fn known(&mut self, request: &HttpRequest) -> Known {
         let asked = &self.asked;
         let script = request.script.as_deref();
         let script = script.map(|script| shown_script(script, request.root.as_deref()));

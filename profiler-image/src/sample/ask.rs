@@ -4,12 +4,12 @@
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::{Holder, is_closure};
-use phpprof_zend::function::{Function, Key};
+use phpprof_zend::function::{FunctionKey, ZendFunction};
 use phpprof_zend::memory::{Memory, is_in};
 use phpprof_zend::op::Op;
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::{Evidence, Side, Site, own_cache};
+use phpprof_zend::site::{EdgeSide, Evidence, Site, own_cache};
 use phpprof_zend::unwind::Frame;
 
 use super::Sampler;
@@ -87,7 +87,7 @@ impl Sampler {
             frameless_functions: engine.frameless_functions,
             through,
             caller: side(worker, &set, (&caller, holder.is_some()), &at_site.function),
-            callee: Side {
+            callee: EdgeSide {
                 has_own_opline: is_sure || has_called(trace, index),
                 ..side(worker, &set, (&frames[index], is_sure), &callee.function)
             },
@@ -152,7 +152,7 @@ fn fetch_site<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
     (layout, compiler_globals): (&Layout, Option<u64>),
     frames: &[Frame],
-    ends: [(usize, &Function); 2],
+    ends: [(usize, &ZendFunction); 2],
 ) {
     let [(caller, at_site), _] = ends;
     let (opline, key) = (frames[caller].opline, &at_site.key);
@@ -175,7 +175,7 @@ fn fetch_site<M: Memory + ?Sized>(
 }
 
 /// Whether other code can replace a function's at the same addresses within a request.
-fn may_be_replaced(worker: &Worker, key: &Key) -> bool {
+fn may_be_replaced(worker: &Worker, key: &FunctionKey) -> bool {
     key.is_user() && !key.is_named() && !is_shared(worker, key.code)
 }
 
@@ -187,15 +187,15 @@ fn side<'a>(
     worker: &Worker,
     memory: &impl Memory,
     (frame, is_sure): (&'a Frame, bool),
-    function: &'a Function,
-) -> Side<'a> {
+    function: &'a ZendFunction,
+) -> EdgeSide<'a> {
     let key = &function.key;
     let scope = worker.process.engine.layout.function.scope as u64;
     let scope = match function.is_relinked() {
         true => memory.word(frame.func.saturating_add(scope)).unwrap_or(0),
         false => key.scope,
     };
-    Side {
+    EdgeSide {
         frame,
         function,
         scope,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::is_closure;
-use phpprof_zend::function::{Function, Key};
-use phpprof_zend::site::Check;
-use phpprof_zend::unwind::{End, Frame};
+use phpprof_zend::function::{FunctionKey, ZendFunction};
+use phpprof_zend::site::Relation;
+use phpprof_zend::unwind::{Frame, UnwindEnd};
 
 use super::follow::next_to;
 use super::phase::autoloads;
@@ -108,7 +108,7 @@ impl Sampler {
             has_gone_on: false,
         };
         let root = match trace.end {
-            End::TooDeep => Some(Names::TRUNCATED),
+            UnwindEnd::TooDeep => Some(Names::TRUNCATED),
             _ => self.ends_request(worker, trace).then_some(Names::SHUTDOWN),
         };
         if let Some(name) = root {
@@ -216,7 +216,7 @@ impl Sampler {
         worker: &mut Worker,
         below: PathId,
         (id, name): (FunctionId, NameId),
-        (key, op): (&Key, Option<u32>),
+        (key, op): (&FunctionKey, Option<u32>),
         call: Call,
         climb: &mut Climb,
     ) -> Option<PathId> {
@@ -252,7 +252,7 @@ impl Sampler {
             climb.is_unknown = true;
             return None;
         }
-        let tells_by_object = matches!(call.check, Check::SameThis | Check::ThisIn(_));
+        let tells_by_object = matches!(call.check, Relation::SameThis | Relation::ThisIn(_));
         if tells_by_object && may_be_two_calls(worker, frame) {
             return None;
         }
@@ -286,7 +286,7 @@ impl Sampler {
         }
     }
 
-    fn line(&mut self, worker: &Worker, id: FunctionId, key: &Key, op: Option<u32>) -> u32 {
+    fn line(&mut self, worker: &Worker, id: FunctionId, key: &FunctionKey, op: Option<u32>) -> u32 {
         if !key.is_user() {
             return 0;
         }
@@ -323,7 +323,7 @@ impl Sampler {
         {
             let edge = self.edge_at(trace, index, at.site, name)?;
             if self.is_delegation(worker, trace, index, edge) {
-                self.edges.prove(edge, Check::Nothing);
+                self.edges.prove(edge, Relation::Nothing);
                 return Some(Call::default());
             }
         }
@@ -366,7 +366,7 @@ impl Sampler {
         let told = self.told_by_caller(worker, trace, index, edge);
         let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
         // What is left from another caller may have calls above it that this one does not make.
-        let is_confirmed = |check: Check| check.confirmed(&worker.reader.copy, caller, frame);
+        let is_confirmed = |check: Relation| check.confirmed(&worker.reader.copy, caller, frame);
         if let Some(Known::Proven(check)) = told
             && is_confirmed(check)
         {
@@ -383,7 +383,7 @@ impl Sampler {
         // A generator is marked like a call by the engine, but is resumed by one caller after the other.
         let kind = &worker.process.engine.layout.call_info;
         climb.is_apart = frame.call_info & (kind.top | kind.generator) == kind.top;
-        let is_possible = |check: &Check| !climb.is_refuted && is_confirmed(*check);
+        let is_possible = |check: &Relation| !climb.is_refuted && is_confirmed(*check);
         let check = self.edges.check_of(&edge).filter(is_possible)?;
         climb.is_seen_once = true;
         climb.takes_candidates.then_some(Call {
@@ -412,8 +412,8 @@ impl Sampler {
         now: u64,
     ) -> Option<Known> {
         let key = self.functions.get(id)?.function.key;
-        if trace.end == End::TooDeep || key.is_top_level() {
-            return Some(Known::Proven(Check::Nothing));
+        if trace.end == UnwindEnd::TooDeep || key.is_top_level() {
+            return Some(Known::Proven(Relation::Nothing));
         }
         let root = trace.frames.len().checked_sub(1)?;
         let (copy, address) = (&worker.reader.copy, trace.frames[root].address);
@@ -427,7 +427,7 @@ impl Sampler {
             return Some(known);
         }
         Some(if is_first || self.stand(worker, trace, root, now) {
-            self.edges.prove(edge, Check::Nothing)
+            self.edges.prove(edge, Relation::Nothing)
         } else {
             self.edges.open(edge)
         })
@@ -457,7 +457,7 @@ impl Sampler {
 pub(super) fn op_index(
     layout: &Layout,
     executor_globals: u64,
-    key: &Key,
+    key: &FunctionKey,
     opline: u64,
 ) -> Option<u32> {
     let row = &layout.executor_globals;
@@ -469,7 +469,7 @@ pub(super) fn op_index(
 }
 
 /// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of the fiber of the collector.
-fn is_of_engine(function: &Function) -> bool {
+fn is_of_engine(function: &ZendFunction) -> bool {
     function.key.is_nameless() || function.internal_name() == Some(collector::IN_FIBER)
 }
 
@@ -486,7 +486,7 @@ fn is_still_there(worker: &Worker, frame: &Frame) -> bool {
 }
 
 /// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function
-/// of one call on the object of the other satisfies a [`Check`] that neither of the two calls does.
+/// of one call on the object of the other satisfies a [`Relation`] that neither of the two calls does.
 fn may_be_two_calls(worker: &Worker, frame: &Frame) -> bool {
     let layout = worker.process.engine.layout;
     let copy = &worker.reader.copy;

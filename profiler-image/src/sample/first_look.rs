@@ -6,7 +6,7 @@
 //! Invariant: a frame of this look counts only on the page, because other memory was read later.
 
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::unwind::{Copy, End, Frame};
+use phpprof_zend::unwind::{Copy, Frame, UnwindEnd};
 
 use super::Sampler;
 use super::climb::Climb;
@@ -55,7 +55,7 @@ impl Sampler {
     ) -> Result<Followed, Kept> {
         let first = tops[0].current_execute_data;
         let mut kept = shown(&worker.reader.copy, trace, climb, first);
-        if trace.end == End::Root && trace.stood == trace.frames.len() {
+        if trace.end == UnwindEnd::Root && trace.stood == trace.frames.len() {
             // Nothing has moved: no call has ended or begun.
             return Err(kept);
         }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use phpprof_zend::unwind::{Copy, End, unwind};
+use phpprof_zend::unwind::{Copy, UnwindEnd, unwind};
 
 use super::Sampler;
 use super::climb::Climb;
@@ -151,7 +151,7 @@ impl Sampler {
         let layout = worker.process.engine.layout;
         climb.begin();
         if self.unwound >= MOST_UNWOUND {
-            (trace.end, trace.stood, trace.is_late) = (End::Torn, 0, false);
+            (trace.end, trace.stood, trace.is_late) = (UnwindEnd::Torn, 0, false);
             trace.frames.clear();
             return;
         }
@@ -162,15 +162,15 @@ impl Sampler {
         let copy = &mut worker.reader.copy;
         trace.end = unwind(&memory, layout, copy, address, &mut trace.frames);
         self.unwound += trace.frames.len();
-        trace.is_late = trace.end != End::Torn && copy.is_late(&trace.frames);
+        trace.is_late = trace.end != UnwindEnd::Torn && copy.is_late(&trace.frames);
         let has_stood = copy.stood_below(layout, &trace.frames, around_below(look, looks))
             && copy.stood_beside(layout, &trace.frames, &(tops[top].page..tops[top].end));
         if trace.is_late || !has_stood {
-            trace.end = End::Torn;
+            trace.end = UnwindEnd::Torn;
         }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
         trace.may_have_gone_on = (top, look) == (0, 0);
-        if trace.end == End::Torn {
+        if trace.end == UnwindEnd::Torn {
             // Without a root it is unknown which part of the chain is true.
             return;
         }

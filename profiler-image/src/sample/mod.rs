@@ -23,7 +23,7 @@ mod standing;
 mod told;
 
 use phpprof_zend::closure::is_closure;
-use phpprof_zend::memory::{Fault, is_in};
+use phpprof_zend::memory::{MemoryFault, is_in};
 use phpprof_zend::unwind::{Copy, Frame};
 use rustc_hash::FxHashMap;
 
@@ -79,7 +79,7 @@ pub enum Outcome {
     /// A stack.
     Sample(Sampled),
     /// The read failed.
-    Failed(Fault),
+    Failed(MemoryFault),
 }
 
 /// The stack of a worker that serves a request.

@@ -8,7 +8,7 @@ use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{
     self, Phase, can_wait, function_looks_up_class, is_inside_include, looks_up_class,
 };
-use phpprof_zend::unwind::{End, Frame};
+use phpprof_zend::unwind::{Frame, UnwindEnd};
 use smallvec::SmallVec;
 
 use super::climb::{UNWINDING, op_index};
@@ -134,7 +134,7 @@ impl Sampler {
         let root = root.and_then(|id| self.functions.get(id));
         let looks = 0..copy.looks.len();
         worker.reader.in_shutdown
-            && trace.end == End::Root
+            && trace.end == UnwindEnd::Root
             && root.is_some_and(|code| !code.function.key.is_top_level())
             && copy.not_denied(worker.process.engine.layout, &trace.frames, looks) > 0
     }

@@ -6,11 +6,11 @@
 //! Invariant: an edge is proven by words of one moment, or by such as hold whenever the frames were read; what is neither proven nor refuted
 //! stays open.
 
-use phpprof_zend::function::Key;
+use phpprof_zend::function::FunctionKey;
 use phpprof_zend::op::{is_frameless, is_yield_from, may_push_frame};
 use phpprof_zend::site::callable::callable_argument;
 use phpprof_zend::site::frameless::is_absent;
-use phpprof_zend::site::{Check, Evidence, Words};
+use phpprof_zend::site::{Evidence, Relation, Words};
 use phpprof_zend::unwind::Frame;
 use phpprof_zend::zval::ZVAL;
 
@@ -53,7 +53,7 @@ impl Sampler {
             && self.edges.is_autoloader(edge.callee)
             && self.is_one_moment(worker, trace, index, Words::Frames)
         {
-            return Some(self.edges.prove(edge, Check::Nothing));
+            return Some(self.edges.prove(edge, Relation::Nothing));
         }
         // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two calls can stand together between two
         // instructions: there the site must not refute the edge.
@@ -65,7 +65,7 @@ impl Sampler {
             if may_be_autoloader && self.is_named_at(worker, trace, index, edge) {
                 self.edges.note_autoloader(edge.callee);
             }
-            return Some(self.edges.prove(edge, Check::Nothing));
+            return Some(self.edges.prove(edge, Relation::Nothing));
         }
         self.edge_by_site(worker, trace, index, edge, (may_be_autoloader, now))
     }
@@ -127,7 +127,7 @@ impl Sampler {
                     false => self.edges.prove(edge, check),
                 }
             }
-            _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Check::Nothing),
+            _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Relation::Nothing),
             _ => self.edges.open(edge),
         })
     }
@@ -280,7 +280,7 @@ impl Sampler {
         let is_sure = |(id, frame): (&Option<FunctionId>, &Frame)| {
             let code = id.and_then(|id| self.functions.get(id));
             let key = code.map(|code| code.function.key);
-            let has_opline = |key: &Key| key.op_index(layout, frame.opline).is_some();
+            let has_opline = |key: &FunctionKey| key.op_index(layout, frame.opline).is_some();
             key.is_some_and(|key| {
                 key.is_named() || (is_shared(worker, key.code) && has_opline(&key))
             })

@@ -2,7 +2,7 @@
 //!
 //! They come from the quiescent reader, or from a sleeping worker. They are not counted as samples.
 
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 use phpprof_zend::unwind::MAX_FRAMES;
 
 use super::climb::{NO_OP, UNWINDING, op_index};
@@ -109,7 +109,7 @@ impl Sampler {
             let root = (index == last && !is_cut && root_is_on_page).then(|| Edge::of_root(name));
             if let Some(edge) = edge.or(root) {
                 if is_interpreted {
-                    self.edges.prove(edge, Check::Nothing);
+                    self.edges.prove(edge, Relation::Nothing);
                 } else {
                     self.edges.prove_if_open(edge);
                 }

@@ -8,7 +8,7 @@
 //! Invariant: a frame that was not looked at, or was torn, does not stand.
 
 use phpprof_zend::Layout;
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{Copy, Frame, frame_at};
 use phpprof_zend::zval::ZVAL;
@@ -199,7 +199,7 @@ impl Standing {
         &mut self,
         reader: &Reader,
         window: &Window,
-        gather: impl FnOnce(&mut [Piece<'_>]) -> Result<(), Fault>,
+        gather: impl FnOnce(&mut [Piece<'_>]) -> Result<(), MemoryFault>,
     ) -> Option<()> {
         let shown = &mut self.shown;
         shown.looks.resize_with(LOOKS, Vec::new);

@@ -5,7 +5,7 @@
 //! it what that one called.
 //! Invariant: such a call is one that the program makes, from this caller and its callers, of whatever moment the callee's frame is.
 
-use phpprof_zend::site::{Check, Evidence, Words};
+use phpprof_zend::site::{Evidence, Relation, Words};
 
 use super::Sampler;
 use crate::read::worker::Worker;
@@ -54,8 +54,8 @@ pub(super) fn caller_stood(worker: &Worker, trace: &Trace, index: usize) -> bool
 
 /// Whether a caller that stood alone tells its call: by its code, or by its own object. The check still has to hold: the callee's frame may be
 /// left from another caller, with what that one called.
-pub(super) fn tells(check: Check, words: Words) -> bool {
-    words == Words::Code || check == Check::SameThis
+pub(super) fn tells(check: Relation, words: Words) -> bool {
+    words == Words::Code || check == Relation::SameThis
 }
 
 /// Whether user code makes the call of frame `index` itself, and not the engine for it.

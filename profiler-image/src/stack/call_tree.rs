@@ -11,7 +11,7 @@ use std::hash::{BuildHasher as _, Hash};
 use std::iter::successors;
 
 use hashbrown::HashTable;
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::edges::{EdgeId, Edges};
@@ -91,7 +91,7 @@ pub struct Call {
     /// The edge to it, if that was open when it was first seen.
     pub edge: Option<EdgeId>,
     /// What has to hold between the caller's frame and this one's.
-    pub check: Check,
+    pub check: Relation,
     /// Not shown to users: the engine's own nameless frames.
     pub is_hidden: bool,
     /// The program has its edge, but only one look has shown the call path. It is not known until another sample shows that.

@@ -4,7 +4,7 @@
 //! run. Invariant: an edge that samples refer to stays proven once it is; an edge becomes proven only by its call site, by frames that
 //! stood, or by a quiescent read.
 
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -51,7 +51,7 @@ impl Edge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// The program has it; two frames of it have to satisfy this check.
-    Proven(Check),
+    Proven(Relation),
     /// It needs a quiescent read.
     Open(EdgeId),
     /// The call site refutes it; another instance may not.
@@ -66,7 +66,7 @@ pub struct EdgeId(u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// It does, and two frames of the call have to satisfy this check.
-    Yes(Check),
+    Yes(Relation),
     /// It does not.
     No,
     /// The call site has to be asked.
@@ -134,7 +134,7 @@ impl Edges {
 
     /// The check of an edge that is proven.
     #[must_use]
-    pub fn check_of(&self, edge: &Edge) -> Option<Check> {
+    pub fn check_of(&self, edge: &Edge) -> Option<Relation> {
         match self.entries.get(edge)?.known {
             Known::Proven(check) => Some(check),
             Known::Open(_) | Known::Refuted => None,
@@ -158,7 +158,7 @@ impl Edges {
     }
 
     /// Records that the caller's frame alone tells this call.
-    pub fn prove_by_caller(&mut self, edge: Edge, check: Check) -> Known {
+    pub fn prove_by_caller(&mut self, edge: Edge, check: Relation) -> Known {
         let known = self.prove(edge, check);
         let entry = self.entry(edge);
         (entry.known, entry.by_caller) = (known, true);
@@ -173,7 +173,7 @@ impl Edges {
     }
 
     /// Records the call site's proof.
-    pub fn prove(&mut self, edge: Edge, check: Check) -> Known {
+    pub fn prove(&mut self, edge: Edge, check: Relation) -> Known {
         let entry = self.entry(edge);
         if !matches!(entry.known, Known::Proven(_)) {
             let is_open = matches!(entry.known, Known::Open(_));
@@ -230,7 +230,7 @@ impl Edges {
     /// Records that an edge that was open has been seen to stand.
     pub fn prove_open(&mut self, id: EdgeId) {
         if let Some(&edge) = self.opened.get(id.0 as usize) {
-            self.prove(edge, Check::Nothing);
+            self.prove(edge, Relation::Nothing);
         }
     }
 
@@ -291,7 +291,10 @@ mod tests {
         assert!(edges.is_settled(id));
         assert_eq!(edges.unsettled(), 0);
         assert_eq!(edges.refute(edge(1)), Known::Refuted);
-        assert_eq!(edges.known(&edge(1)), Some(Known::Proven(Check::Nothing)));
+        assert_eq!(
+            edges.known(&edge(1)),
+            Some(Known::Proven(Relation::Nothing))
+        );
     }
 
     #[test]
@@ -345,15 +348,15 @@ mod tests {
         edges.refute(edge(1));
         assert_eq!(edges.told(&edge(1)), Told::Ask);
         // A quiescent read has shown it, but not why it is made.
-        edges.prove(edge(1), Check::Nothing);
+        edges.prove(edge(1), Relation::Nothing);
         assert_eq!(edges.told(&edge(1)), Told::Ask);
-        edges.prove_by_caller(edge(1), Check::SameThis);
-        assert_eq!(edges.told(&edge(1)), Told::Yes(Check::SameThis));
+        edges.prove_by_caller(edge(1), Relation::SameThis);
+        assert_eq!(edges.told(&edge(1)), Told::Yes(Relation::SameThis));
         edges.open(edge(2));
         assert_eq!(edges.told(&edge(2)), Told::No);
-        edges.prove_by_caller(edge(2), Check::Nothing);
+        edges.prove_by_caller(edge(2), Relation::Nothing);
         assert_eq!(edges.unsettled(), 0);
-        assert_eq!(edges.told(&edge(2)), Told::Yes(Check::Nothing));
+        assert_eq!(edges.told(&edge(2)), Told::Yes(Relation::Nothing));
     }
 
     #[test]

@@ -28,8 +28,8 @@ use phpprof_zend::Layout;
 use phpprof_zend::closure::{Arena, is_closure};
 use smallvec::SmallVec;
 
-use phpprof_zend::function::{Function, HEAD, Key};
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::function::{FunctionKey, HEAD, ZendFunction};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::opcache::Restarts;
 use phpprof_zend::unwind::Frame;
 
@@ -82,7 +82,7 @@ pub struct FunctionId(u32);
 #[derive(Debug)]
 pub struct Code {
     /// The function as call sites know it.
-    pub function: Function,
+    pub function: ZendFunction,
     /// The name for users, of this body.
     pub name: NameId,
     /// The name as the root of a stack, once it was one.
@@ -95,9 +95,9 @@ pub struct Code {
     scope: u64,
 }
 
-/// Distinguishes a function from all others that are remembered: its key and [`Function::fingerprints`]. For a method of a class that each
+/// Distinguishes a function from all others that are remembered: its key and [`ZendFunction::fingerprints`]. For a method of a class that each
 /// request links anew, the address of the class's name replaces that of the class.
-type Identity = (Key, [u64; 2]);
+type Identity = (FunctionKey, [u64; 2]);
 
 /// Where a stack was read, and what is known there.
 pub struct Place<'a, M: Memory + ?Sized> {
@@ -127,13 +127,13 @@ pub struct Place<'a, M: Memory + ?Sized> {
 
 impl<M: Memory + ?Sized> Place<'_, M> {
     /// Whether a function is known under this key, whatever its texts.
-    fn knows(&self, key: &Key) -> bool {
+    fn knows(&self, key: &FunctionKey) -> bool {
         self.shared.knows(key) || self.local.knows(key)
     }
 }
 
 /// Fills pieces, after what it reads for itself.
-pub type Gather<'a> = &'a mut dyn FnMut(&mut [Piece<'_>]) -> Result<(), Fault>;
+pub type Gather<'a> = &'a mut dyn FnMut(&mut [Piece<'_>]) -> Result<(), MemoryFault>;
 
 /// All known codes of a run.
 #[derive(Debug, Default)]
@@ -239,7 +239,7 @@ impl Functions {
     }
 
     /// Whether a new function is read in this sample: not if there are enough ops of others.
-    fn has_room_for(&mut self, layout: &Layout, key: Option<Key>) -> bool {
+    fn has_room_for(&mut self, layout: &Layout, key: Option<FunctionKey>) -> bool {
         let has_room = self.ops_read < MAX_OPS_READ;
         if has_room {
             self.ops_read += key.and_then(|key| ops_size(layout, &key)).unwrap_or(0);
@@ -304,8 +304,8 @@ impl Functions {
             .collect();
         let read = place.memory.gather(&mut pieces).is_ok();
         drop(pieces);
-        let is_same = |((_, key), head): (&(u64, Key), &[u8; HEAD])| {
-            Key::parse(place.layout, head).as_ref() == Some(key)
+        let is_same = |((_, key), head): (&(u64, FunctionKey), &[u8; HEAD])| {
+            FunctionKey::parse(place.layout, head).as_ref() == Some(key)
         };
         if !read || !due.iter().zip(&heads).all(is_same) {
             place.shared.forget_addresses();
@@ -322,7 +322,7 @@ impl Functions {
     }
 
     /// The next functions that have to be checked.
-    fn due(&self, map: &mut Map, now: u64) -> SmallVec<[(u64, Key); CHECKED_TOGETHER]> {
+    fn due(&self, map: &mut Map, now: u64) -> SmallVec<[(u64, FunctionKey); CHECKED_TOGETHER]> {
         let mut due = SmallVec::new();
         for _ in 0..map.order.len().min(SEARCHED_TOGETHER) {
             if due.len() >= CHECKED_TOGETHER {
@@ -405,7 +405,7 @@ impl Functions {
 
 impl Code {
     fn identity(&self) -> Identity {
-        let key = Key {
+        let key = FunctionKey {
             scope: self.scope,
             ..self.function.key
         };
@@ -438,7 +438,7 @@ struct Look {
     depth: usize,
     /// The known addresses of the name's strings, 0 if unknown.
     anchors: [u64; 2],
-    key: Option<Key>,
+    key: Option<FunctionKey>,
     /// Whether its frame stood after everything was read that is only valid while it stands; `None` if it was not looked at.
     stands: Option<bool>,
     code: Option<FunctionId>,

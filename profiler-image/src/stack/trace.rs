@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use phpprof_zend::unwind::{End, Frame};
+use phpprof_zend::unwind::{Frame, UnwindEnd};
 
 use super::call_tree::PathId;
 use super::functions::FunctionId;
@@ -17,7 +17,7 @@ pub struct Trace {
     /// For each frame; `None` if a function is inconsistent.
     pub ids: Vec<Option<FunctionId>>,
     /// How unwinding them ended.
-    pub end: End,
+    pub end: UnwindEnd,
     /// It is whole, but has frames outside the page that were read later than the looks: it can be of two moments, and counts as torn.
     pub is_late: bool,
     /// The looks at the part around the top that are next to its moment.
@@ -58,7 +58,7 @@ impl Default for Trace {
         Self {
             frames: Vec::new(),
             ids: Vec::new(),
-            end: End::Torn,
+            end: UnwindEnd::Torn,
             is_late: false,
             around: 0..0,
             is_fast: false,

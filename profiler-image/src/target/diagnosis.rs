@@ -9,8 +9,8 @@ mod tests;
 mod words;
 
 use nix::errno::Errno;
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
+use phpprof_zend::engine::EngineRefusal;
+use phpprof_zend::memory::MemoryFault;
 
 pub use gather::gather;
 pub use words::explain;
@@ -26,7 +26,7 @@ pub struct Refused {
     /// Its name, which everybody may read.
     pub comm: String,
     /// Why it is not sampled.
-    pub refusal: Refusal,
+    pub refusal: EngineRefusal,
 }
 
 impl Refused {
@@ -40,7 +40,7 @@ impl Refused {
     /// unless it has the name of PHP.
     #[must_use]
     pub fn is_news_among_all(&self) -> bool {
-        self.refusal != Refusal::Unreadable(Fault::Denied) || self.is_called_php()
+        self.refusal != EngineRefusal::Unreadable(MemoryFault::Denied) || self.is_called_php()
     }
 
     /// Whether it explains the lack of workers better than what is known so far.
@@ -56,13 +56,16 @@ impl Refused {
     /// PHP that cannot be read matters more than a process without PHP.
     fn rank(&self) -> u8 {
         match self.refusal {
-            Refusal::NoPhpFound => 0,
-            Refusal::Starting | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => 1,
-            Refusal::Unreadable(Fault::NoFiles) => 2,
-            Refusal::Unreadable(Fault::Denied) => 3,
-            Refusal::NoEngineSymbols(_) | Refusal::Only32Bit(_) | Refusal::Emulated(_) => 4,
-            Refusal::LayoutMismatch(_) => 5,
-            Refusal::UnsupportedVersion(_) => 6,
+            EngineRefusal::NoPhpFound => 0,
+            EngineRefusal::Starting
+            | EngineRefusal::Unreadable(MemoryFault::Gone | MemoryFault::Unmapped) => 1,
+            EngineRefusal::Unreadable(MemoryFault::NoFiles) => 2,
+            EngineRefusal::Unreadable(MemoryFault::Denied) => 3,
+            EngineRefusal::NoEngineSymbols(_)
+            | EngineRefusal::Only32Bit(_)
+            | EngineRefusal::Emulated(_) => 4,
+            EngineRefusal::LayoutMismatch(_) => 5,
+            EngineRefusal::UnsupportedVersion(_) => 6,
         }
     }
 

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
+use phpprof_zend::engine::EngineRefusal;
+use phpprof_zend::memory::MemoryFault;
 use rustix::fs::{RawDir, SeekFrom, seek};
 use smallvec::SmallVec;
 
@@ -322,8 +322,8 @@ impl Discovery {
             match self.attach(new.pid, &new.stat) {
                 Ok(program) => Verdict::Php(program),
                 Err(refusal) => {
-                    other.is_without_php = refusal == Refusal::NoPhpFound;
-                    other.lacks_room = refusal == Refusal::Unreadable(Fault::NoFiles);
+                    other.is_without_php = refusal == EngineRefusal::NoPhpFound;
+                    other.lacks_room = refusal == EngineRefusal::Unreadable(MemoryFault::NoFiles);
                     let may_pass = may_pass(&refusal, is_young(new.born, now), new.doubts);
                     if may_pass {
                         other.doubts = other.doubts.saturating_add(1);
@@ -342,12 +342,12 @@ impl Discovery {
     }
 
     /// Notes why a process was not sampled; returns whether it is only starting, as it seems to be while the refusal may pass.
-    fn refuse(&mut self, new: &New, refusal: Refusal, may_pass: bool) -> bool {
+    fn refuse(&mut self, new: &New, refusal: EngineRefusal, may_pass: bool) -> bool {
         let refusal = match may_pass {
-            true => Refusal::Starting,
+            true => EngineRefusal::Starting,
             false => refusal,
         };
-        let is_starting = refusal == Refusal::Starting;
+        let is_starting = refusal == EngineRefusal::Starting;
         let refused = Refused {
             pid: new.pid,
             comm: String::from_utf8_lossy(&new.stat.comm).into_owned(),
@@ -379,15 +379,15 @@ impl Discovery {
         }
     }
 
-    fn attach(&mut self, pid: i32, stat: &Stat) -> Result<Program, Refusal> {
-        let memory = Arc::new(ProcessMemory::open(pid).map_err(Refusal::Unreadable)?);
-        let executable = executable(pid).ok_or(Refusal::NoPhpFound)?;
+    fn attach(&mut self, pid: i32, stat: &Stat) -> Result<Program, EngineRefusal> {
+        let memory = Arc::new(ProcessMemory::open(pid).map_err(EngineRefusal::Unreadable)?);
+        let executable = executable(pid).ok_or(EngineRefusal::NoPhpFound)?;
         let parent = self.seen.get(&stat.parent).and_then(Seen::process);
         let parent = parent.map(|process| process.family);
         let has_parent = self.is_of_target(stat.parent);
         let (number, family) = self.families.of(pid, parent, &memory, &executable)?;
         if !self.room.take() {
-            return Err(Refusal::Unreadable(Fault::NoFiles));
+            return Err(EngineRefusal::Unreadable(MemoryFault::NoFiles));
         }
         let process = family.process(number, (pid, stat), has_parent, memory, executable);
         Ok(Program::new(process))

@@ -16,7 +16,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use phpprof_zend::engine::{Engine, Refusal, find};
+use phpprof_zend::engine::{Engine, EngineRefusal, find};
 use phpprof_zend::jit::JitBuffer;
 use phpprof_zend::memory::{Memory, word_at};
 use phpprof_zend::opcache::restarts_at;
@@ -90,7 +90,7 @@ impl Families {
         parent: Option<usize>,
         memory: &ProcessMemory,
         executable: &str,
-    ) -> Result<(usize, &Family), Refusal> {
+    ) -> Result<(usize, &Family), EngineRefusal> {
         let number = match self.kin(pid, parent, memory, executable) {
             Some(number) => number,
             None => {
@@ -111,7 +111,7 @@ impl Families {
         // It was found, or has just been inserted.
         family
             .map(|family| (number, family))
-            .ok_or(Refusal::NoPhpFound)
+            .ok_or(EngineRefusal::NoPhpFound)
     }
 
     /// The number of the known family of a process.
@@ -158,7 +158,7 @@ impl Families {
         file: Option<FileMark>,
         memory: &ProcessMemory,
         executable: &str,
-    ) -> Option<Result<Family, Refusal>> {
+    ) -> Option<Result<Family, EngineRefusal>> {
         let mut examined = self.examined.iter();
         let known = examined.find(|it| it.executable == executable)?;
         let is_same_file = file.is_some() && file == known.file;
@@ -235,11 +235,11 @@ impl Family {
         }
     }
 
-    fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, Refusal> {
+    fn found(pid: i32, memory: &ProcessMemory, executable: &str) -> Result<Self, EngineRefusal> {
         let maps = maps_of(pid, executable)?;
         let engine = match find(memory, &maps.modules) {
-            Err(Refusal::NoPhpFound) => match find(memory, &maps.unnamed) {
-                Err(Refusal::Unreadable(_)) => Err(Refusal::NoPhpFound),
+            Err(EngineRefusal::NoPhpFound) => match find(memory, &maps.unnamed) {
+                Err(EngineRefusal::Unreadable(_)) => Err(EngineRefusal::NoPhpFound),
                 found => found,
             },
             found => found,
@@ -259,10 +259,10 @@ impl Family {
         executable: &str,
         engine: Engine,
         maps: &Maps,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, EngineRefusal> {
         let fingerprint = memory
             .word(engine.fingerprint_at)
-            .map_err(Refusal::Unreadable)?;
+            .map_err(EngineRefusal::Unreadable)?;
         Ok(Self {
             engine: Arc::new(engine),
             fingerprint,
@@ -282,9 +282,9 @@ impl Family {
     }
 }
 
-fn maps_of(pid: i32, executable: &str) -> Result<Maps, Refusal> {
+fn maps_of(pid: i32, executable: &str) -> Result<Maps, EngineRefusal> {
     let text = read_text(&format!("/proc/{pid}/maps"));
-    let text = text.map_err(|error| Refusal::Unreadable(fault(&error)))?;
+    let text = text.map_err(|error| EngineRefusal::Unreadable(fault(&error)))?;
     Ok(maps::parse(&text, executable))
 }
 
@@ -292,15 +292,20 @@ fn maps_of(pid: i32, executable: &str) -> Result<Maps, Refusal> {
 const EMULATORS: [&str; 4] = ["qemu-", "rosetta", "FEX", "box64"];
 
 /// Names the emulator where the PHP that it runs cannot be read. qemu-user keeps the memory of its program where that would be, so most can.
-fn emulated(found: Result<Engine, Refusal>, executable: &str) -> Result<Engine, Refusal> {
+fn emulated(
+    found: Result<Engine, EngineRefusal>,
+    executable: &str,
+) -> Result<Engine, EngineRefusal> {
     let name = executable.rsplit('/').next().unwrap_or_default();
     let is_emulator = EMULATORS.iter().any(|emulator| name.starts_with(emulator));
     match found {
         Ok(engine) => Ok(engine),
-        Err(other @ (Refusal::NoPhpFound | Refusal::Starting | Refusal::Unreadable(_))) => {
-            Err(other)
-        }
-        Err(_) if is_emulator => Err(Refusal::Emulated(executable.to_owned())),
+        Err(
+            other @ (EngineRefusal::NoPhpFound
+            | EngineRefusal::Starting
+            | EngineRefusal::Unreadable(_)),
+        ) => Err(other),
+        Err(_) if is_emulator => Err(EngineRefusal::Emulated(executable.to_owned())),
         Err(other) => Err(other),
     }
 }
@@ -346,11 +351,11 @@ mod tests {
 
     #[test]
     fn php_in_an_emulator_is_refused_with_its_name_and_other_programs_are_not_php() {
-        let check = |refusal: Refusal, executable: &str, expected: &str| {
+        let check = |refusal: EngineRefusal, executable: &str, expected: &str| {
             let found = emulated(Err(refusal), executable).unwrap_err();
             assert!(found.to_string().contains(expected), "{found}");
         };
-        let mismatch = || Refusal::LayoutMismatch("no version string");
+        let mismatch = || EngineRefusal::LayoutMismatch("no version string");
         let [qemu, php] = ["/usr/bin/qemu-aarch64-static", "/usr/bin/php8.2"];
         check(
             mismatch(),
@@ -358,9 +363,9 @@ mod tests {
             "an emulator runs its PHP (/usr/bin/qemu-aarch64-static)",
         );
         check(mismatch(), "/run/rosetta/rosetta", "an emulator runs");
-        check(Refusal::Starting, qemu, "not started yet");
+        check(EngineRefusal::Starting, qemu, "not started yet");
         check(mismatch(), php, "no version string");
-        check(Refusal::NoPhpFound, qemu, "no PHP engine");
+        check(EngineRefusal::NoPhpFound, qemu, "no PHP engine");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use nix::sys::time::TimeSpec;
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
+use phpprof_zend::engine::EngineRefusal;
+use phpprof_zend::memory::MemoryFault;
 use rustix::fs::{CWD, readlinkat_raw};
 
 use super::process::cpu_clock::CpuClock;
@@ -188,10 +188,10 @@ impl Program {
 
 /// Whether a refusal may pass: what a young process lacks, or has only in part, may come later, and an older one may have been about to
 /// change what was read.
-pub(super) fn may_pass(refusal: &Refusal, is_young: bool, doubts: u8) -> bool {
+pub(super) fn may_pass(refusal: &EngineRefusal, is_young: bool, doubts: u8) -> bool {
     let is_torn = matches!(
         refusal,
-        Refusal::LayoutMismatch(_) | Refusal::Unreadable(Fault::Unmapped)
+        EngineRefusal::LayoutMismatch(_) | EngineRefusal::Unreadable(MemoryFault::Unmapped)
     );
     is_torn && (is_young || doubts < DOUBTS)
 }
@@ -234,22 +234,27 @@ mod tests {
 
     #[test]
     fn only_what_may_have_changed_while_it_was_read_is_doubted_and_that_a_few_times() {
-        let torn = Refusal::LayoutMismatch("a function is not filed under its name");
-        let check = |refusal: &Refusal, is_young: bool, doubts: u8, expected: bool| {
+        let torn = EngineRefusal::LayoutMismatch("a function is not filed under its name");
+        let check = |refusal: &EngineRefusal, is_young: bool, doubts: u8, expected: bool| {
             assert_eq!(may_pass(refusal, is_young, doubts), expected, "{refusal:?}");
         };
         check(&torn, true, 0, true);
         check(&torn, false, 0, true);
         check(&torn, false, DOUBTS - 1, true);
         check(&torn, false, DOUBTS, false);
-        check(&Refusal::Unreadable(Fault::Unmapped), false, 1, true);
+        check(
+            &EngineRefusal::Unreadable(MemoryFault::Unmapped),
+            false,
+            1,
+            true,
+        );
         for lasting in [
-            Refusal::NoPhpFound,
-            Refusal::UnsupportedVersion("9.0".to_owned()),
-            Refusal::NoEngineSymbols("/usr/bin/php".to_owned()),
-            Refusal::Only32Bit("/usr/bin/php".to_owned()),
-            Refusal::Emulated("/usr/bin/qemu-arm".to_owned()),
-            Refusal::Unreadable(Fault::Denied),
+            EngineRefusal::NoPhpFound,
+            EngineRefusal::UnsupportedVersion("9.0".to_owned()),
+            EngineRefusal::NoEngineSymbols("/usr/bin/php".to_owned()),
+            EngineRefusal::Only32Bit("/usr/bin/php".to_owned()),
+            EngineRefusal::Emulated("/usr/bin/qemu-arm".to_owned()),
+            EngineRefusal::Unreadable(MemoryFault::Denied),
         ] {
             check(&lasting, true, 0, false);
             check(&lasting, false, 0, false);

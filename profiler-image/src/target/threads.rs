@@ -13,7 +13,7 @@ use std::fs::read_dir;
 use std::sync::Arc;
 
 use phpprof_zend::layouts::Machine;
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::tsrm::Thread;
 use smallvec::SmallVec;
 
@@ -184,7 +184,7 @@ impl<'a> Recorder<'a> {
 }
 
 impl Memory for Recorder<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.memory.read(address, bytes)?;
         self.note(address, bytes);
         Ok(())

@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::Memory;
 use phpprof_zend::engine::{Engine, find};
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::op::{DO_ICALL, DO_UCALL, INCLUDE_OR_EVAL, Op, is_yield_from, may_push_frame};
-use phpprof_zend::unwind::{Copy, End, Frame, unwind};
+use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 use tempfile::TempDir;
 
 /// The number of moments if all required ops were seen: each takes 1 ms, but 30 on a busy machine.
@@ -140,13 +140,13 @@ impl Target {
         let top = top.map_err(|fault| anyhow!("{fault:?}"))?;
         let mut frames = Vec::new();
         let end = unwind(memory, layout, &mut Copy::default(), top, &mut frames);
-        if end == End::Torn {
+        if end == UnwindEnd::Torn {
             return Ok(None);
         }
         let opcode = |caller: &Frame| {
             let mut head = [0; HEAD];
             memory.read(caller.func, &mut head).ok()?;
-            Key::parse(layout, &head)?.op_index(layout, caller.opline)?;
+            FunctionKey::parse(layout, &head)?.op_index(layout, caller.opline)?;
             Some(Op::read(memory, layout, caller.opline)?.opcode)
         };
         let pairs = frames.windows(2);

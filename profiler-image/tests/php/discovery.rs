@@ -18,7 +18,7 @@ use phpprof::target::discovery::Discovery;
 use phpprof::target::process::Process;
 use phpprof::target::process::calls::Calls;
 use phpprof::target::process::stat::Watch;
-use phpprof_zend::memory::{Fault, Memory as _};
+use phpprof_zend::memory::{Memory as _, MemoryFault};
 
 const PHP: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
@@ -194,7 +194,7 @@ fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Res
         pids == [target.pid(); 2] && found[0].family != found[1].family,
         "{found:?}"
     );
-    ensure!(found[0].memory.bound_word(found[0].engine.fingerprint_at) == Err(Fault::Gone));
+    ensure!(found[0].memory.bound_word(found[0].engine.fingerprint_at) == Err(MemoryFault::Gone));
     Ok(())
 }
 
@@ -297,7 +297,7 @@ fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
             continue;
         }
         ensure!(!watch.is_alive(), "the number was taken for the process");
-        ensure!(before.memory.bound_word(before.engine.fingerprint_at) == Err(Fault::Gone));
+        ensure!(before.memory.bound_word(before.engine.fingerprint_at) == Err(MemoryFault::Gone));
         // The first worker's memory is read by its PID, and may be that of the process that has the PID now.
         let _ = before.memory.word(before.engine.fingerprint_at);
         let changes = discovery.scan();

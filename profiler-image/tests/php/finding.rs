@@ -13,7 +13,7 @@ use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Ended, Options, RecordError, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode};
-use phpprof_zend::engine::Refusal;
+use phpprof_zend::engine::EngineRefusal;
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";
@@ -176,7 +176,7 @@ fn a_php_without_dynamic_symbols_is_refused_by_that_name() -> Result<()> {
     match sampled(only(&target), 1) {
         Err(RecordError::NoPhp(Some(refused))) => {
             ensure!(
-                matches!(&refused.refusal, Refusal::NoEngineSymbols(path) if path.ends_with("static-php")),
+                matches!(&refused.refusal, EngineRefusal::NoEngineSymbols(path) if path.ends_with("static-php")),
                 "{refused:?}"
             );
             Ok(())

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::engine::find;
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory as _;
 use phpprof_zend::opcache::read_scripts;
 use phpprof_zend::text::ZendString;
@@ -74,7 +74,8 @@ fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Resul
     for script in scripts {
         let mut head = [0_u8; HEAD];
         memory.read(script.main_op_array, &mut head)?;
-        let key = Key::of_script(layout, &head, script.opcodes).context("no script's code")?;
+        let key =
+            FunctionKey::of_script(layout, &head, script.opcodes).context("no script's code")?;
         let file = ZendString::read(&memory, layout, key.filename).context("no file's name")?;
         found.push(String::from_utf8(file.bytes.to_vec())?);
     }

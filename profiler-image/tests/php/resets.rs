@@ -21,7 +21,7 @@ use phpprof::run::{Options, Recording, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
 use phpprof_profile::{Limits, Lookup, Profile, decode};
-use phpprof_zend::extensions::Opcache;
+use phpprof_zend::extensions::OpcacheState;
 use tempfile::TempDir;
 
 const PAGES: usize = 4;
@@ -307,7 +307,7 @@ fn check(recording: &Recording) -> Result<()> {
 
 fn restarts_of(recording: &Recording) -> u64 {
     match recording.extensions.and_then(|it| it.opcache) {
-        Some(Opcache::On { restarts, .. }) => restarts,
+        Some(OpcacheState::On { restarts, .. }) => restarts,
         _ => 0,
     }
 }

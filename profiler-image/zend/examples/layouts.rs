@@ -13,8 +13,8 @@ const HEAD: &str = "\
 
 use super::{
     CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
-    Function, GcGlobals, Generator, Layout, Machine, MmHeap, ModuleEntry, OpTypes, Rules,
-    SapiGlobals, TsrmTlsEntry, ZendArray, ZendOp, ZendStringLayout,
+    FunctionLayout, GcGlobals, Generator, Layout, Machine, MmHeap, ModuleEntry, OpTypes,
+    SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendOp, ZendStringLayout,
 };
 
 /// All rows.
@@ -28,7 +28,7 @@ const ROW: &str = "
     compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table}, in_compilation: {zend_compiler_globals.in_compilation}, map_ptr_base: {zend_compiler_globals.map_ptr_base}, arena: {zend_compiler_globals.arena} },
     execute_data: ExecuteData { opline: {zend_execute_data.opline}, func: {zend_execute_data.func}, this: {zend_execute_data.This}, this_type_info: {zend_execute_data.This.u1.type_info}, prev_execute_data: {zend_execute_data.prev_execute_data}, return_value: {zend_execute_data.return_value}, run_time_cache: {zend_execute_data.run_time_cache}, sizeof: {zend_execute_data.sizeof}, first_argument: {ZEND_CALL_FRAME_SLOT} * 16 },
     call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP}, closure: {ZEND_CALL_CLOSURE}, fake_closure: {ZEND_CALL_FAKE_CLOSURE}, generator: {ZEND_CALL_GENERATOR} },
-    function: Function { type_: {zend_op_array.type}, fn_flags: {zend_op_array.fn_flags}, function_name: {zend_op_array.function_name}, scope: {zend_op_array.scope}, opcodes: {zend_op_array.opcodes}, last: {zend_op_array.last}, filename: {zend_op_array.filename}, line_start: {zend_op_array.line_start}, literals: {zend_op_array.literals}, run_time_cache: {zend_op_array.run_time_cache}, num_dynamic_func_defs: {zend_op_array.num_dynamic_func_defs}, dynamic_func_defs: {zend_op_array.dynamic_func_defs}, handler: {zend_internal_function.handler}, module: {zend_internal_function.module}, passing_flags: {ZEND_ACC_CLOSURE} | {ZEND_ACC_FAKE_CLOSURE} | {ZEND_ACC_CALL_VIA_TRAMPOLINE} },
+    function: FunctionLayout { type_: {zend_op_array.type}, fn_flags: {zend_op_array.fn_flags}, function_name: {zend_op_array.function_name}, scope: {zend_op_array.scope}, opcodes: {zend_op_array.opcodes}, last: {zend_op_array.last}, filename: {zend_op_array.filename}, line_start: {zend_op_array.line_start}, literals: {zend_op_array.literals}, run_time_cache: {zend_op_array.run_time_cache}, num_dynamic_func_defs: {zend_op_array.num_dynamic_func_defs}, dynamic_func_defs: {zend_op_array.dynamic_func_defs}, handler: {zend_internal_function.handler}, module: {zend_internal_function.module}, passing_flags: {ZEND_ACC_CLOSURE} | {ZEND_ACC_FAKE_CLOSURE} | {ZEND_ACC_CALL_VIA_TRAMPOLINE} },
     zend_op: ZendOp { op1: {zend_op.op1}, op2: {zend_op.op2}, result: {zend_op.result}, extended_value: {zend_op.extended_value}, lineno: {zend_op.lineno}, opcode: {zend_op.opcode}, op1_type: {zend_op.op1_type}, op2_type: {zend_op.op2_type}, sizeof: {zend_op.sizeof} },
     op_types: OpTypes { is_const: {IS_CONST}, is_unused: {IS_UNUSED}, is_cv: {IS_CV} },
     zend_string: ZendStringLayout { h: {zend_string.h}, len: {zend_string.len}, val: {zend_string.val} },
@@ -41,7 +41,7 @@ const ROW: &str = "
     fcgi_request: FcgiRequest { has_env: {fcgi_request.has_env}, env: {fcgi_request.env}, hash_value: {fcgi_hash_bucket.hash_value}, var_len: {fcgi_hash_bucket.var_len}, var: {fcgi_hash_bucket.var}, val_len: {fcgi_hash_bucket.val_len}, val: {fcgi_hash_bucket.val}, next: {fcgi_hash_bucket.next}, sizeof: {fcgi_hash_bucket.sizeof} },
     gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
     mm_heap: MmHeap { size: {zend_mm_heap.size}, peak: {zend_mm_heap.peak}, real_size: {zend_mm_heap.real_size}, real_peak: {zend_mm_heap.real_peak}, limit: {zend_mm_heap.limit} },
-    rules: Rules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets}, has_assign_op: {has_assign_op}, packed_arrays_of_zvals: {packed_arrays_of_zvals} },
+    rules: VersionRules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets}, has_assign_op: {has_assign_op}, packed_arrays_of_zvals: {packed_arrays_of_zvals} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
     vm_stack_prev: {zend_vm_stack.prev},
 ";

@@ -3,7 +3,7 @@
 //! The structures below exist from the engine's start on, and each check tests several offsets at once: a wrong row
 //! fails by its first wrong number. What this module does not do: repair, or try another row.
 
-use crate::engine::Refusal;
+use crate::engine::EngineRefusal;
 use crate::hash::{Bucket, find, first};
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
@@ -13,8 +13,8 @@ use crate::tsrm::Thread;
 /// The largest VM stack page: a frame that does not fit gets a page of its own.
 const MAX_PAGE: u64 = 1 << 30;
 
-fn mismatch(what: &'static str) -> Refusal {
-    Refusal::LayoutMismatch(what)
+fn mismatch(what: &'static str) -> EngineRefusal {
+    EngineRefusal::LayoutMismatch(what)
 }
 
 /// `PHP_VERSION` from the module `core` (`php_module_startup`, main/main.c); `None` if there is no such
@@ -38,7 +38,7 @@ pub fn modules<M: Memory + ?Sized>(
     layout: &Layout,
     module_registry: u64,
     is_thread_safe: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), EngineRefusal> {
     let module = find(memory, layout, module_registry, b"core")
         .ok_or(mismatch("module_registry has no module core"))?;
     let mut entry = [0_u8; 48];
@@ -57,7 +57,7 @@ pub fn modules<M: Memory + ?Sized>(
         ));
     }
     if byte_at(&entry, row.zend_debug) != 0 {
-        return Err(Refusal::UnsupportedVersion("debug build".to_owned()));
+        return Err(EngineRefusal::UnsupportedVersion("debug build".to_owned()));
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ pub fn globals<M: Memory + ?Sized>(
     layout: &Layout,
     executor_globals: u64,
     compiler_globals: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), EngineRefusal> {
     let row = &layout.compiler_globals;
     let word = |at: u64, offset: usize| {
         memory
@@ -77,7 +77,7 @@ pub fn globals<M: Memory + ?Sized>(
     };
     let functions = word(compiler_globals, row.function_table)?;
     if functions == 0 {
-        return Err(Refusal::Starting);
+        return Err(EngineRefusal::Starting);
     }
     function_table(memory, layout, functions)?;
     let classes = word(compiler_globals, row.class_table)?;
@@ -109,7 +109,7 @@ fn function_table<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     table: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), EngineRefusal> {
     let bucket =
         first(memory, layout, table).ok_or(mismatch("CG(function_table) is not a hash table"))?;
     named(memory, layout, &bucket, layout.function.function_name)
@@ -128,7 +128,11 @@ fn function_table<M: Memory + ?Sized>(
     Ok(())
 }
 
-fn class_table<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Result<(), Refusal> {
+fn class_table<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    table: u64,
+) -> Result<(), EngineRefusal> {
     let bucket =
         first(memory, layout, table).ok_or(mismatch("CG(class_table) is not a hash table"))?;
     named(memory, layout, &bucket, layout.class_entry.name)
@@ -156,7 +160,7 @@ fn vm_stack<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     executor_globals: u64,
-) -> Result<(), Refusal> {
+) -> Result<(), EngineRefusal> {
     let row = &layout.executor_globals;
     let mut bytes = [0_u8; 64];
     let length = (row.current_execute_data + 8 - row.vm_stack_top).min(bytes.len());

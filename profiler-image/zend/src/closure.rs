@@ -5,7 +5,7 @@
 //! a live object, or by the engine's tables. Invariant: what is found was compiled before the stack was read, and is held after it was
 //! read, so no other code can have been in its place.
 
-use crate::function::Key;
+use crate::function::FunctionKey;
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, half_at, word_at};
 use crate::unwind::Frame;
@@ -60,15 +60,15 @@ impl Arena {
     }
 
     /// How it has changed since; `None` if it is that of another request.
-    fn change<M: Memory + ?Sized>(&self, memory: &M) -> Option<Change> {
+    fn change<M: Memory + ?Sized>(&self, memory: &M) -> Option<ClosureChange> {
         let block = memory.word(self.pointer).ok()?;
         let mut head = [0; Self::HEAD];
         memory.read(block, &mut head).ok()?;
         let now = Self::parse(self.pointer, block, &head);
         match now.block == self.block {
-            true if now == *self => Some(Change::None),
-            true if now.end > self.end => Some(Change::Grown),
-            false if now.prev == self.block => Some(Change::Grown),
+            true if now == *self => Some(ClosureChange::None),
+            true if now.end > self.end => Some(ClosureChange::Grown),
+            false if now.prev == self.block => Some(ClosureChange::Grown),
             _ => None,
         }
     }
@@ -78,7 +78,7 @@ impl Arena {
 const BLOCK: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ClosureChange {
     None,
     Grown,
 }
@@ -86,7 +86,7 @@ enum Change {
 /// A function, and the list of those that it declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Declaring {
-    key: Key,
+    key: FunctionKey,
     list: u64,
     count: usize,
 }
@@ -94,7 +94,7 @@ struct Declaring {
 impl Declaring {
     fn parse(layout: &Layout, bytes: &[u8]) -> Option<Self> {
         let row = &layout.function;
-        let key = Key::parse(layout, bytes).filter(Key::is_user)?;
+        let key = FunctionKey::parse(layout, bytes).filter(FunctionKey::is_user)?;
         let count = half_at(bytes, row.num_dynamic_func_defs) as usize;
         Some(Self {
             key,
@@ -149,7 +149,7 @@ impl Holder {
         (memory, layout): (&M, &Layout),
         opline: u64,
         is_old: impl Fn(u64) -> bool,
-    ) -> Option<Key> {
+    ) -> Option<FunctionKey> {
         let mut around = vec![self.declaring];
         let mut left = MAX_READ;
         for _ in 0..MAX_DEPTH {
@@ -177,12 +177,12 @@ impl Holder {
         is_old: impl Fn(u64) -> bool,
     ) -> bool {
         let again = Self::read(memory, layout, &self.frame);
-        let change = arena.map_or(Some(Change::Grown), |arena| arena.change(memory));
+        let change = arena.map_or(Some(ClosureChange::Grown), |arena| arena.change(memory));
         let first = || memory.word(self.declaring.list);
         again.is_some_and(|again| again.declaring == self.declaring)
             && match change {
-                Some(Change::None) => true,
-                Some(Change::Grown) => self.declaring.count > 0 && first().is_ok_and(is_old),
+                Some(ClosureChange::None) => true,
+                Some(ClosureChange::Grown) => self.declaring.count > 0 && first().is_ok_and(is_old),
                 None => false,
             }
     }

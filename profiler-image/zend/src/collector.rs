@@ -35,7 +35,7 @@ pub struct Destructor {
 
 /// The bytes of one destructor.
 #[derive(Debug, Clone, Copy)]
-struct Words {
+struct DestructorBytes {
     header: [u8; HEADER],
     type_info: [u8; 4],
     flags: [u8; 4],
@@ -53,7 +53,7 @@ pub fn called_by_collector<M: Memory + ?Sized>(
         return None;
     }
     let size = layout.execute_data.sizeof;
-    let nothing = Words {
+    let nothing = DestructorBytes {
         header: [0; HEADER],
         type_info: [0; 4],
         flags: [0; 4],
@@ -83,13 +83,13 @@ pub fn called_by_collector<M: Memory + ?Sized>(
         bytes: &mut gc,
     });
     memory.gather(&mut pieces).ok()?;
-    let is_there = |(words, of): (&Words, &Destructor)| {
+    let is_there = |(words, of): (&DestructorBytes, &Destructor)| {
         Frame::parse(layout, of.frame.address, &words.header).is_same_call(&of.frame)
     };
     if gc[1] != 1 || !words.iter().zip(destructors).all(is_there) {
         return None;
     }
-    let is_called = |(words, of): (&Words, &Destructor)| {
+    let is_called = |(words, of): (&DestructorBytes, &Destructor)| {
         let is_closed = u32::from_le_bytes(words.flags) & FORCED_CLOSE != 0;
         (is_closed || !of.is_generator) && is_purple(u32::from_le_bytes(words.type_info))
     };

@@ -4,7 +4,7 @@
 //! The tables lead from the name to the function, and are emptied at a request's end. Invariant: true only
 //! if the function, and its class, are found at the addresses from which the names were read.
 
-use crate::function::Function;
+use crate::function::ZendFunction;
 use crate::hash::find;
 use crate::layouts::Layout;
 use crate::memory::Memory;
@@ -16,7 +16,7 @@ pub fn is_declared<M: Memory + ?Sized>(
     layout: &Layout,
     executor_globals: u64,
     func: u64,
-    function: &Function,
+    function: &ZendFunction,
 ) -> bool {
     let row = &layout.executor_globals;
     let table = |offset: usize| {

@@ -8,7 +8,7 @@ use std::fmt;
 use crate::check;
 use crate::elf::{self, Image};
 use crate::layouts::{Layout, Machine, ROWS, known_versions, layout_of};
-use crate::memory::{END_OF_USER_SPACE, Fault, Memory};
+use crate::memory::{END_OF_USER_SPACE, Memory, MemoryFault};
 use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
 use crate::tsrm::{IdsAt, Thread, Threads};
@@ -90,7 +90,7 @@ impl Engine {
 
 /// Why a process cannot be sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum EngineRefusal {
     /// None of the modules defines an engine's symbols.
     NoPhpFound,
     /// No row has this version of PHP.
@@ -106,10 +106,10 @@ pub enum Refusal {
     /// The engine is starting, and has to be checked again later.
     Starting,
     /// Usually for lack of rights.
-    Unreadable(Fault),
+    Unreadable(MemoryFault),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for EngineRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPhpFound => f.write_str("no PHP engine is mapped"),
@@ -148,14 +148,14 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for EngineRefusal {}
 
 /// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a data symbol is
 /// taken from the first module that defines it, because after a copy relocation the executable's one is used.
 ///
 /// # Errors
-/// A [`Refusal`] that names what is missing.
-pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine, Refusal> {
+/// A [`EngineRefusal`] that names what is missing.
+pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine, EngineRefusal> {
     let images: Vec<(&Module, Image)> = modules
         .iter()
         .filter_map(|module| Some((module, Image::read(memory, module.base)?)))
@@ -164,7 +164,7 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
         && let Some(module) = modules.first()
         && let Err(fault) = memory.read(module.base, &mut [0])
     {
-        return Err(Refusal::Unreadable(fault));
+        return Err(EngineRefusal::Unreadable(fault));
     }
     // Code is never copied: the image that defines this function is the engine itself.
     let Some((module, image)) = images
@@ -173,11 +173,11 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
     else {
         let refusal = without_symbols(memory, &images);
         return Err(match only_32_bit(memory, modules) {
-            Some(path) if refusal == Refusal::NoPhpFound => Refusal::Only32Bit(path),
+            Some(path) if refusal == EngineRefusal::NoPhpFound => EngineRefusal::Only32Bit(path),
             _ => refusal,
         });
     };
-    let found = Found {
+    let found = FoundImage {
         memory,
         images: &images,
         module,
@@ -187,15 +187,15 @@ pub fn find<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Result<Engine
 }
 
 /// The engine's image, with the others.
-struct Found<'a, M: Memory + ?Sized> {
+struct FoundImage<'a, M: Memory + ?Sized> {
     memory: &'a M,
     images: &'a [(&'a Module, Image)],
     module: &'a Module,
     image: &'a Image,
 }
 
-impl<M: Memory + ?Sized> Found<'_, M> {
-    fn engine(&self) -> Result<Engine, Refusal> {
+impl<M: Memory + ?Sized> FoundImage<'_, M> {
+    fn engine(&self) -> Result<Engine, EngineRefusal> {
         let memory = self.memory;
         let module_registry = self.needed("module_registry")?;
         let version = self.version(module_registry)?;
@@ -206,7 +206,7 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             .word(self.needed("sapi_module")?)
             .ok()
             .and_then(|name| c_string(memory, name, 64))
-            .ok_or(Refusal::LayoutMismatch("sapi_module has no name"))?;
+            .ok_or(EngineRefusal::LayoutMismatch("sapi_module has no name"))?;
         let mut engine = Engine {
             layout,
             version,
@@ -261,15 +261,15 @@ impl<M: Memory + ?Sized> Found<'_, M> {
             .filter(|address| *address < END_OF_USER_SPACE)
     }
 
-    fn needed(&self, name: &str) -> Result<u64, Refusal> {
+    fn needed(&self, name: &str) -> Result<u64, EngineRefusal> {
         self.symbol(name)
-            .ok_or_else(|| Refusal::NoEngineSymbols(self.module.path.clone()))
+            .ok_or_else(|| EngineRefusal::NoEngineSymbols(self.module.path.clone()))
     }
 
     /// The version from the module `core`, which is at the same place in every version. While the engine starts, that module does not
     /// exist, or has the version of Zend (`4.2.29`).
-    fn version(&self, module_registry: u64) -> Result<String, Refusal> {
-        let any = ROWS.first().ok_or(Refusal::NoPhpFound)?;
+    fn version(&self, module_registry: u64) -> Result<String, EngineRefusal> {
+        let any = ROWS.first().ok_or(EngineRefusal::NoPhpFound)?;
         if let Some(version) = check::version(self.memory, any, module_registry)
             && row_for(self.image.machine, &version).is_ok()
         {
@@ -278,19 +278,19 @@ impl<M: Memory + ?Sized> Found<'_, M> {
         let version = self
             .image
             .text_after(self.memory, VERSION_HEADER)
-            .ok_or(Refusal::LayoutMismatch("no version string"))?;
-        row_for(self.image.machine, &version).and(Err(Refusal::Starting))
+            .ok_or(EngineRefusal::LayoutMismatch("no version string"))?;
+        row_for(self.image.machine, &version).and(Err(EngineRefusal::Starting))
     }
 
-    fn threads(&self, layout: &'static Layout, version: &str) -> Result<Threads, Refusal> {
+    fn threads(&self, layout: &'static Layout, version: &str) -> Result<Threads, EngineRefusal> {
         if layout.tsrm_tls_entry.is_none() {
-            return Err(Refusal::UnsupportedVersion(format!("{version} ZTS")));
+            return Err(EngineRefusal::UnsupportedVersion(format!("{version} ZTS")));
         }
         let at = |name: &str| self.symbol(name);
         let (Some(executor), Some(compiler)) =
             (at("executor_globals_id"), at("compiler_globals_id"))
         else {
-            return Err(Refusal::Starting);
+            return Err(EngineRefusal::Starting);
         };
         let ids_at = IdsAt {
             executor,
@@ -301,21 +301,21 @@ impl<M: Memory + ?Sized> Found<'_, M> {
                 .filter(|_| layout.rules.fast_tsrm_offsets),
         };
         if ids_at.read(self.memory).is_none() {
-            return Err(Refusal::Starting);
+            return Err(EngineRefusal::Starting);
         }
         let is_whole = |thread: &Thread| check::is_whole(self.memory, layout, thread);
         Threads::find(self.memory, layout, self.image, ids_at, is_whole)
-            .ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))
+            .ok_or(EngineRefusal::LayoutMismatch("no tsrm_tls_table"))
     }
 }
 
 /// Distinguishes a PHP without symbols from a program without PHP. Only the main executable's data are searched.
-fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) -> Refusal {
+fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) -> EngineRefusal {
     match images.first() {
         Some((module, image)) if image.text_after(memory, VERSION_HEADER).is_some() => {
-            Refusal::NoEngineSymbols(module.path.clone())
+            EngineRefusal::NoEngineSymbols(module.path.clone())
         }
-        _ => Refusal::NoPhpFound,
+        _ => EngineRefusal::NoPhpFound,
     }
 }
 
@@ -333,12 +333,12 @@ fn only_32_bit<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Option<Str
     found.map(|(_, module)| module.path.clone())
 }
 
-fn row_for(machine: Machine, version: &str) -> Result<&'static Layout, Refusal> {
+fn row_for(machine: Machine, version: &str) -> Result<&'static Layout, EngineRefusal> {
     let mut numbers = version.split('.').map(str::parse::<u8>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => layout_of(machine, major, minor)
-            .ok_or_else(|| Refusal::UnsupportedVersion(version.to_owned())),
-        _ => Err(Refusal::UnsupportedVersion(
+            .ok_or_else(|| EngineRefusal::UnsupportedVersion(version.to_owned())),
+        _ => Err(EngineRefusal::UnsupportedVersion(
             version.chars().take(32).collect(),
         )),
     }
@@ -357,7 +357,7 @@ mod tests {
             path: path.to_owned(),
         };
         let refusal = |modules: &[Module]| find(&php, modules).unwrap_err();
-        let expected = Refusal::Only32Bit("/usr/bin/php".to_owned());
+        let expected = EngineRefusal::Only32Bit("/usr/bin/php".to_owned());
         assert_eq!(refusal(&[module("/usr/bin/php")]), expected);
         assert!(
             expected
@@ -372,16 +372,16 @@ mod tests {
         let libphp = module("/usr/lib/apache2/modules/libphp7.4.so");
         assert!(matches!(
             refusal(&[apache.clone(), libphp]),
-            Refusal::Only32Bit(_)
+            EngineRefusal::Only32Bit(_)
         ));
         assert_eq!(
             refusal(&[apache, module("/usr/lib/libfoo.so")]),
-            Refusal::NoPhpFound
+            EngineRefusal::NoPhpFound
         );
         let other = image_of_32_bit(b"X-Powered-By: \0");
         assert_eq!(
             find(&other, &[module("/usr/bin/php")]).unwrap_err(),
-            Refusal::NoPhpFound
+            EngineRefusal::NoPhpFound
         );
     }
 
@@ -389,7 +389,7 @@ mod tests {
     fn an_unknown_version_is_refused_by_its_name() {
         assert_eq!(
             row_for(Machine::X86_64, "9.2.29"),
-            Err(Refusal::UnsupportedVersion("9.2.29".to_owned()))
+            Err(EngineRefusal::UnsupportedVersion("9.2.29".to_owned()))
         );
         assert_eq!(
             row_for(Machine::X86_64, "8.2.29-1ubuntu1").map(|row| row.minor),
@@ -397,7 +397,7 @@ mod tests {
         );
         assert_eq!(
             row_for(Machine::X86_64, "eight"),
-            Err(Refusal::UnsupportedVersion("eight".to_owned()))
+            Err(EngineRefusal::UnsupportedVersion("eight".to_owned()))
         );
     }
 }

@@ -24,12 +24,12 @@ pub struct Extensions {
     /// Each function call goes through Xdebug: it is loaded, and its mode is not `off`.
     pub xdebug: bool,
     /// `None` if it is not known.
-    pub opcache: Option<Opcache>,
+    pub opcache: Option<OpcacheState>,
 }
 
 /// Whether opcache keeps compiled scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Opcache {
+pub enum OpcacheState {
     /// It is not loaded, or has no memory.
     Off,
     /// It keeps them, in memory that all workers share.
@@ -74,7 +74,7 @@ fn opcache<M: Memory + ?Sized>(
     memory: &M,
     engine: &Engine,
     shared: &[Range<u64>],
-) -> Option<Opcache> {
+) -> Option<OpcacheState> {
     let is_large = |range: &&Range<u64>| range.end.saturating_sub(range.start) >= LEAST_OPCACHE;
     let mut large = shared.iter().filter(is_large).peekable();
     let has_large = large.peek().is_some();
@@ -82,17 +82,17 @@ fn opcache<M: Memory + ?Sized>(
         return Some(state);
     }
     let is_loaded = find(memory, engine.layout, engine.module_registry, OPCACHE).is_some();
-    (!is_loaded || !has_large).then_some(Opcache::Off)
+    (!is_loaded || !has_large).then_some(OpcacheState::Off)
 }
 
 /// The state in opcache's memory.
-fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Opcache> {
+fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<OpcacheState> {
     let Accelerator { restarts, is_full } = Accelerator::read(memory, range)?;
     let mut counts = Restarts::default();
     memory.read(restarts, &mut counts.0).ok()?;
     counts
         .count()
-        .map(|restarts| Opcache::On { is_full, restarts })
+        .map(|restarts| OpcacheState::On { is_full, restarts })
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
             Extensions::read(&self.image, &self.engine, &[module(path)], shared)
         }
 
-        fn opcache(&self, length: u64) -> Option<Opcache> {
+        fn opcache(&self, length: u64) -> Option<OpcacheState> {
             let shared = SHARED..SHARED + length;
             let read = self.read("", std::slice::from_ref(&shared));
             read.unwrap().opcache
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    fn on(is_full: bool, restarts: u64) -> Option<Opcache> {
-        Some(Opcache::On { is_full, restarts })
+    fn on(is_full: bool, restarts: u64) -> Option<OpcacheState> {
+        Some(OpcacheState::On { is_full, restarts })
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             on(true, 7)
         );
         // Other shared memory is small.
-        assert_eq!(loaded().opcache(1 << 16), Some(Opcache::Off));
+        assert_eq!(loaded().opcache(1 << 16), Some(OpcacheState::Off));
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
     fn without_its_module_opcache_is_off_whatever_is_shared() {
         assert_eq!(
             Scene::new(&[("core", 1)]).opcache(LENGTH),
-            Some(Opcache::Off)
+            Some(OpcacheState::Off)
         );
     }
 

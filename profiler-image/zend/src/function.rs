@@ -1,7 +1,7 @@
 //! Reads a `zend_function`: its code, and its name for users.
 //!
 //! The address of a `zend_function` identifies nothing for long: a closure's is a copy inside its object, and memory is
-//! reused. [`Key`] does: the code block, the name and the class. Invariant: a [`Function`] only comes from consistent
+//! reused. [`FunctionKey`] does: the code block, the name and the class. Invariant: a [`ZendFunction`] only comes from consistent
 //! bytes, and its texts match their stored hashes.
 
 use std::fmt::Write as _;
@@ -23,12 +23,12 @@ const MAX_EXTENSION: usize = 64;
 /// What the name of a closure has beside its file, with the longest line.
 const MARKS: usize = "{closure::4294967295}".len();
 
-/// The size of the part of a `zend_function` that [`Key::parse`] reads, for every row.
+/// The size of the part of a `zend_function` that [`FunctionKey::parse`] reads, for every row.
 pub const HEAD: usize = 184;
 
 /// Identifies a function's code under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Key {
+pub struct FunctionKey {
     /// `op_array.opcodes`, or the handler of an internal function.
     pub code: u64,
     /// The number of ops; 0 for an internal function.
@@ -49,7 +49,7 @@ pub struct Key {
     pub module: u64,
 }
 
-impl Key {
+impl FunctionKey {
     /// The identity of a script's code, from its `op_array`. A script that has ended leaves all of that but its first word,
     /// which the allocator then uses. `None` if its code does not contain the opline of the script's frame.
     #[must_use]
@@ -160,20 +160,20 @@ pub type ShortName = Short<u8, 40>;
 
 /// A function as call sites know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct ZendFunction {
     /// Its identity.
-    pub key: Key,
+    pub key: FunctionKey,
     /// The name as the engine stores it, for comparing with a call site's literal.
     pub function_name: ShortName,
     /// The class's name as the engine stores it; empty without a class.
     pub class: ShortName,
-    /// Hashes of the texts at [`Key::anchors`]: [`ZendString::fingerprint`], 0 for none.
+    /// Hashes of the texts at [`FunctionKey::anchors`]: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
     /// Whether each of its texts, also that of its file, agrees with its stored hash ([`ZendString::is_checked`]).
     pub is_checked: bool,
 }
 
-impl Function {
+impl ZendFunction {
     /// Whether each request has its own class for this code: then its key has no class.
     #[must_use]
     pub fn is_relinked(&self) -> bool {
@@ -194,18 +194,18 @@ impl Function {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFunction {
     /// As call sites know it.
-    pub function: Function,
+    pub function: ZendFunction,
     /// The name and then the file.
     shown: String,
     name_ends: usize,
 }
 
 impl NamedFunction {
-    /// One of the engine's own frames without a name ([`Key::is_nameless`]).
+    /// One of the engine's own frames without a name ([`FunctionKey::is_nameless`]).
     #[must_use]
-    pub fn nameless(key: Key) -> Self {
+    pub fn nameless(key: FunctionKey) -> Self {
         Self {
-            function: Function {
+            function: ZendFunction {
                 key,
                 function_name: ShortName::default(),
                 class: ShortName::default(),
@@ -230,7 +230,11 @@ impl NamedFunction {
     }
 
     /// Reads the texts of `key`; `None` if they are inconsistent.
-    pub fn resolve<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: Key) -> Option<Self> {
+    pub fn resolve<M: Memory + ?Sized>(
+        memory: &M,
+        layout: &Layout,
+        key: FunctionKey,
+    ) -> Option<Self> {
         let string = |address: u64| ZendString::read(memory, layout, address);
         let file = if key.is_user() {
             string(key.filename)?
@@ -275,7 +279,7 @@ impl NamedFunction {
         let is_checked = file.is_checked
             && function_name.as_ref().is_none_or(|name| name.is_checked)
             && class.as_ref().is_none_or(|class| class.stored.is_checked);
-        let function = Function {
+        let function = ZendFunction {
             key,
             fingerprints: [
                 function_name
@@ -322,14 +326,14 @@ fn show_extension<M: Memory + ?Sized>(
 
 /// Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and the function or file around it. Its
 /// file and line distinguish closures in every version.
-fn is_closure(key: &Key, name: &ZendString) -> bool {
+fn is_closure(key: &FunctionKey, name: &ZendString) -> bool {
     let name = &name.bytes;
     key.is_user() && (name.ends_with(b"{closure}") || name.starts_with(b"{closure:"))
 }
 
 /// Appends a function's name.
 fn show_name(
-    key: &Key,
+    key: &FunctionKey,
     name: Option<&ZendString>,
     class: Option<&ClassName>,
     file: &ZendString,
@@ -362,14 +366,14 @@ fn show_name(
 mod tests {
     use super::*;
 
-    fn key(kind: u8) -> Key {
-        Key {
+    fn key(kind: u8) -> FunctionKey {
+        FunctionKey {
             code: 0x1000,
             last: 4,
             kind,
             filename: 8,
             line_start: 12,
-            ..Key::default()
+            ..FunctionKey::default()
         }
     }
 

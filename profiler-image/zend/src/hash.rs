@@ -25,14 +25,14 @@ pub struct Bucket {
     pub value: u64,
 }
 
-struct Table {
+struct TableHead {
     mask: u32,
     data: u64,
     used: u32,
     is_packed: bool,
 }
 
-impl Table {
+impl TableHead {
     fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Self> {
         let row = &layout.zend_array;
         let mut header = [0_u8; 64];
@@ -138,7 +138,7 @@ pub fn find<M: Memory + ?Sized>(
     table: u64,
     key: &[u8],
 ) -> Option<u64> {
-    let table = Table::read_keyed(memory, layout, table)?;
+    let table = TableHead::read_keyed(memory, layout, table)?;
     let (_, bucket) = table.find_text(memory, layout, key)?;
     Some(bucket.value)
 }
@@ -159,7 +159,7 @@ pub fn element<M: Memory + ?Sized>(
     table: u64,
     index: Index<'_>,
 ) -> Option<(u64, u8)> {
-    let table = Table::read(memory, layout, table)?;
+    let table = TableHead::read(memory, layout, table)?;
     let (bytes, _) = match index {
         Index::Number(number) if table.is_packed => {
             let number = u32::try_from(number).ok().filter(|&at| at < table.used)?;
@@ -174,7 +174,7 @@ pub fn element<M: Memory + ?Sized>(
 
 /// The first entry with a string key and a value.
 pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<Bucket> {
-    let table = Table::read_keyed(memory, layout, table)?;
+    let table = TableHead::read_keyed(memory, layout, table)?;
     (0..table.used.min(MAX_HOLES))
         .filter_map(|index| table.bucket(memory, layout, index))
         .map(|(_, bucket)| bucket)
@@ -183,7 +183,7 @@ pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opt
 
 /// Value and type of the two zvals of a list, such as `[$object, 'method']`; `None` if it has another length or string keys.
 pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[(u64, u8); 2]> {
-    let table = Table::read(memory, layout, table)?;
+    let table = TableHead::read(memory, layout, table)?;
     if !table.is_packed || table.used != 2 {
         return None;
     }
@@ -197,7 +197,7 @@ pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opti
 
 /// Whether one of the first values of an array, at most [`MAX_SEARCHED`], is this one: value and type.
 pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: (u64, u8)) -> bool {
-    let Some(table) = Table::read(memory, layout, table) else {
+    let Some(table) = TableHead::read(memory, layout, table) else {
         return false;
     };
     let size = match table.is_packed {
@@ -227,7 +227,7 @@ fn packed_size(layout: &Layout) -> usize {
 mod tests {
     use super::*;
     use crate::layouts::{Machine, ROWS, layout_of};
-    use crate::string_hash::Rule;
+    use crate::string_hash::HighByteRule;
     use crate::testing::EngineImage;
 
     /// A table of two slots and two entries, which are in one chain: `one` => 11, `two` => 22.
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn find_finds_a_key_that_was_hashed_by_any_rule() {
         let key = "Größe der Körbe".as_bytes();
-        for rule in Rule::ALL {
+        for rule in HighByteRule::ALL {
             let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
             let table = image.block();
             image.put_array(table, &[(Index::Text(key), (11, 4))]);

@@ -37,4 +37,4 @@ pub mod unwind;
 pub mod zval;
 
 pub use layouts::Layout;
-pub use memory::{Fault, Memory, Piece};
+pub use memory::{Memory, MemoryFault, Piece};

@@ -1,13 +1,13 @@
 //! The only interface to the target: how its bytes are read.
 //!
-//! Invariant: a read returns all requested bytes or a [`Fault`]; it never returns some of them.
+//! Invariant: a read returns all requested bytes or a [`MemoryFault`]; it never returns some of them.
 
 use std::fmt;
 use std::ops::Range;
 
 /// Why a read failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum MemoryFault {
     /// Not all of it is mapped.
     Unmapped,
     /// The kernel refuses this process (EPERM, EACCES).
@@ -18,20 +18,20 @@ pub enum Fault {
     NoFiles,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MemoryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::Unmapped => "nothing is mapped there",
-            Fault::Denied => "the kernel refuses to read the target's memory",
-            Fault::Gone => "the process has ended",
-            Fault::NoFiles => {
+            MemoryFault::Unmapped => "nothing is mapped there",
+            MemoryFault::Denied => "the kernel refuses to read the target's memory",
+            MemoryFault::Gone => "the process has ended",
+            MemoryFault::NoFiles => {
                 "the limit of open files (of phpprof, or of the whole machine) is reached"
             }
         })
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for MemoryFault {}
 
 /// One piece of a gather: its source, and its destination.
 pub struct Piece<'a> {
@@ -52,14 +52,14 @@ pub trait Memory {
     /// Fills `bytes` from `address`.
     ///
     /// # Errors
-    /// A [`Fault`] if not all of it can be read; `bytes` is then unspecified.
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+    /// A [`MemoryFault`] if not all of it can be read; `bytes` is then unspecified.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Fills several pieces, in their order, with as few system calls as the implementation needs.
     ///
     /// # Errors
-    /// A [`Fault`] if any piece cannot be read whole; all pieces are then unspecified.
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    /// A [`MemoryFault`] if any piece cannot be read whole; all pieces are then unspecified.
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         for piece in pieces {
             self.read(piece.address, piece.bytes)?;
         }
@@ -73,7 +73,7 @@ pub trait Memory {
     ///
     /// # Errors
     /// As [`Memory::read`].
-    fn word(&self, address: u64) -> Result<u64, Fault> {
+    fn word(&self, address: u64) -> Result<u64, MemoryFault> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -83,7 +83,7 @@ pub trait Memory {
     ///
     /// # Errors
     /// As [`Memory::read`].
-    fn half(&self, address: u64) -> Result<u32, Fault> {
+    fn half(&self, address: u64) -> Result<u32, MemoryFault> {
         let mut bytes = [0; 4];
         self.read(address, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
@@ -166,14 +166,16 @@ impl Recorded {
 }
 
 impl Memory for Recorded {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         if let Some((index, range)) = self.holder(address, bytes.len()) {
             bytes.copy_from_slice(&self.regions[index].1[range]);
             return Ok(());
         }
         // A read may span adjacent regions: then it is answered byte by byte, from the newest region that has the byte.
         for (index, byte) in bytes.iter_mut().enumerate() {
-            let at = address.checked_add(index as u64).ok_or(Fault::Unmapped)?;
+            let at = address
+                .checked_add(index as u64)
+                .ok_or(MemoryFault::Unmapped)?;
             *byte = self
                 .regions
                 .iter()
@@ -182,7 +184,7 @@ impl Memory for Recorded {
                     let offset = usize::try_from(at.checked_sub(*start)?).ok()?;
                     region.get(offset).copied()
                 })
-                .ok_or(Fault::Unmapped)?;
+                .ok_or(MemoryFault::Unmapped)?;
         }
         Ok(())
     }

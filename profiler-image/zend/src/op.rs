@@ -8,7 +8,7 @@ use crate::memory::{Memory, byte_at, half_at};
 // Opcodes of calls have not changed since 7.0 (Zend/zend_vm_opcodes.h); later ones have numbers that no
 // earlier version uses. A test compares them with each version's table.
 pub(crate) const CONCAT: u8 = 8;
-/// From 7.4 on, as the next four, CAST and ECHO ([`crate::layouts::Rules::has_assign_op`]).
+/// From 7.4 on, as the next four, CAST and ECHO ([`crate::layouts::VersionRules::has_assign_op`]).
 pub(crate) const ASSIGN_OBJ: u8 = 24;
 pub(crate) const ASSIGN_OP: u8 = 26;
 pub(crate) const ASSIGN_DIM_OP: u8 = 27;

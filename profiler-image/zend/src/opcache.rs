@@ -118,7 +118,7 @@ pub fn read_scripts<M: Memory + ?Sized>(
     scripts.clear();
     let shared = shared.get(..MAX_RANGES).unwrap_or(shared);
     let mut starts = shared.iter().map(|range| range.start);
-    let Some(table) = starts.find_map(|start| Table::read(memory, shared, start)) else {
+    let Some(table) = starts.find_map(|start| ScriptTable::read(memory, shared, start)) else {
         return;
     };
     for first in (0..table.count).step_by(TOGETHER) {
@@ -127,12 +127,12 @@ pub fn read_scripts<M: Memory + ?Sized>(
     scripts.sort_unstable();
 }
 
-struct Table {
+struct ScriptTable {
     entries: Range<u64>,
     count: usize,
 }
 
-impl Table {
+impl ScriptTable {
     /// The table of the opcache whose memory begins there.
     fn read<M: Memory + ?Sized>(memory: &M, shared: &[Range<u64>], start: u64) -> Option<Self> {
         let word = |address: u64| memory.word(address).ok();

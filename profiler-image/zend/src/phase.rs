@@ -102,9 +102,9 @@ impl MomentBytes {
         moment.active && moment.in_shutdown
     }
 
-    fn moment(&self, layout: &Layout) -> Moment {
+    fn moment(&self, layout: &Layout) -> PhaseWords {
         let has_flags = layout.executor_globals.flags == layout.executor_globals.active + 1;
-        Moment {
+        PhaseWords {
             active: self.executor[0] != 0,
             in_shutdown: has_flags && self.executor[1] & EG_FLAGS_IN_SHUTDOWN != 0,
             during_request_startup: self.core[0] != 0,
@@ -152,7 +152,7 @@ pub fn returned_byte<M: Memory + ?Sized>(
 
 /// Words of the engine's globals at a moment without a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Moment {
+struct PhaseWords {
     /// `EG(active)`: the executor is set up.
     active: bool,
     /// `EG(flags) & EG_FLAGS_IN_SHUTDOWN`; false in 7.0 to 7.2, which have no such flag.
@@ -176,7 +176,7 @@ pub enum Phase {
     Shutdown,
 }
 
-impl Moment {
+impl PhaseWords {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     fn phase(self) -> Phase {
         // Once the executor is gone, the end of a request cannot be distinguished from the wait for the next one.
@@ -391,7 +391,7 @@ mod tests {
 
     fn check(words: [bool; 4], expected: Phase) {
         let [active, in_shutdown, during_request_startup, in_compilation] = words;
-        let moment = Moment {
+        let moment = PhaseWords {
             active,
             in_shutdown,
             during_request_startup,

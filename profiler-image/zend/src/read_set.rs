@@ -6,18 +6,18 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::memory::{Fault, Memory, Piece};
+use crate::memory::{Memory, MemoryFault, Piece};
 use crate::short::Short;
 
 /// A memory, and a few ranges that were fetched from it.
 pub struct ReadSet<'a, M: Memory + ?Sized> {
     memory: &'a M,
-    fetched: RefCell<Fetched>,
+    fetched: RefCell<FetchedRange>,
     direct_reads: Cell<usize>,
 }
 
 #[derive(Default)]
-struct Fetched {
+struct FetchedRange {
     /// Address and length of each range, in the order of their bytes.
     ranges: Short<(u64, usize), IN_PLACE>,
     bytes: Short<u8, BYTES_IN_PLACE>,
@@ -46,13 +46,13 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
     /// The same for the ranges `before` and `after` pieces, which it fills in between, all in one gather.
     ///
     /// # Errors
-    /// A [`Fault`] if a range or a piece is not mapped; then the pieces are unspecified.
+    /// A [`MemoryFault`] if a range or a piece is not mapped; then the pieces are unspecified.
     pub fn fetch_around(
         &self,
         before: impl IntoIterator<Item = (u64, usize)>,
         pieces: &mut [Piece<'_>],
         after: impl IntoIterator<Item = (u64, usize)>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MemoryFault> {
         // The iterator may read from this set, so it runs before the set changes.
         let is_range = |&(address, length): &(u64, usize)| address != 0 && length != 0;
         let mut ranges = Short::<(u64, usize), IN_PLACE>::default();
@@ -64,7 +64,7 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
         if count == 0 {
             return Ok(());
         }
-        let Fetched { ranges, bytes } = &mut *self.fetched.borrow_mut();
+        let FetchedRange { ranges, bytes } = &mut *self.fetched.borrow_mut();
         let known = bytes.len();
         bytes.resize(known + wanted.iter().map(|&(_, length)| length).sum::<usize>());
         let mut rest = bytes.get_mut(known..).unwrap_or_default();
@@ -124,7 +124,7 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
 }
 
 impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         if self.have(address, bytes) {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl<M: Memory + ?Sized> Memory for ReadSet<'_, M> {
         self.memory.read(address, bytes)
     }
 
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         let fetched = pieces
             .iter_mut()
             .all(|piece| self.have(piece.address, piece.bytes));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(memory.calls(), 1);
         assert_eq!(set.half(0x1004), Ok(0));
         assert_eq!(memory.calls(), 1);
-        assert_eq!(set.word(0x1004), Err(Fault::Unmapped));
+        assert_eq!(set.word(0x1004), Err(MemoryFault::Unmapped));
         assert_eq!(memory.calls(), 2);
     }
 

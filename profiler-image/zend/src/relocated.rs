@@ -8,7 +8,7 @@
 
 use crate::check;
 use crate::elf::Image;
-use crate::engine::{Engine, Module, Refusal};
+use crate::engine::{Engine, EngineRefusal, Module};
 use crate::memory::Memory;
 use crate::phase::PhaseGlobals;
 use crate::text::c_string;
@@ -25,13 +25,13 @@ impl Engine {
     /// is the same only if `is_same_file`.
     ///
     /// # Errors
-    /// A [`Refusal`], usually [`Refusal::Starting`].
+    /// A [`EngineRefusal`], usually [`Refusal::Starting`].
     pub fn relocated<M: Memory + ?Sized>(
         &self,
         memory: &M,
         base: u64,
         is_same_file: bool,
-    ) -> Option<Result<Self, Refusal>> {
+    ) -> Option<Result<Self, EngineRefusal>> {
         let image = Image::read(memory, base)?;
         let build_id = image.build_id(memory).unwrap_or_default();
         if image.machine != self.layout.machine
@@ -54,22 +54,22 @@ impl Engine {
         mut self,
         memory: &M,
         sapi: Option<String>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, EngineRefusal> {
         let version = check::version(memory, self.layout, self.module_registry);
         if version.as_ref() != Some(&self.version) {
-            return Err(Refusal::Starting);
+            return Err(EngineRefusal::Starting);
         }
         let is_thread_safe = self.is_thread_safe();
         check::modules(memory, self.layout, self.module_registry, is_thread_safe)?;
-        self.sapi = sapi.ok_or(Refusal::LayoutMismatch("sapi_module has no name"))?;
+        self.sapi = sapi.ok_or(EngineRefusal::LayoutMismatch("sapi_module has no name"))?;
         if let Some(threads) = self.threads {
             let is_whole = |thread: &Thread| check::is_whole(memory, self.layout, thread);
             let threads = threads.again(memory, self.layout, is_whole);
-            self.threads = Some(threads.ok_or(Refusal::LayoutMismatch("no tsrm_tls_table"))?);
+            self.threads = Some(threads.ok_or(EngineRefusal::LayoutMismatch("no tsrm_tls_table"))?);
             return Ok(self);
         }
         let compiler_globals = self.phase_globals.compiler_globals;
-        let compiler_globals = compiler_globals.ok_or(Refusal::NoPhpFound)?;
+        let compiler_globals = compiler_globals.ok_or(EngineRefusal::NoPhpFound)?;
         check::globals(memory, self.layout, self.executor_globals, compiler_globals)?;
         Ok(self)
     }

@@ -12,7 +12,7 @@ mod server;
 use std::cell::Cell;
 
 use crate::layouts::Layout;
-use crate::memory::{END_OF_USER_SPACE, Fault, Memory, Piece, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, MemoryFault, Piece, word_at};
 use crate::shown::{show_whole, without_cut_character};
 
 /// `sapi_globals` up to `request_info.request_uri`: the pointers that the beginning of a request sets.
@@ -29,7 +29,7 @@ const PLAIN_CGI: u64 = 1;
 
 /// Where a SAPI keeps its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RequestSource {
     /// php-fpm and php-cgi: the FastCGI environment. `request_info.request_uri` is SCRIPT_NAME there.
     FastCgi,
     /// The built-in server: `request_info.request_uri` is the requested URI.
@@ -47,7 +47,7 @@ pub enum Source {
     Server,
 }
 
-impl Source {
+impl RequestSource {
     /// The source for `sapi_module.name`; `is_relayed` if the worker waits for requests on a pipe or socket.
     #[must_use]
     pub fn of(layout: &Layout, sapi: &str, is_relayed: bool) -> Self {
@@ -65,9 +65,9 @@ impl Source {
 
 /// Where an engine, or a thread of it, has the data of requests.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RequestPlace {
     /// Depends on the SAPI.
-    pub source: Source,
+    pub source: RequestSource,
     /// The address of `EG`.
     pub executor_globals: u64,
     /// The address of `PG`, which has `$_SERVER`.
@@ -89,7 +89,7 @@ pub struct Wanted {
 
 /// The properties of a request; each is `None` if it is not wanted or not known.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Request {
+pub struct HttpRequest {
     /// At most 20 bytes.
     pub method: Option<String>,
     /// Without query, scheme and host; begins with a slash.
@@ -124,10 +124,10 @@ impl Trail {
 pub fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    place: &Place,
+    place: &RequestPlace,
     slice: &[u8; SLICE],
     wanted: Wanted,
-) -> (Option<Request>, Trail) {
+) -> (Option<HttpRequest>, Trail) {
     let mut trail = Trail::default();
     let reads = Reads {
         memory,
@@ -136,29 +136,33 @@ pub fn read<M: Memory + ?Sized>(
     let context = word_at(slice, layout.sapi_globals.server_context);
     let request = match place.source {
         // Without FastCGI php-cgi has no environment except its process's.
-        Source::FastCgi if context == PLAIN_CGI => {
+        RequestSource::FastCgi if context == PLAIN_CGI => {
             server::built(&reads, layout, place, wanted, &mut trail)
         }
-        Source::FastCgi => fastcgi::read(&reads, layout, (context, slice), wanted, &mut trail),
-        Source::RequestInfo | Source::Apache => {
+        RequestSource::FastCgi => {
+            fastcgi::read(&reads, layout, (context, slice), wanted, &mut trail)
+        }
+        RequestSource::RequestInfo | RequestSource::Apache => {
             // Between two requests `$_SERVER` is still the earlier one's.
             let is_traced =
                 wanted.traceparent && word_at(slice, layout.sapi_globals.request_method) != 0;
             let traced =
                 is_traced.then(|| traced(&reads, layout, place, slice, wanted, &mut trail));
             traced.flatten().or_else(|| match place.source {
-                Source::Apache => apache::read(&reads, layout, slice, wanted, &mut trail),
+                RequestSource::Apache => apache::read(&reads, layout, slice, wanted, &mut trail),
                 _ => request_info(&reads, layout, slice, wanted, &mut trail),
             })
         }
         // Without a method no request is being served.
-        Source::FrankenPhp if word_at(slice, layout.sapi_globals.request_method) == 0 => None,
-        Source::FrankenPhp | Source::Server => {
+        RequestSource::FrankenPhp if word_at(slice, layout.sapi_globals.request_method) == 0 => {
+            None
+        }
+        RequestSource::FrankenPhp | RequestSource::Server => {
             server::built(&reads, layout, place, wanted, &mut trail)
                 .or_else(|| method(&reads, layout, slice, wanted, &mut trail))
         }
-        Source::Script => script(&reads, layout, slice, wanted, &mut trail),
-        Source::Iteration => server::iteration(&reads, layout, place, wanted, &mut trail),
+        RequestSource::Script => script(&reads, layout, slice, wanted, &mut trail),
+        RequestSource::Iteration => server::iteration(&reads, layout, place, wanted, &mut trail),
     };
     (request, trail)
 }
@@ -168,18 +172,18 @@ pub fn read<M: Memory + ?Sized>(
 fn traced<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    place: &Place,
+    place: &RequestPlace,
     slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let of_server = Wanted {
         script: false,
         ..wanted
     };
     let request = server::built(memory, layout, place, of_server, trail)?;
     let script = script(memory, layout, slice, wanted, trail)?.script;
-    Some(Request {
+    Some(HttpRequest {
         script,
         began: None,
         ..request
@@ -192,7 +196,7 @@ fn request_info<M: Memory + ?Sized>(
     slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let row = &layout.sapi_globals;
     let pointer = |is_wanted: bool, at: usize| if is_wanted { word_at(slice, at) } else { 0 };
     let [method, uri, script] = c_strings(
@@ -215,11 +219,11 @@ fn request_info<M: Memory + ?Sized>(
     if let (Some(uri), Some(path)) = (&uri, &path) {
         trail.note(word_at(slice, row.request_uri), seen(uri, path));
     }
-    Some(Request {
+    Some(HttpRequest {
         method: method_of(&method?).filter(|_| wanted.method),
         path: path.and_then(|path| shown_path(uri.as_deref()?, &path)),
         script: script.as_deref().and_then(text),
-        ..Request::default()
+        ..HttpRequest::default()
     })
 }
 
@@ -230,14 +234,14 @@ fn method<M: Memory + ?Sized>(
     slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let at = word_at(slice, layout.sapi_globals.request_method);
     let [method] = c_strings(memory, [(at, MAX_METHOD)])?;
     let method = method?;
     trail.note(at, &method);
-    Some(Request {
+    Some(HttpRequest {
         method: method_of(&method).filter(|_| wanted.method),
-        ..Request::default()
+        ..HttpRequest::default()
     })
 }
 
@@ -247,13 +251,13 @@ fn script<M: Memory + ?Sized>(
     slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let at = word_at(slice, layout.sapi_globals.path_translated);
     let [script] = c_strings(memory, [(if wanted.script { at } else { 0 }, MAX_TEXT)])?;
     script.iter().for_each(|text| trail.note(at, text));
-    Some(Request {
+    Some(HttpRequest {
         script: script.as_deref().and_then(text),
-        ..Request::default()
+        ..HttpRequest::default()
     })
 }
 
@@ -264,20 +268,24 @@ struct Reads<'a, M: Memory + ?Sized> {
 }
 
 impl<M: Memory + ?Sized> Reads<'_, M> {
-    fn take(&self) -> Result<(), Fault> {
-        let left = self.left.get().checked_sub(1).ok_or(Fault::Unmapped)?;
+    fn take(&self) -> Result<(), MemoryFault> {
+        let left = self
+            .left
+            .get()
+            .checked_sub(1)
+            .ok_or(MemoryFault::Unmapped)?;
         self.left.set(left);
         Ok(())
     }
 }
 
 impl<M: Memory + ?Sized> Memory for Reads<'_, M> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.take()?;
         self.memory.read(address, bytes)
     }
 
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         self.take()?;
         self.memory.gather(pieces)
     }

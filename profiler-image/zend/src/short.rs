@@ -14,7 +14,7 @@ pub struct Short<T, const N: usize> {
 }
 
 /// A text; few names and paths are longer.
-pub type Text = Short<u8, 120>;
+pub type ShortText = Short<u8, 120>;
 
 impl<T: Copy + Default, const N: usize> Short<T, N> {
     /// The elements.

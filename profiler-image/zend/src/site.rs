@@ -8,7 +8,7 @@
 //! callee: callbacks, magic methods, destructors; only a quiescent read can prove those). What this module does not do:
 //! trust the top frame's own opline, or a callee's `zend_function` address by itself.
 
-use crate::function::Function;
+use crate::function::ZendFunction;
 use crate::hash::find;
 use crate::layouts::Layout;
 use crate::memory::Memory;
@@ -47,9 +47,9 @@ const MAX_OPS_BACK: u64 = 4096;
 /// A call site's answer for an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The program has this edge, if the words that prove it are of one moment. The [`Check`]
+    /// The program has this edge, if the words that prove it are of one moment. The [`Relation`]
     /// tells later, without a read, whether a pair of frames agrees with it.
-    Proven(Check, Words),
+    Proven(Relation, Words),
     /// The site calls without naming the callee.
     Open,
     /// The two frames do not belong together.
@@ -59,7 +59,7 @@ pub enum Evidence {
 /// A relation between caller and callee that is visible in their frames alone. It does not prove an edge; it shows
 /// that two frames of a proven edge were read at different moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Check {
+pub enum Relation {
     /// Any two frames agree with it.
     #[default]
     Nothing,
@@ -77,7 +77,7 @@ pub enum Check {
     },
 }
 
-impl Check {
+impl Relation {
     /// Whether the two frames contradict it. Bytes that were not copied contradict nothing.
     #[must_use]
     pub fn contradicted(self, copy: &Copy, caller: &Frame, callee: &Frame) -> bool {
@@ -110,11 +110,11 @@ impl Check {
 
 /// One side of an edge.
 #[derive(Clone, Copy)]
-pub struct Side<'a> {
+pub struct EdgeSide<'a> {
     /// As it was read.
     pub frame: &'a Frame,
     /// Its function.
-    pub function: &'a Function,
+    pub function: &'a ZendFunction,
     /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
     pub scope: u64,
     /// Other code can have replaced its code at the same addresses since it was read, as with eval()'d code.
@@ -140,9 +140,9 @@ pub struct Site<'a, M: Memory + ?Sized> {
     /// The function between the two that has no frame.
     pub through: Option<&'a str>,
     /// The caller's frame.
-    pub caller: Side<'a>,
+    pub caller: EdgeSide<'a>,
     /// The frame above it.
-    pub callee: Side<'a>,
+    pub callee: EdgeSide<'a>,
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
@@ -167,7 +167,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                     .or_else(|| self.joins())
             };
             return if let Some(words) = top.then(named).flatten() {
-                Evidence::Proven(Check::Nothing, words)
+                Evidence::Proven(Relation::Nothing, words)
             } else if top || nameless || self.caller.function.key.is_nameless() {
                 Evidence::Open
             } else {
@@ -176,7 +176,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         };
         let named = || self.autoloads(op).or_else(|| self.makes_string(op));
         if let Some(words) = top.then(named).flatten() {
-            return Evidence::Proven(Check::Nothing, words);
+            return Evidence::Proven(Relation::Nothing, words);
         }
         let callee = self.callee.function;
         let is_called_back =
@@ -216,7 +216,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Refuted;
         }
         match self.init_of(op).map(|init| self.judge_init(&init, op)) {
-            Some(Evidence::Proven(Check::Nothing, words)) => {
+            Some(Evidence::Proven(Relation::Nothing, words)) => {
                 Evidence::Proven(self.passed_variable(op), words)
             }
             evidence => evidence.unwrap_or(Evidence::Refuted),
@@ -295,11 +295,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 // Else the literal, which the code has, is the better proof.
                 let is_own = self.cache_words() == Words::Code;
                 let is_callee = is_own && self.cached_function(init) == callee;
-                return is_callee.then_some(Evidence::Proven(Check::Nothing, Words::Code));
+                return is_callee.then_some(Evidence::Proven(Relation::Nothing, Words::Code));
             }
             NEW => return self.judge_cached_class(init),
             INIT_METHOD_CALL if has_name => (self.check_of(init), self.cache_words()),
-            INIT_STATIC_METHOD_CALL if has_name => (Check::Nothing, self.cache_words()),
+            INIT_STATIC_METHOD_CALL if has_name => (Relation::Nothing, self.cache_words()),
             _ => return None,
         };
         let is_callee = self.cached_method(init) == callee;
@@ -312,11 +312,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 && self.literal_is(init, init.op2, index, &self.callee.function.function_name)
         };
         if named(0) {
-            return Evidence::Proven(Check::Nothing, Words::Code);
+            return Evidence::Proven(Relation::Nothing, Words::Code);
         }
         match self.cached_function(init) {
             Some(function) if function == self.callee.frame.func => {
-                return Evidence::Proven(Check::Nothing, self.cache_words());
+                return Evidence::Proven(Relation::Nothing, self.cache_words());
             }
             // A function's slot is filled once for the whole request.
             Some(function) if function != 0 => return Evidence::Refuted,
@@ -325,23 +325,23 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         // `f` of the global namespace, if the site's own namespace has none.
         let is_namespaced = init.opcode == INIT_NS_FCALL_BY_NAME;
         if is_namespaced && (named(1) || (named(2) && self.has_no_function(init, 1))) {
-            Evidence::Proven(Check::Nothing, Words::Code)
+            Evidence::Proven(Relation::Nothing, Words::Code)
         } else {
             Evidence::Refuted
         }
     }
 
     /// The relation of the two frames of a method's call.
-    fn check_of(&self, init: &Op) -> Check {
+    fn check_of(&self, init: &Op) -> Relation {
         // A static method may be called on an object: then the callee has no such object.
         if !self.is_object_call() {
-            Check::Nothing
+            Relation::Nothing
         } else if init.op1_type == self.layout.op_types.is_unused {
-            Check::SameThis
+            Relation::SameThis
         } else if init.op1_type == self.layout.op_types.is_cv {
-            Check::ThisIn(init.op1)
+            Relation::ThisIn(init.op1)
         } else {
-            Check::Nothing
+            Relation::Nothing
         }
     }
 
@@ -355,7 +355,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         // The slot only has the last class, or nothing: the object decides.
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op1));
-        if check == Check::SameThis {
+        if check == Relation::SameThis {
             let agrees = self.caller.frame.this == self.callee.frame.this;
             return if agrees {
                 Evidence::Proven(check, Words::Frames)
@@ -374,7 +374,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// A callee whose name differs from the site's literal: a trait's method under its first name, or a magic one.
-    fn judge_other_name(&self, init: &Op, check: Check) -> Evidence {
+    fn judge_other_name(&self, init: &Op, check: Relation) -> Evidence {
         let aliased = || {
             let class = self.callee.scope;
             let name = self.literal(init, init.op2, 0)?.bytes.to_ascii_lowercase();
@@ -391,7 +391,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
-    fn judge_magic_call(&self, init: &Op, check: Check) -> Evidence {
+    fn judge_magic_call(&self, init: &Op, check: Relation) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
         // A static call inside an object of the class finds `__call` too; a call on an object finds only `__call`.
         let statically =
@@ -423,7 +423,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let by_temporary = self.temporary_names_callee(init, call);
         let named = by_temporary.or_else(|| self.names_callee(operand));
         match named.or_else(|| self.computes_callee(init)) {
-            Some(words) => Evidence::Proven(Check::Nothing, words),
+            Some(words) => Evidence::Proven(Relation::Nothing, words),
             None => Evidence::Open,
         }
     }

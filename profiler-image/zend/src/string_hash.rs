@@ -14,7 +14,7 @@ const GROUP: usize = 8;
 
 /// What a byte from 0x80 on counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub enum HighByteRule {
     /// `char` is signed.
     Signed,
     /// `char` is unsigned.
@@ -23,7 +23,7 @@ pub enum Rule {
     Mixed,
 }
 
-impl Rule {
+impl HighByteRule {
     /// All, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Signed, Self::Mixed, Self::Unsigned];
 
@@ -62,7 +62,7 @@ fn step(hash: u64, byte: u64) -> u64 {
 /// The hash of a text by the rule of x86_64, which is that of every engine if the text is ASCII.
 #[must_use]
 pub fn hash_of(text: &[u8]) -> u64 {
-    Rule::Signed.hash(text)
+    HighByteRule::Signed.hash(text)
 }
 
 /// Whether this is the hash of a text by any of the rules.
@@ -75,7 +75,7 @@ pub fn is_hash_of(hash: u64, text: &[u8]) -> bool {
 pub fn hashes_of(text: &[u8]) -> impl Iterator<Item = u64> {
     let signed = hash_of(text);
     // Lazy, because the first one is nearly always asked for alone.
-    let others = [Rule::Mixed, Rule::Unsigned]
+    let others = [HighByteRule::Mixed, HighByteRule::Unsigned]
         .into_iter()
         .filter(|_| !text.is_ascii())
         .map(|rule| rule.hash(text));
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_signed_rule_is_that_of_php_on_x86_64() {
         for (text, hash) in OF_X86_64 {
-            assert_eq!(Rule::Signed.hash(text), hash, "{text:x?}");
+            assert_eq!(HighByteRule::Signed.hash(text), hash, "{text:x?}");
             assert!(is_hash_of(hash, text) && !is_hash_of(hash ^ 1, text));
         }
     }
@@ -137,11 +137,15 @@ mod tests {
     #[test]
     fn the_mixed_rule_is_that_of_php_on_aarch64() {
         for (text, _) in OF_X86_64 {
-            assert_eq!(Rule::Mixed.hash(text), of_aarch64(text), "{text:x?}");
+            assert_eq!(
+                HighByteRule::Mixed.hash(text),
+                of_aarch64(text),
+                "{text:x?}"
+            );
         }
         // Two groups, and a rest: each of the three rules gives another hash.
         let text = "ééééééééé";
-        let hashes = Rule::ALL.map(|rule| rule.hash(text.as_bytes()));
+        let hashes = HighByteRule::ALL.map(|rule| rule.hash(text.as_bytes()));
         assert!(hashes.iter().all(|&hash| is_hash_of(hash, text.as_bytes())));
         assert_eq!(hashes_of(text.as_bytes()).count(), 3);
     }
@@ -149,25 +153,25 @@ mod tests {
     #[test]
     fn the_unsigned_rule_adds_each_byte_as_it_is() {
         let expected = ((BEGIN * 33 + 0xff) * 33 + 0x61) | TOP;
-        assert_eq!(Rule::Unsigned.hash(b"\xffa"), expected);
+        assert_eq!(HighByteRule::Unsigned.hash(b"\xffa"), expected);
         assert!(is_hash_of(expected, b"\xffa"));
     }
 
     #[test]
     fn a_machine_has_its_rule() {
-        assert_eq!(Rule::usual(Machine::X86_64), Rule::Signed);
-        assert_eq!(Rule::usual(Machine::Aarch64), Rule::Mixed);
+        assert_eq!(HighByteRule::usual(Machine::X86_64), HighByteRule::Signed);
+        assert_eq!(HighByteRule::usual(Machine::Aarch64), HighByteRule::Mixed);
     }
 
     proptest! {
         #[test]
         fn each_rule_accepts_its_hash_and_ascii_has_one(text in proptest::collection::vec(any::<u8>(), 0..40)) {
-            for rule in Rule::ALL {
+            for rule in HighByteRule::ALL {
                 prop_assert!(is_hash_of(rule.hash(&text), &text));
             }
             let ascii: Vec<u8> = text.iter().map(|byte| byte & 0x7f).collect();
             prop_assert_eq!(hashes_of(&ascii).count(), 1);
-            prop_assert_eq!(Rule::Mixed.hash(&text), of_aarch64(&text));
+            prop_assert_eq!(HighByteRule::Mixed.hash(&text), of_aarch64(&text));
         }
     }
 }

@@ -8,10 +8,10 @@ mod code;
 mod counted;
 pub mod process;
 
-use crate::function::{HEAD, Key};
+use crate::function::{FunctionKey, HEAD};
 use crate::hash::Index;
 use crate::layouts::{Layout, Machine};
-use crate::memory::{Fault, Memory, Recorded};
+use crate::memory::{Memory, MemoryFault, Recorded};
 use crate::opcache::{APP_SHARED_GLOBALS, HASH, HASH_ENTRIES, NUM_ENTRIES};
 use crate::string_hash::hash_of;
 use crate::unwind::{Copy, Frame};
@@ -50,7 +50,7 @@ pub struct EngineImage {
 }
 
 impl Memory for EngineImage {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.memory.read(address, bytes)
     }
 }
@@ -271,7 +271,7 @@ impl EngineImage {
         let key = self
             .read(func, &mut head)
             .ok()
-            .and_then(|()| Key::parse(self.layout, &head));
+            .and_then(|()| FunctionKey::parse(self.layout, &head));
         let is_script = key.is_some_and(|key| key.is_top_level());
         let code = u32::from(is_script) * self.layout.call_info.code;
         let frame = Frame {

@@ -6,9 +6,9 @@
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
-use crate::short::Text;
+use crate::short::ShortText;
 use crate::shown::{MAX_NAME, MAX_PATH, show};
-use crate::string_hash::{Rule, is_hash_of};
+use crate::string_hash::{HighByteRule, is_hash_of};
 use crate::zval::IS_STRING;
 
 /// The longest text that is read whole, and so can be checked. PHP has no limit, and paths have 4,096 bytes at most.
@@ -29,7 +29,7 @@ const TYPE_INFO: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZendString {
     /// Without the final NUL; of a very long one, both ends.
-    pub bytes: Text,
+    pub bytes: ShortText,
     /// The number of all bytes.
     pub length: u64,
     /// The stored hash; 0 if the engine has not computed it.
@@ -62,7 +62,7 @@ impl ZendString {
         }
         let size = usize::try_from(length).ok()?;
         let bytes = match head.get(string.val..string.val.saturating_add(size)) {
-            Some(inside) if whole => Text::from(inside),
+            Some(inside) if whole => ShortText::from(inside),
             _ => read_long(memory, address + string.val as u64, size)?,
         };
         let is_whole = bytes.len() == size;
@@ -89,7 +89,7 @@ impl ZendString {
     #[must_use]
     pub fn fingerprint(&self, layout: &Layout) -> u64 {
         match self.hash {
-            0 => Rule::usual(layout.machine).hash(&self.bytes),
+            0 => HighByteRule::usual(layout.machine).hash(&self.bytes),
             hash => hash,
         }
     }
@@ -106,8 +106,8 @@ impl ZendString {
 }
 
 /// The bytes of a text that is not in the first read.
-fn read_long<M: Memory + ?Sized>(memory: &M, address: u64, size: usize) -> Option<Text> {
-    let mut bytes = Text::default();
+fn read_long<M: Memory + ?Sized>(memory: &M, address: u64, size: usize) -> Option<ShortText> {
+    let mut bytes = ShortText::default();
     if size <= MAX_WHOLE {
         bytes.resize(size);
         memory.read(address, &mut bytes).ok()?;
@@ -259,7 +259,7 @@ mod tests {
             let read = ZendString::read(&image, image.layout, at).unwrap();
             assert_eq!((&*read.bytes, read.is_checked), (text, expected));
         };
-        for rule in Rule::ALL {
+        for rule in HighByteRule::ALL {
             check(rule.hash(text), true);
             check(rule.hash(text) ^ 2, false);
         }

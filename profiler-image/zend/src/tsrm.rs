@@ -47,9 +47,9 @@ pub struct IdsAt {
 
 impl IdsAt {
     /// What they contain; `None` before the engine has registered its globals.
-    pub fn read<M: Memory + ?Sized>(&self, memory: &M) -> Option<Ids> {
+    pub fn read<M: Memory + ?Sized>(&self, memory: &M) -> Option<TsrmIds> {
         let id = |at: u64| memory.half(at).ok().filter(|id| *id != 0);
-        Some(Ids {
+        Some(TsrmIds {
             executor: id(self.executor)?,
             compiler: id(self.compiler)?,
             sapi: self.sapi.and_then(id),
@@ -77,7 +77,7 @@ impl IdsAt {
 
 /// Tells where a thread's globals are, from its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ids {
+pub struct TsrmIds {
     /// `executor_globals_id`, counted from 1.
     pub executor: u32,
     /// `compiler_globals_id`.
@@ -99,7 +99,7 @@ pub struct Threads {
     size_at: u64,
     buckets: u32,
     ids_at: IdsAt,
-    ids: Ids,
+    ids: TsrmIds,
 }
 
 /// One thread with an interpreter.

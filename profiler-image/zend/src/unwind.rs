@@ -14,7 +14,7 @@ use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::zval::{IS_OBJECT, IS_UNDEF};
 pub use beside::Beside;
 pub use copy::{Copy, Late, frame_at};
-use delegates::{Found, delegates};
+use delegates::{FoundDelegates, delegates};
 
 /// A deeper stack is cut at its root; PHP itself has no limit.
 pub const MAX_FRAMES: usize = 4096;
@@ -98,7 +98,7 @@ impl Frame {
 
 /// How unwinding ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum UnwindEnd {
     /// At a frame that the engine started; the stack is whole.
     Root,
     /// The chain is inconsistent; the frames before the break are kept.
@@ -131,10 +131,10 @@ pub fn unwind<M: Memory + ?Sized>(
     copy: &mut Copy,
     start: u64,
     frames: &mut Vec<Frame>,
-) -> End {
+) -> UnwindEnd {
     let late = copy.late.len();
     let end = walk(memory, layout, copy, start, frames);
-    if end != End::Torn {
+    if end != UnwindEnd::Torn {
         copy.note_stack(frames, late);
     }
     end
@@ -146,7 +146,7 @@ fn walk<M: Memory + ?Sized>(
     copy: &mut Copy,
     start: u64,
     frames: &mut Vec<Frame>,
-) -> End {
+) -> UnwindEnd {
     frames.clear();
     let mut address = start;
     let mut nameless = 0;
@@ -154,48 +154,48 @@ fn walk<M: Memory + ?Sized>(
     let mut ceiling = u64::MAX;
     while address != 0 {
         if !address.is_multiple_of(8) {
-            return End::Torn;
+            return UnwindEnd::Torn;
         }
         if copy.inside(address) {
             if address >= ceiling {
-                return End::Torn;
+                return UnwindEnd::Torn;
             }
             ceiling = address;
         }
         if frames.len() >= MAX_FRAMES {
-            return End::TooDeep;
+            return UnwindEnd::TooDeep;
         }
         if nameless >= MAX_NAMELESS {
-            return End::Torn;
+            return UnwindEnd::Torn;
         }
         let Some(frame) = copy.frame(memory, layout, address) else {
-            return End::Torn;
+            return UnwindEnd::Torn;
         };
         if frame.func != 0 {
             if !frame.is_pushed() || is_type_of_zval(frame.func) {
-                return End::Torn;
+                return UnwindEnd::Torn;
             }
             if frames.is_empty() && has_caller(memory, layout, copy, &frame) != Some(true) {
-                return End::Torn;
+                return UnwindEnd::Torn;
             }
             frames.push(frame);
         } else if is_placeholder(layout, &frame) {
             nameless += 1;
             match delegates(memory, layout, copy, &frame, frames) {
-                Some(Found::All) => {}
-                Some(Found::TooMany) => return End::TooDeep,
-                None => return End::Torn,
+                Some(FoundDelegates::All) => {}
+                Some(FoundDelegates::TooMany) => return UnwindEnd::TooDeep,
+                None => return UnwindEnd::Torn,
             }
         } else if layout.rules.dummy_frames && frame.opline == 0 && !copy.inside(address) {
             nameless += 1;
         } else {
-            return End::Torn;
+            return UnwindEnd::Torn;
         }
         address = frame.prev;
     }
     match frames.last() {
-        Some(root) if root.call_info & layout.call_info.top != 0 => End::Root,
-        _ => End::Torn,
+        Some(root) if root.call_info & layout.call_info.top != 0 => UnwindEnd::Root,
+        _ => UnwindEnd::Torn,
     }
 }
 

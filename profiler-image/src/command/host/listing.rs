@@ -9,8 +9,8 @@ use phpprof::target::Scope;
 use phpprof::target::diagnosis::Refused;
 use phpprof::target::discovery::Discovery;
 use phpprof::target::pattern::{pool_of, title};
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
+use phpprof_zend::engine::EngineRefusal;
+use phpprof_zend::memory::MemoryFault;
 
 const MAX_LINES: usize = 20;
 const MAX_TITLE: usize = 80;
@@ -45,7 +45,9 @@ pub fn say() -> String {
 fn words(found: &[Found], refused: Option<&Refused>) -> String {
     match refused {
         _ if !found.is_empty() => {}
-        Some(Refused { pid, comm, refusal }) if *refusal != Refusal::Unreadable(Fault::Denied) => {
+        Some(Refused { pid, comm, refusal })
+            if *refusal != EngineRefusal::Unreadable(MemoryFault::Denied) =>
+        {
             return format!(
                 "No PHP runs here that can be sampled: process {pid} ({comm}): {refusal}."
             );
@@ -129,12 +131,12 @@ mod tests {
             comm: "php7.4".to_owned(),
             refusal,
         };
-        let only_32_bit = refused(Refusal::Only32Bit("/usr/bin/php7.4".to_owned()));
+        let only_32_bit = refused(EngineRefusal::Only32Bit("/usr/bin/php7.4".to_owned()));
         assert_eq!(
             words(&[], Some(&only_32_bit)),
             "No PHP runs here that can be sampled: process 7 (php7.4): /usr/bin/php7.4 is a 32-bit PHP; 32-bit engines are not supported."
         );
-        let denied = refused(Refusal::Unreadable(Fault::Denied));
+        let denied = refused(EngineRefusal::Unreadable(MemoryFault::Denied));
         assert_eq!(words(&[], Some(&denied)), words(&[], None));
         let one = [found(8, "php work.php")];
         assert_eq!(words(&one, Some(&only_32_bit)), words(&one, None));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::stack::call_tree::Call;
 use crate::stack::edges::{Edge, Known};
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 
 /// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is open.
 fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>, Sum)>, i64) {
@@ -31,7 +31,7 @@ fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>,
     };
     aggregate.merge(stack(leaf).into(), 42, cpu);
     if is_proven {
-        edges.prove(edge, Check::Nothing);
+        edges.prove(edge, Relation::Nothing);
     }
     let settled = aggregate.settle(&tree, &edges);
     let (stacks, unstable) = settled.sum();

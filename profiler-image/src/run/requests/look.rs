@@ -5,7 +5,7 @@
 //! Invariant: two requests have one number only if nothing tells them apart: the engine's time is not set, their words are equal, and
 //! no sample was between them.
 
-use phpprof_zend::request::Source;
+use phpprof_zend::request::RequestSource;
 
 use super::{Known, Requests, Served};
 use crate::read::reader::Reader;
@@ -71,7 +71,9 @@ impl Requests {
             return true;
         };
         let source = watch.source();
-        let seconds = watch.request_time().filter(|_| source != Source::Iteration);
+        let seconds = watch
+            .request_time()
+            .filter(|_| source != RequestSource::Iteration);
         let time = seconds.and_then(|seconds| {
             let (bits, at) = (seconds.to_bits(), monotonic(seconds, now)?);
             Some(Time { bits, at })
@@ -81,7 +83,7 @@ impl Requests {
         match watch.seen() {
             Seen::Same => match (&mut served.current, served.last) {
                 (Some(current), _) => current.goes_on(time),
-                (None, Some(known)) if source != Source::Iteration => {
+                (None, Some(known)) if source != RequestSource::Iteration => {
                     let began = time.map_or(now, |time| time.at);
                     self.begin(served, known, (source, time), began);
                 }
@@ -119,7 +121,7 @@ impl Requests {
         &mut self,
         served: &mut Served,
         (before, found): (Option<Current>, &Found),
-        (source, time): (Source, Option<Time>),
+        (source, time): (RequestSource, Option<Time>),
         now: u64,
     ) {
         let known = self.known(&found.request);
@@ -134,7 +136,7 @@ impl Requests {
         }
         let began = match source {
             // A request that began before the last wait is that of the iteration before.
-            Source::Iteration => found
+            RequestSource::Iteration => found
                 .request
                 .began
                 .and_then(|time| monotonic(time, now))
@@ -151,14 +153,14 @@ impl Requests {
         &mut self,
         served: &mut Served,
         known: Known,
-        (source, time): (Source, Option<Time>),
+        (source, time): (RequestSource, Option<Time>),
         began: u64,
     ) {
         self.end_young(served);
         served.number = self.next();
         served.current = Some(Current {
             known,
-            began: (source != Source::Script).then_some(began),
+            began: (source != RequestSource::Script).then_some(began),
             time,
         });
     }

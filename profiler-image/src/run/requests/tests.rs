@@ -6,7 +6,7 @@ mod young;
 use std::sync::Arc;
 
 use phpprof_zend::memory::{Memory, Piece};
-use phpprof_zend::request::Source;
+use phpprof_zend::request::RequestSource;
 use phpprof_zend::testing::{Counted, IS_NULL};
 
 use super::*;
@@ -34,13 +34,13 @@ fn stack() -> Stack {
 
 /// A worker that began to serve this request at that time.
 fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Served {
-    let known = requests.known(&Request {
+    let known = requests.known(&HttpRequest {
         method: Some(method.to_owned()),
         path: Some(path.to_owned()),
-        ..Request::default()
+        ..HttpRequest::default()
     });
     let mut served = Served::default();
-    requests.begin(&mut served, known, (Source::FastCgi, None), began);
+    requests.begin(&mut served, known, (RequestSource::FastCgi, None), began);
     served
 }
 

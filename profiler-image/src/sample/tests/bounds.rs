@@ -1,6 +1,6 @@
 //! Stacks that are so deep, or of such calls, that a sample shows only a part of them.
 
-use phpprof_zend::unwind::{End, Frame};
+use phpprof_zend::unwind::{Frame, UnwindEnd};
 
 use super::*;
 
@@ -87,11 +87,11 @@ fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stoo
     assert!(lowest > first, "a part is below the looks");
     let variable = usize::try_from(lowest - hot + APART - 1).unwrap();
     for (changed, moment, expected) in [
-        (3, (0, 0), End::Root),
-        (3, (2, 3), End::Torn),
-        (2, (0, 0), End::Torn),
-        (1, (0, 0), End::Torn),
-        (0, (1, 1), End::Root),
+        (3, (0, 0), UnwindEnd::Root),
+        (3, (2, 3), UnwindEnd::Torn),
+        (2, (0, 0), UnwindEnd::Torn),
+        (1, (0, 0), UnwindEnd::Torn),
+        (0, (1, 1), UnwindEnd::Root),
     ] {
         worker.reader.copy.looks[changed][variable] ^= 1;
         let (mut trace, mut climb) = (Trace::default(), Climb::default());

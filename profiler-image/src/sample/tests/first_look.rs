@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 use phpprof_zend::testing::IS_NULL;
 use phpprof_zend::zval::IS_OBJECT;
 
@@ -33,7 +33,7 @@ fn followed_with_a_first_look(
     words: &[(Whose, usize, u64)],
     frames: usize,
 ) -> Option<Vec<String>> {
-    let (mut sampler, mut worker, tops) = sampled(scene, Check::Nothing);
+    let (mut sampler, mut worker, tops) = sampled(scene, Relation::Nothing);
     let callee = tops[0].current_execute_data;
     let copy = &mut worker.reader.copy;
     show(copy, callee, scene.main_frame, 0..1, words);
@@ -44,7 +44,7 @@ fn followed_with_a_first_look(
 }
 
 /// A sampler that knows the scene's call by its check, a worker, and a read of it.
-fn sampled(scene: &Scene, check: Check) -> (Sampler, Worker, Tops) {
+fn sampled(scene: &Scene, check: Relation) -> (Sampler, Worker, Tops) {
     let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
     let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
         panic!("no sample")
@@ -131,7 +131,7 @@ fn a_call_whose_caller_has_gone_on_does_not_stand() {
     let scene = Scene::calling();
     let opline = scene.image.layout.execute_data.opline;
     for (op, stands) in [(1, true), (2, false)] {
-        let (mut sampler, mut worker, tops) = sampled(&scene, Check::Nothing);
+        let (mut sampler, mut worker, tops) = sampled(&scene, Relation::Nothing);
         let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
         let words = [(Whose::Caller, opline, scene.main.op(op))];
         let looks = 0..copy.looks.len();
@@ -158,8 +158,8 @@ fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() 
         (Whose::Callee, row.this_type_info, u64::from(IS_OBJECT)),
     ];
     for (check, names_of) in [
-        (Check::ThisIn(RESULT), &["{main}"][..]),
-        (Check::Nothing, &["{main}", "found"]),
+        (Relation::ThisIn(RESULT), &["{main}"][..]),
+        (Relation::Nothing, &["{main}", "found"]),
     ] {
         let (mut sampler, mut worker, tops) = sampled(&scene, check);
         let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
@@ -175,7 +175,7 @@ fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() 
 fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
     let mut scene = Scene::new();
     scene.call("found", scene.image.layout.call_info.top);
-    let (mut sampler, mut worker, mut tops) = sampled(&scene, Check::Nothing);
+    let (mut sampler, mut worker, mut tops) = sampled(&scene, Relation::Nothing);
     let opline = scene.image.layout.execute_data.opline;
     let gone_on = [(Whose::Caller, opline, scene.main.op(2))];
     let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
@@ -196,7 +196,7 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
         via: None,
         callee: name(0),
     };
-    sampler.edges.prove(later, Check::Nothing);
+    sampler.edges.prove(later, Relation::Nothing);
     let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     assert_eq!(candidate, PathId::NONE);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
@@ -275,7 +275,7 @@ fn a_call_without_proof_loses_no_time_where_the_words_own_frame_has_ended() {
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another_object() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker, tops) = sampled(&scene, Check::ThisIn(RESULT));
+    let (mut sampler, mut worker, tops) = sampled(&scene, Relation::ThisIn(RESULT));
     let row = &scene.image.layout.execute_data;
     let variable = RESULT as usize;
     for (object, names_of) in [
@@ -318,7 +318,7 @@ fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_f
 #[test]
 fn a_call_above_the_first_words_frame_does_not_count_in_the_first_look() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker, mut tops) = sampled(&scene, Check::Nothing);
+    let (mut sampler, mut worker, mut tops) = sampled(&scene, Relation::Nothing);
     tops[0].current_execute_data = scene.main_frame;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);

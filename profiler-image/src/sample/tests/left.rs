@@ -53,7 +53,7 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
 /// A caller that did not stand may have had the temporary for another op.
 #[test]
 fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
-    for (together, expected) in [(1, Some(Known::Proven(site::Check::Nothing))), (0, None)] {
+    for (together, expected) in [(1, Some(Known::Proven(site::Relation::Nothing))), (0, None)] {
         let scene = freed();
         let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
         _ = followed(&scene, &mut sampler, &mut worker);

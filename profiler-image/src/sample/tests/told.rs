@@ -1,7 +1,7 @@
 //! Calls that only the first look shows: they count if their callers alone tell them.
 
 use phpprof_zend::memory::word_at;
-use phpprof_zend::site::Check;
+use phpprof_zend::site::Relation;
 use phpprof_zend::site::Words::{Cache, Code};
 
 use super::*;
@@ -87,7 +87,7 @@ fn nothing_is_told_above_a_stack_of_which_no_frame_stood() {
 
 #[test]
 fn a_caller_tells_what_its_code_names_and_methods_of_its_own_object() {
-    let told = |words| [Check::Nothing, Check::SameThis].map(|check| tells(check, words));
+    let told = |words| [Relation::Nothing, Relation::SameThis].map(|check| tells(check, words));
     assert_eq!(told(Code), [true; 2]);
     assert_eq!(told(Cache), [false, true]);
 }

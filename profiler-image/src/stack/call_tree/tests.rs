@@ -25,7 +25,7 @@ fn a_path_is_proven_up_to_its_first_open_edge() {
     let leaf = tree.add(middle.unwrap(), Names::COLLECTING, 0, 3, Call::default());
     let proven = |edges: &Edges| Some(tree.settle(edges).proven(leaf.unwrap()));
     assert_eq!(proven(&edges), main);
-    edges.prove(edge, Check::Nothing);
+    edges.prove(edge, Relation::Nothing);
     assert_eq!(proven(&edges), leaf);
 }
 

@@ -4,7 +4,7 @@
 //! what is only valid while a frame stands is read before the frame is looked at again.
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::read_set::ReadSet;
 use phpprof_zend::unwind::Frame;
@@ -74,7 +74,7 @@ pub(super) fn is_unknown_and_passing<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     look: &Look,
 ) -> bool {
-    let is_new = |key: Key| {
+    let is_new = |key: FunctionKey| {
         let class_lasts = key.scope == 0 || is_shared(place, key.scope);
         class_lasts && !place.knows(&key)
     };
@@ -115,7 +115,7 @@ pub(super) fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> 
 }
 
 /// The same for a function's key.
-pub(super) fn code_of_key(layout: &Layout, key: &Key) -> [(u64, usize); 3] {
+pub(super) fn code_of_key(layout: &Layout, key: &FunctionKey) -> [(u64, usize); 3] {
     let ops = ops_size(layout, key).unwrap_or(0);
     [
         (key.name, STRING_HEAD),
@@ -165,7 +165,7 @@ pub(super) fn at(base: u64, offset: usize) -> u64 {
 pub(super) fn key_again<M: Memory + ?Sized>(
     place: &mut Place<'_, M>,
     frame: &Frame,
-) -> Option<Key> {
+) -> Option<FunctionKey> {
     let mut head = [0_u8; HEAD];
     let read = place.memory.read(frame.func, &mut head);
     let key = read.ok().and_then(|()| key_of(place, frame, &head));
@@ -178,13 +178,13 @@ fn key_of<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     frame: &Frame,
     head: &[u8; HEAD],
-) -> Option<Key> {
+) -> Option<FunctionKey> {
     let is_script = frame.is_script(place.layout);
     let left = || {
-        let key = is_script.then(|| Key::of_script(place.layout, head, frame.opline));
+        let key = is_script.then(|| FunctionKey::of_script(place.layout, head, frame.opline));
         key.flatten().filter(|key| lasts(place, key))
     };
     left()
-        .or_else(|| Key::parse(place.layout, head))
+        .or_else(|| FunctionKey::parse(place.layout, head))
         .filter(|key| key.is_top_level() == is_script)
 }

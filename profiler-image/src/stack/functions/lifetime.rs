@@ -1,7 +1,7 @@
 //! How long a function, a code and a frame stay the same.
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use super::Place;
 /// Whether a code outlives the request: it is in shared memory together with its class, or is an internal function in the
 /// engine's tables. opcache links some classes anew in each request, whose methods share the code.
 /// Such codes are in the family's map and never freed, because every worker may have them.
-pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &FunctionKey) -> bool {
     if key.is_user() {
         is_shared(place, key.code) && (key.scope == 0 || is_shared(place, key.scope))
     } else {
@@ -50,7 +50,11 @@ pub fn stands<M: Memory + ?Sized>(
 
 /// Whether a function still has its key. The next request may have a function of its own at the address of one that does not outlive its
 /// request: then it has to be the same request.
-pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: &Key) -> bool {
+pub(super) fn has_key<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    func: u64,
+    key: &FunctionKey,
+) -> bool {
     let mut head = [0_u8; HEAD];
     let mut request = [0; 8];
     let function = Piece {
@@ -63,7 +67,7 @@ pub(super) fn has_key<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, key: 
     let read = place.memory.gather(&mut pieces).is_ok();
     drop(pieces);
     read && (!passes || is_same_request(place, request))
-        && Key::parse(place.layout, &head).as_ref() == Some(key)
+        && FunctionKey::parse(place.layout, &head).as_ref() == Some(key)
 }
 
 /// A piece that reads when the request began, if that is known.
@@ -83,7 +87,11 @@ fn is_same_request<M: Memory + ?Sized>(place: &Place<'_, M>, bytes: [u8; 8]) -> 
 
 /// Whether a frame has its function now, in the same request, and the function its key. On the page of the top, a frame above the top is a remainder
 /// of an earlier call.
-pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, key: &Key) -> bool {
+pub(super) fn is_live<M: Memory + ?Sized>(
+    place: &Place<'_, M>,
+    frame: &Frame,
+    key: &FunctionKey,
+) -> bool {
     let (frames, globals) = (&place.layout.execute_data, &place.layout.executor_globals);
     let mut words = [[0_u8; 8]; 5];
     let [page, end, top, func, prev] = &mut words;
@@ -128,12 +136,12 @@ pub(super) fn is_live<M: Memory + ?Sized>(place: &Place<'_, M>, frame: &Frame, k
         && top != 0
         && !is_above
         && (func, prev) == (frame.func, frame.prev)
-        && Key::parse(place.layout, &head).as_ref() == Some(key)
+        && FunctionKey::parse(place.layout, &head).as_ref() == Some(key)
 }
 
 /// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
 /// their extension's.
-pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &Key) -> bool {
+pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &FunctionKey) -> bool {
     let is_shared = |address: u64| address == 0 || is_shared(place, address);
     !key.is_user()
         || [key.code, key.name, key.filename]

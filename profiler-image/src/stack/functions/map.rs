@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
 
-use phpprof_zend::function::Key;
+use phpprof_zend::function::FunctionKey;
 use phpprof_zend::opcache::Restarts;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
@@ -56,7 +56,7 @@ pub struct Map {
 }
 
 impl Map {
-    pub(super) fn knows(&self, key: &Key) -> bool {
+    pub(super) fn knows(&self, key: &FunctionKey) -> bool {
         self.known_keys.contains(&FxBuildHasher.hash_one(key))
     }
 

@@ -8,7 +8,7 @@
 use std::hash::Hasher as _;
 
 use phpprof_zend::Layout;
-use phpprof_zend::function::Key;
+use phpprof_zend::function::FunctionKey;
 use phpprof_zend::memory::{Memory, byte_at, half_at};
 use phpprof_zend::op::Op;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -33,14 +33,14 @@ pub(super) enum Ops {
 }
 
 /// The size of a function's ops in bytes, if they are read at once; `None` for an internal function too.
-pub(super) fn ops_size(layout: &Layout, key: &Key) -> Option<usize> {
+pub(super) fn ops_size(layout: &Layout, key: &FunctionKey) -> Option<usize> {
     (key.is_user() && key.last <= MAX_OPS_AT_ONCE)
         .then(|| key.last as usize * layout.zend_op.sizeof)
 }
 
 impl Ops {
     /// Reads the ops.
-    pub(super) fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: &Key) -> Self {
+    pub(super) fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, key: &FunctionKey) -> Self {
         let row = &layout.zend_op;
         let whole = ops_size(layout, key).and_then(|size| {
             let mut bytes: SmallVec<[u8; IN_PLACE]> = SmallVec::from_elem(0, size);
@@ -64,7 +64,7 @@ impl Ops {
         &mut self,
         memory: &M,
         layout: &Layout,
-        key: &Key,
+        key: &FunctionKey,
         index: u32,
     ) -> Option<(u8, u32)> {
         match self {
@@ -88,7 +88,7 @@ impl Ops {
     }
 
     /// A hash of all opcodes and lines; of longer code, of how many they are.
-    pub(super) fn body(&self, key: &Key) -> u32 {
+    pub(super) fn body(&self, key: &FunctionKey) -> u32 {
         let mut hasher = FxHasher::default();
         match self {
             Self::Whole { first_line, ops } => {
@@ -119,11 +119,11 @@ mod tests {
     #[test]
     fn a_few_hundred_ops_of_a_long_function_are_remembered() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
-        let key = Key {
+        let key = FunctionKey {
             code: 0x10_0000,
             last: MAX_OPS_AT_ONCE + 1,
             kind: 2,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         let mut memory = Recorded::default();
         memory.room(key.code, key.last as usize * layout.zend_op.sizeof);

@@ -6,7 +6,7 @@
 use std::hash::BuildHasher as _;
 
 use phpprof_zend::declared::is_declared;
-use phpprof_zend::function::{Function, Key, NamedFunction};
+use phpprof_zend::function::{FunctionKey, NamedFunction, ZendFunction};
 use phpprof_zend::hash::find;
 use phpprof_zend::memory::Memory;
 use phpprof_zend::read_set::ReadSet;
@@ -93,7 +93,7 @@ impl Functions {
         &self,
         place: &Place<'_, M>,
         texts: &ReadSet<'_, M>,
-        key: &Key,
+        key: &FunctionKey,
         are_as_expected: bool,
     ) -> Option<FunctionId> {
         let known = self.known_under(place, texts, key, are_as_expected);
@@ -107,7 +107,7 @@ impl Functions {
         &self,
         place: &Place<'_, M>,
         texts: &ReadSet<'_, M>,
-        key: &Key,
+        key: &FunctionKey,
         are_as_expected: bool,
     ) -> Option<FunctionId> {
         let map = if outlives(place, key) {
@@ -150,7 +150,7 @@ impl Functions {
         place: &mut Place<'_, M>,
         set: &ReadSet<'_, M>,
         frame: &Frame,
-        (key, stands): (Key, bool),
+        (key, stands): (FunctionKey, bool),
     ) -> Option<FunctionId> {
         let direct_reads = set.direct_reads();
         let named = if key.is_nameless() {
@@ -230,7 +230,7 @@ impl Functions {
         &mut self,
         place: &mut Place<'_, M>,
         frames: &[Frame],
-        keys: &[Option<Key>],
+        keys: &[Option<FunctionKey>],
         ids: &mut Vec<Option<FunctionId>>,
     ) {
         ids.clear();
@@ -376,8 +376,8 @@ impl Functions {
 fn relinked<M: Memory + ?Sized>(
     place: &Place<'_, M>,
     set: &ReadSet<'_, M>,
-    key: &Key,
-) -> Option<Key> {
+    key: &FunctionKey,
+) -> Option<FunctionKey> {
     let is_linked_anew = key.scope != 0 && !is_shared(place, key.scope);
     if !key.is_user() || key.name == 0 || !is_linked_anew || !lasts(place, key) {
         return None;
@@ -385,14 +385,14 @@ fn relinked<M: Memory + ?Sized>(
     let class = set.word(at(key.scope, place.layout.class_entry.name)).ok();
     class
         .filter(|&class| is_shared(place, class))
-        .map(|class| Key {
+        .map(|class| FunctionKey {
             scope: class,
             ..*key
         })
 }
 
 /// Where the engine's tables have an internal function that was found at `func`.
-fn home_of<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, function: &Function) -> u64 {
+fn home_of<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, function: &ZendFunction) -> u64 {
     let key = &function.key;
     if key.is_user() || key.scope == 0 {
         return func;

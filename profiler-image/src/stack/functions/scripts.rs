@@ -2,7 +2,7 @@
 //!
 //! Invariant: a script is found only if its own op_array, read now, has the opline in its code.
 
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory;
 use phpprof_zend::opcache::{Script, read_scripts};
 use phpprof_zend::unwind::Frame;
@@ -25,7 +25,7 @@ pub(super) struct Scripts {
 pub(super) fn key_of_cached<M: Memory + ?Sized>(
     place: &mut Place<'_, M>,
     frame: &Frame,
-) -> Option<Key> {
+) -> Option<FunctionKey> {
     if !frame.is_script(place.layout) || !is_shared(place, frame.opline) {
         return None;
     }
@@ -44,11 +44,11 @@ pub(super) fn key_of_cached<M: Memory + ?Sized>(
 }
 
 impl Scripts {
-    fn key_at<M: Memory + ?Sized>(&self, place: &Place<'_, M>, opline: u64) -> Option<Key> {
+    fn key_at<M: Memory + ?Sized>(&self, place: &Place<'_, M>, opline: u64) -> Option<FunctionKey> {
         let after = self.list.partition_point(|script| script.opcodes <= opline);
         let script = self.list.get(after.checked_sub(1)?)?;
         let mut head = [0_u8; HEAD];
         place.memory.read(script.main_op_array, &mut head).ok()?;
-        Key::of_script(place.layout, &head, opline)
+        FunctionKey::of_script(place.layout, &head, opline)
     }
 }

@@ -37,13 +37,13 @@ fn put(memory: &mut EngineImage, number: u64, name: &str, is_user: bool) -> Fram
         opline: code,
         ..Frame::default()
     };
-    let key = Key {
+    let key = FunctionKey {
         code,
         last: 4,
         kind: if is_user { 2 } else { 1 },
         name: name_at,
         filename: FILE,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_string(FILE, "/a.php");
     memory.put_string(name_at, name);
@@ -147,11 +147,11 @@ fn a_check_finds_a_function_that_is_not_what_it_was() {
         if is_replaced {
             memory.put_function(
                 frame.func,
-                &Key {
+                &FunctionKey {
                     code: other.opline,
                     kind: 1,
                     name: STRINGS + 0x200,
-                    ..Key::default()
+                    ..FunctionKey::default()
                 },
             );
         }
@@ -296,10 +296,10 @@ fn names_and_lines_of_a_function_are_kept_in_a_few_hundred_bytes() {
 fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "", false);
-    let key = Key {
+    let key = FunctionKey {
         code: CODE,
         kind: 1,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(frame.func, &key);
     let mut ids = Vec::new();
@@ -316,14 +316,14 @@ fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
     let memory = EngineImage::new(of_8_2());
     let place = place(&memory, &mut shared, &mut local);
     let check = |scope: u64, expected: bool| {
-        let key = Key {
+        let key = FunctionKey {
             code: SHARED.start,
             last: 4,
             kind: 2,
             name: STRINGS,
             scope,
             filename: FILE,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         assert_eq!(outlives(&place, &key), expected, "{scope:x}");
     };
@@ -343,12 +343,12 @@ fn an_inherited_internal_method_is_forgotten_with_its_request() {
         class + memory.layout.class_entry.function_table as u64,
         &[("current", home), ("rewind", home)],
     );
-    let method = |number: u64| Key {
+    let method = |number: u64| FunctionKey {
         code: CODE + number * 0x1000,
         kind: 1,
         name: STRINGS + number * 0x100,
         scope: class,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     let mut named = |memory: &EngineImage| names(&mut codes, memory, &mut maps, &[frame]);
     memory.put_function(home, &method(1));
@@ -367,12 +367,12 @@ fn an_inherited_internal_method_is_forgotten_with_its_request() {
 /// Makes the function of a frame that of a file; returns the frame of a script.
 fn put_script(memory: &mut EngineImage, frame: Frame, file: u64, path: &str) -> Frame {
     memory.put_string(file, path);
-    let key = Key {
+    let key = FunctionKey {
         code: frame.opline,
         last: 4,
         kind: 2,
         filename: file,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(frame.func, &key);
     Frame {
@@ -431,14 +431,14 @@ fn put_linked(memory: &mut EngineImage, func: u64, class: u64, class_name: (u64,
     memory.put_string(at, name);
     memory.room(class, 0x400);
     memory.put_word(class, memory.layout.class_entry.name, at);
-    let key = Key {
+    let key = FunctionKey {
         code: SHARED.start,
         last: 4,
         kind: 2,
         name: method,
         scope: class,
         filename: file,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(func, &key);
     let (layout, globals) = (memory.layout, memory.executor_globals);

@@ -240,8 +240,12 @@ fn a_cut_status_is_no_identity() {
 
 /// Checks which of two refusals is reported, by its PID.
 #[track_caller]
-fn check_telling(one: (i32, &str, Refusal), other: (i32, &str, Refusal), expected: i32) {
-    let refused = |(pid, comm, refusal): (i32, &str, Refusal)| Refused {
+fn check_telling(
+    one: (i32, &str, EngineRefusal),
+    other: (i32, &str, EngineRefusal),
+    expected: i32,
+) {
+    let refused = |(pid, comm, refusal): (i32, &str, EngineRefusal)| Refused {
         pid,
         comm: comm.to_owned(),
         refusal,
@@ -259,9 +263,9 @@ fn check_telling(one: (i32, &str, Refusal), other: (i32, &str, Refusal), expecte
 
 #[test]
 fn the_most_telling_process_is_told_of_whatever_the_order() {
-    let denied = || Refusal::Unreadable(Fault::Denied);
+    let denied = || EngineRefusal::Unreadable(MemoryFault::Denied);
     check_telling(
-        (1, "sh", Refusal::NoPhpFound),
+        (1, "sh", EngineRefusal::NoPhpFound),
         (2, "php-fpm8.2", denied()),
         2,
     );
@@ -269,7 +273,7 @@ fn the_most_telling_process_is_told_of_whatever_the_order() {
     check_telling((1, "php-fpm8.2", denied()), (2, "php-fpm8.2", denied()), 1);
     check_telling(
         (1, "php", denied()),
-        (2, "x", Refusal::UnsupportedVersion("9.2".into())),
+        (2, "x", EngineRefusal::UnsupportedVersion("9.2".into())),
         2,
     );
 }
@@ -277,16 +281,16 @@ fn the_most_telling_process_is_told_of_whatever_the_order() {
 /// A lack of files may end, unlike a refusal; and it is not the process's fault.
 #[test]
 fn a_lack_of_files_is_told_of_but_waiting_may_help() {
-    let lack = Refusal::Unreadable(Fault::NoFiles);
+    let lack = EngineRefusal::Unreadable(MemoryFault::NoFiles);
     let refused = |refusal| Refused {
         pid: 7,
         comm: "php-fpm8.2".to_owned(),
         refusal,
     };
-    let starting = refused(Refusal::Starting);
+    let starting = refused(EngineRefusal::Starting);
     let lack = refused(lack);
     assert!(lack.tells_more_than(Some(&starting)) && !lack.is_final());
-    assert!(refused(Refusal::Unreadable(Fault::Denied)).is_final());
+    assert!(refused(EngineRefusal::Unreadable(MemoryFault::Denied)).is_final());
     let failure = explain(&Scope::All, Some(&lack), |_| panic!("no fact is needed"));
     assert_eq!(
         (failure.reason, failure.detail.as_str()),
@@ -297,7 +301,7 @@ fn a_lack_of_files_is_told_of_but_waiting_may_help() {
 
 #[test]
 fn what_is_not_supported_is_named() {
-    let check = |refusal: Refusal, detail: &str, expected: &str| {
+    let check = |refusal: EngineRefusal, detail: &str, expected: &str| {
         let refused = Refused {
             pid: 7,
             comm: "php-fpm7.4".to_owned(),
@@ -310,12 +314,12 @@ fn what_is_not_supported_is_named() {
         assert_eq!(failure.message, expected);
     };
     check(
-        Refusal::Only32Bit("/usr/sbin/php-fpm7.4".to_owned()),
+        EngineRefusal::Only32Bit("/usr/sbin/php-fpm7.4".to_owned()),
         "32-bit engines are not supported",
         "process 7 (php-fpm7.4): /usr/sbin/php-fpm7.4 is a 32-bit PHP; 32-bit engines are not supported; run a 64-bit PHP",
     );
     check(
-        Refusal::Emulated("/usr/bin/qemu-aarch64".to_owned()),
+        EngineRefusal::Emulated("/usr/bin/qemu-aarch64".to_owned()),
         "emulated by /usr/bin/qemu-aarch64",
         "process 7 (php-fpm7.4): an emulator runs its PHP (/usr/bin/qemu-aarch64), and its memory cannot be read as an engine's; run an image for this machine's architecture",
     );
@@ -328,17 +332,17 @@ fn among_all_processes_only_those_called_php_are_news() {
         comm: comm.to_owned(),
         refusal,
     };
-    let denied = Refusal::Unreadable(Fault::Denied);
+    let denied = EngineRefusal::Unreadable(MemoryFault::Denied);
     assert!(!refused("systemd", denied.clone()).is_news_among_all());
     assert!(refused("frankenphp", denied).is_news_among_all());
-    assert!(refused("systemd", Refusal::NoPhpFound).is_news_among_all());
+    assert!(refused("systemd", EngineRefusal::NoPhpFound).is_news_among_all());
 }
 
 fn explained(facts: Facts) -> Failure {
     let refused = Refused {
         pid: 7,
         comm: "php-fpm8.2".to_owned(),
-        refusal: Refusal::Unreadable(Fault::Denied),
+        refusal: EngineRefusal::Unreadable(MemoryFault::Denied),
     };
     explain(&Scope::All, Some(&refused), |pid| Facts { pid, ..facts })
 }

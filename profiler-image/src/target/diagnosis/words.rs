@@ -1,7 +1,7 @@
 //! Messages for a target that cannot be sampled: the object, what failed, and what to do next.
 
-use phpprof_zend::engine::Refusal;
-use phpprof_zend::memory::Fault;
+use phpprof_zend::engine::EngineRefusal;
+use phpprof_zend::memory::MemoryFault;
 
 use super::{Cause, Facts, Identity, Refused, cause};
 use crate::failure::{Failure, Reason};
@@ -25,45 +25,46 @@ pub fn explain(
         )
     };
     match &refused.refusal {
-        Refusal::NoPhpFound | Refusal::Unreadable(Fault::Gone | Fault::Unmapped) => {
+        EngineRefusal::NoPhpFound
+        | EngineRefusal::Unreadable(MemoryFault::Gone | MemoryFault::Unmapped) => {
             Failure::new(Reason::NoPhpFound, "", no_php(scope))
         }
-        Refusal::Starting => failure(
+        EngineRefusal::Starting => failure(
             Reason::NoPhpFound,
             "PHP has not started",
             "try again once it runs",
         ),
-        Refusal::UnsupportedVersion(version) => failure(
+        EngineRefusal::UnsupportedVersion(version) => failure(
             Reason::UnsupportedVersion,
             version,
             "a newer phpprof may know it; `phpprof --version` shows your version",
         ),
-        Refusal::Only32Bit(_) => failure(
+        EngineRefusal::Only32Bit(_) => failure(
             Reason::UnsupportedVersion,
             "32-bit engines are not supported",
             "run a 64-bit PHP",
         ),
-        Refusal::Emulated(emulator) => failure(
+        EngineRefusal::Emulated(emulator) => failure(
             Reason::UnsupportedVersion,
             &format!("emulated by {emulator}"),
             "run an image for this machine's architecture",
         ),
-        Refusal::NoEngineSymbols(path) => failure(
+        EngineRefusal::NoEngineSymbols(path) => failure(
             Reason::NoEngineSymbols,
             path,
             "use a PHP that exports its symbols, as packaged ones do",
         ),
-        Refusal::LayoutMismatch(what) => failure(
+        EngineRefusal::LayoutMismatch(what) => failure(
             Reason::LayoutMismatch,
             what,
             "please report it with the output of `php -v` and `php -i`",
         ),
-        Refusal::Unreadable(Fault::NoFiles) => failure(
+        EngineRefusal::Unreadable(MemoryFault::NoFiles) => failure(
             Reason::Internal,
             "open files",
             "raise the limit that is reached (ulimit -n, or fs.file-max), or sample fewer processes",
         ),
-        Refusal::Unreadable(Fault::Denied) => denied(&who, &gather(refused.pid)),
+        EngineRefusal::Unreadable(MemoryFault::Denied) => denied(&who, &gather(refused.pid)),
     }
 }
 

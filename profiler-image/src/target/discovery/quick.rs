@@ -6,7 +6,7 @@
 //!
 //! Invariant: it lists no folder and examines no unknown program, and the number of its looks is bounded (`births.rs`).
 
-use phpprof_zend::engine::Refusal;
+use phpprof_zend::engine::EngineRefusal;
 
 use super::super::births::Given;
 use super::super::process::ProcessMemory;
@@ -190,7 +190,7 @@ impl Discovery {
                 }
                 false
             }
-            Some(Err(Refusal::Starting)) => {
+            Some(Err(EngineRefusal::Starting)) => {
                 self.note_other(fresh.pid, |other| {
                     (other.executable, other.is_starting) = (hash, true);
                 });
@@ -211,7 +211,7 @@ impl Discovery {
     }
 
     /// Attaches to a process whose program was examined before; `None` if it was not.
-    fn attach_known(&mut self, pid: i32) -> Option<Result<Program, Refusal>> {
+    fn attach_known(&mut self, pid: i32) -> Option<Result<Program, EngineRefusal>> {
         let executable = executable(pid)?;
         if !self.families.has_examined(&executable) {
             return None;

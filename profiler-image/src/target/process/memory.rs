@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use phpprof_zend::memory::{Fault, Memory, Piece};
+use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use smallvec::SmallVec;
 
 use super::calls;
@@ -44,11 +44,11 @@ impl ProcessMemory {
     /// # Errors
     /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process, [`Fault::NoFiles`] if it cannot be opened
     /// for another reason than the process.
-    pub fn open(pid: i32) -> Result<Self, Fault> {
+    pub fn open(pid: i32) -> Result<Self, MemoryFault> {
         let file = match calls::open(format!("/proc/{pid}/mem")) {
             Ok(file) => Some(file),
             Err(error) => match fault(&error) {
-                Fault::Denied => None,
+                MemoryFault::Denied => None,
                 fault => return Err(fault),
             },
         };
@@ -69,7 +69,9 @@ impl ProcessMemory {
             bytes: &mut probe,
         };
         match &memory.file {
-            None if memory.call(&mut [piece]) == Err(Fault::Denied) => Err(Fault::Denied),
+            None if memory.call(&mut [piece]) == Err(MemoryFault::Denied) => {
+                Err(MemoryFault::Denied)
+            }
             _ => Ok(memory),
         }
     }
@@ -83,12 +85,12 @@ impl ProcessMemory {
     ///
     /// # Errors
     /// As [`Memory::read`].
-    pub fn bound_word(&self, address: u64) -> Result<u64, Fault> {
+    pub fn bound_word(&self, address: u64) -> Result<u64, MemoryFault> {
         let mut bytes = [0; 8];
         calls::count_file_read();
         match self.read_file(address, &mut bytes) {
             // A seccomp filter may refuse to read a file that it allows to open.
-            Err(Fault::Denied) => {}
+            Err(MemoryFault::Denied) => {}
             read => return read.map(|()| u64::from_le_bytes(bytes)),
         }
         let word = self.word(address)?;
@@ -96,24 +98,24 @@ impl ProcessMemory {
             Some(file) => {
                 calls::count_file_read();
                 let read = file.read_at(&mut bytes, 0);
-                read.map(|_| word).map_err(|_| Fault::Gone)
+                read.map(|_| word).map_err(|_| MemoryFault::Gone)
             }
             None => Ok(word),
         }
     }
 
-    fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let file = self.file.as_ref().ok_or(Fault::Denied)?;
+    fn read_file(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
+        let file = self.file.as_ref().ok_or(MemoryFault::Denied)?;
         match file.read_exact_at(bytes, address) {
             Ok(()) => Ok(()),
             // The kernel reads nothing from the memory of a process that has ended.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Fault::Gone),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Fault::Denied),
-            Err(_) => Err(Fault::Unmapped),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(MemoryFault::Gone),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(MemoryFault::Denied),
+            Err(_) => Err(MemoryFault::Unmapped),
         }
     }
 
-    fn call(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn call(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         let remote: SmallVec<[RemoteIoVec; IN_PLACE]> = pieces
             .iter()
             .map(|piece| RemoteIoVec {
@@ -129,35 +131,35 @@ impl ProcessMemory {
             .collect();
         match process_vm_readv(self.pid, &mut local, &remote) {
             Ok(read) if read == wanted => Ok(()),
-            Ok(_) | Err(Errno::EFAULT) => Err(Fault::Unmapped),
-            Err(Errno::ESRCH) => Err(Fault::Gone),
+            Ok(_) | Err(Errno::EFAULT) => Err(MemoryFault::Unmapped),
+            Err(Errno::ESRCH) => Err(MemoryFault::Gone),
             // EPERM by seccomp or by the kernel, ENOSYS if the call does not exist (gVisor).
-            Err(_) => Err(Fault::Denied),
+            Err(_) => Err(MemoryFault::Denied),
         }
     }
 }
 
 /// Why a file under `/proc/PID` could not be opened.
-pub fn fault(error: &io::Error) -> Fault {
+pub fn fault(error: &io::Error) -> MemoryFault {
     match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EMFILE | Errno::ENFILE) => Fault::NoFiles,
-        Some(Errno::EACCES | Errno::EPERM) => Fault::Denied,
-        _ => Fault::Gone,
+        Some(Errno::EMFILE | Errno::ENFILE) => MemoryFault::NoFiles,
+        Some(Errno::EACCES | Errno::EPERM) => MemoryFault::Denied,
+        _ => MemoryFault::Gone,
     }
 }
 
 impl Memory for ProcessMemory {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.gather(&mut [Piece { address, bytes }])
     }
 
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         calls::count_gather();
         if self.by_call.load(Ordering::Relaxed) {
             let mut denied = false;
             for chunk in pieces.chunks_mut(MAX_PIECES) {
                 match self.call(chunk) {
-                    Err(Fault::Denied) => denied = true,
+                    Err(MemoryFault::Denied) => denied = true,
                     other => other?,
                 }
             }
@@ -195,7 +197,7 @@ mod tests {
             ])
             .unwrap();
         assert_eq!((first, second), (one, other));
-        assert_eq!(memory.read(8, &mut [0]), Err(Fault::Unmapped));
+        assert_eq!(memory.read(8, &mut [0]), Err(MemoryFault::Unmapped));
     }
 
     #[test]
@@ -208,19 +210,19 @@ mod tests {
 
     #[test]
     fn a_lack_of_files_is_neither_a_refusal_nor_the_end_of_the_process() {
-        let check = |errno: Errno, expected: Fault| {
+        let check = |errno: Errno, expected: MemoryFault| {
             assert_eq!(fault(&io::Error::from(errno)), expected, "{errno}");
         };
-        check(Errno::EMFILE, Fault::NoFiles);
-        check(Errno::ENFILE, Fault::NoFiles);
-        check(Errno::EACCES, Fault::Denied);
-        check(Errno::EPERM, Fault::Denied);
-        check(Errno::ENOENT, Fault::Gone);
-        check(Errno::ESRCH, Fault::Gone);
+        check(Errno::EMFILE, MemoryFault::NoFiles);
+        check(Errno::ENFILE, MemoryFault::NoFiles);
+        check(Errno::EACCES, MemoryFault::Denied);
+        check(Errno::EPERM, MemoryFault::Denied);
+        check(Errno::ENOENT, MemoryFault::Gone);
+        check(Errno::ESRCH, MemoryFault::Gone);
     }
 
     #[test]
     fn a_process_that_is_not_there_is_gone() {
-        assert_eq!(ProcessMemory::open(i32::MAX).err(), Some(Fault::Gone));
+        assert_eq!(ProcessMemory::open(i32::MAX).err(), Some(MemoryFault::Gone));
     }
 }

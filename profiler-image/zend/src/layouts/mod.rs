@@ -119,7 +119,7 @@ pub struct CallInfo {
 
 /// `zend_op_array` and `zend_internal_function`, whose beginnings are `zend_function.common` (Zend/zend_compile.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct FunctionLayout {
     pub type_: usize,
     pub fn_flags: usize,
     pub function_name: usize,
@@ -266,7 +266,7 @@ pub struct TsrmTlsEntry {
 
 /// Differences between versions in meaning, not in offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
+pub struct VersionRules {
     /// A CONST operand counts from `op_array.literals`, not from its op.
     pub literals_in_op_array: bool,
     /// The number of a run-time cache slot is in the literal, not in the op.
@@ -306,7 +306,7 @@ pub struct Layout {
     pub compiler_globals: CompilerGlobals,
     pub execute_data: ExecuteData,
     pub call_info: CallInfo,
-    pub function: Function,
+    pub function: FunctionLayout,
     pub zend_op: ZendOp,
     pub op_types: OpTypes,
     pub zend_string: ZendStringLayout,
@@ -321,7 +321,7 @@ pub struct Layout {
     pub mm_heap: MmHeap,
     /// `None` if no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
-    pub rules: Rules,
+    pub rules: VersionRules,
     /// `ZEND_VM_STACK_HEADER_SLOTS` * sizeof(zval): the offset of the first frame of a page.
     pub vm_stack_header: u64,
     /// Offset of `prev` in `zend_vm_stack`: the page before this one.

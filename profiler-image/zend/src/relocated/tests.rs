@@ -32,7 +32,7 @@ fn pair((layout, is_safe): (&'static Layout, bool)) -> (Engine, ProcessImage) {
     (found(&known), other)
 }
 
-fn again(known: &Engine, process: &ProcessImage) -> Option<Result<Engine, Refusal>> {
+fn again(known: &Engine, process: &ProcessImage) -> Option<Result<Engine, EngineRefusal>> {
     known.relocated(&process.image, process.base, false)
 }
 
@@ -87,7 +87,7 @@ fn relocated_is_starting_until_the_engine_has_its_version() {
             .put_table(ELSEWHERE + MODULES, &[("core", core)]);
         assert_eq!(
             again(&known, &other).unwrap().unwrap_err(),
-            Refusal::Starting
+            EngineRefusal::Starting
         );
         let core = other.module("Core", &known.version);
         other
@@ -139,7 +139,7 @@ fn relocated_refuses_a_table_that_is_none() {
             let (known, mut other) = pair(kind);
             other.image.put_half(ELSEWHERE + at, 0, value);
             let refusal = again(&known, &other).unwrap().unwrap_err();
-            let expected = Refusal::LayoutMismatch("no tsrm_tls_table");
+            let expected = EngineRefusal::LayoutMismatch("no tsrm_tls_table");
             assert_eq!(refusal, expected, "{at:x} {value}");
         }
     }
@@ -154,7 +154,7 @@ fn relocated_refuses_globals_that_are_not_laid_out_so() {
         other.image.put_word(at, offset, 8);
         assert!(matches!(
             again(&known, &other),
-            Some(Err(Refusal::LayoutMismatch(_)))
+            Some(Err(EngineRefusal::LayoutMismatch(_)))
         ));
     }
 }

@@ -4,8 +4,8 @@
 //! only if it begins with the method that the engine knows.
 
 use super::{
-    MAX_METHOD, MAX_TEXT, Request, Trail, Wanted, c_strings, method_of, path_bytes, ranges, seen,
-    shown_path, text,
+    HttpRequest, MAX_METHOD, MAX_TEXT, Trail, Wanted, c_strings, method_of, path_bytes, ranges,
+    seen, shown_path, text,
 };
 use crate::layouts::Layout;
 use crate::memory::{Memory, word_at};
@@ -22,7 +22,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let row = &layout.sapi_globals;
     let context = word_at(slice, row.server_context);
     let mut line_at = 0;
@@ -60,10 +60,10 @@ pub(super) fn read<M: Memory + ?Sized>(
         let address = line_at + name.len() as u64 + 1;
         trail.note(address, seen(uri, path));
     }
-    Some(Request {
+    Some(HttpRequest {
         method: method_of(&method).filter(|_| wanted.method),
         path: path.and_then(|path| shown_path(uri?, &path)),
         script: script.as_deref().and_then(text),
-        ..Request::default()
+        ..HttpRequest::default()
     })
 }

@@ -3,8 +3,8 @@
 //! Invariant: a value is used only if its bucket has the parameter's hash, length and name.
 
 use super::{
-    MAX_METHOD, MAX_TEXT, Request, Trail, Wanted, c_strings, method_of, path_bytes, ranges, seen,
-    shown_path, text, trace_id,
+    HttpRequest, MAX_METHOD, MAX_TEXT, Trail, Wanted, c_strings, method_of, path_bytes, ranges,
+    seen, shown_path, text, trace_id,
 };
 use crate::layouts::{FcgiRequest, Layout};
 use crate::memory::{Memory, half_at, word_at};
@@ -29,7 +29,7 @@ const NAMES: [&[u8]; 4] = [
 
 /// A bucket that may hold a parameter.
 #[derive(Clone, Copy)]
-struct Bucket {
+struct FcgiBucket {
     var: u64,
     val: u64,
     val_len: usize,
@@ -51,7 +51,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     (context, slice): (u64, &[u8]),
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let row = &layout.fcgi_request;
     if context == 0 || !context.is_multiple_of(8) {
         return None;
@@ -74,10 +74,10 @@ pub(super) fn read<M: Memory + ?Sized>(
     let value = |index: usize| values[index].as_ref().map(|(at, text)| (*at, &text[..]));
     let (method_at, method) = value(METHOD)?;
     trail.note(method_at, method);
-    let mut request = Request {
+    let mut request = HttpRequest {
         method: method_of(method).filter(|_| wanted.method),
         root: value(ROOT).and_then(|(_, root)| text(root)),
-        ..Request::default()
+        ..HttpRequest::default()
     };
     if let Some((at, uri)) = value(URI) {
         let path = path_bytes(uri);
@@ -104,7 +104,7 @@ fn buckets<M: Memory + ?Sized>(
     (table_at, table): (u64, &[u8]),
     is_wanted: [bool; 4],
     trail: &mut Trail,
-) -> Option<[Option<Bucket>; 4]> {
+) -> Option<[Option<FcgiBucket>; 4]> {
     let (mut found, mut next) = ([None; 4], [0; 4]);
     for (index, name) in NAMES
         .iter()
@@ -137,7 +137,7 @@ fn buckets<M: Memory + ?Sized>(
                 && half_at(bytes, row.var_len) as usize == name.len();
             next[index] = if is_it { 0 } else { word_at(bytes, row.next) };
             if is_it {
-                found[index] = Some(Bucket {
+                found[index] = Some(FcgiBucket {
                     var: word_at(bytes, row.var),
                     val: word_at(bytes, row.val),
                     val_len: half_at(bytes, row.val_len) as usize,
@@ -151,12 +151,12 @@ fn buckets<M: Memory + ?Sized>(
 /// The values of the buckets that have the names of their parameters.
 fn values<M: Memory + ?Sized>(
     memory: &M,
-    buckets: &[Option<Bucket>; 4],
+    buckets: &[Option<FcgiBucket>; 4],
 ) -> Option<[Option<Value>; 4]> {
     let limits = [MAX_TEXT, MAX_METHOD, MAX_TEXT, TRACEPARENT];
     let mut asked = Vec::new();
     for (index, bucket) in buckets.iter().enumerate() {
-        let bucket = bucket.unwrap_or(Bucket {
+        let bucket = bucket.unwrap_or(FcgiBucket {
             var: 0,
             val: 0,
             val_len: 0,

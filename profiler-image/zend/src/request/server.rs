@@ -3,8 +3,8 @@
 //! Invariant: an entry is used only if its key has the name's hash, length and bytes, and its zval has the type.
 
 use super::{
-    MAX_METHOD, MAX_TEXT, Place, Request, Trail, Wanted, method_of, path_bytes, ranges, seen,
-    shown_path, text, trace_id,
+    HttpRequest, MAX_METHOD, MAX_TEXT, RequestPlace, Trail, Wanted, method_of, path_bytes, ranges,
+    seen, shown_path, text, trace_id,
 };
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
@@ -38,10 +38,10 @@ const LIMITS: [usize; 6] = [MAX_TEXT, MAX_METHOD, MAX_TEXT, MAX_TEXT, 55, 0];
 pub(super) fn iteration<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    place: &Place,
+    place: &RequestPlace,
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let table = place
         .executor_globals
         .checked_add(layout.executor_globals.symbol_table as u64)?;
@@ -54,10 +54,10 @@ pub(super) fn iteration<M: Memory + ?Sized>(
 pub(super) fn built<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    place: &Place,
+    place: &RequestPlace,
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let globals = place.core_globals?;
     let offset = layout.core_globals.http_globals as u64 + TRACK_VARS_SERVER * ZVAL as u64;
     let at = globals.checked_add(offset)?;
@@ -103,7 +103,7 @@ fn entries<M: Memory + ?Sized>(
     zval: &[u8; ZVAL],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     if byte_at(zval, TYPE) != IS_ARRAY {
         return None;
     }
@@ -178,7 +178,7 @@ fn values<M: Memory + ?Sized>(
     found: &[Option<(u64, &[u8])>; 6],
     wanted: Wanted,
     trail: &mut Trail,
-) -> Option<Request> {
+) -> Option<HttpRequest> {
     let string = &layout.zend_string;
     let asked = keys_and_texts(layout, found, trail)?;
     let heads = ranges(memory, &asked)?;
@@ -211,7 +211,7 @@ fn values<M: Memory + ?Sized>(
     }
     let began =
         found[TIME].filter(|(_, bucket)| is_named(TIME) && byte_at(bucket, TYPE) == IS_DOUBLE);
-    Some(Request {
+    Some(HttpRequest {
         // Without a method there is no request.
         method: method_of(value(METHOD)?).filter(|_| wanted.method),
         path: path.and_then(|path| shown_path(value(URI)?, &path)),

@@ -16,13 +16,13 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 struct Image {
     engine: EngineImage,
     slice: [u8; SLICE],
-    place: Place,
+    place: RequestPlace,
 }
 
 impl Image {
-    fn new(source: Source) -> Self {
+    fn new(source: RequestSource) -> Self {
         let engine = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
-        let place = Place {
+        let place = RequestPlace {
             source,
             executor_globals: engine.executor_globals,
             core_globals: None,
@@ -45,7 +45,7 @@ impl Image {
 
     /// An environment of these parameters.
     fn environment(parameters: &[(&str, &str)]) -> Self {
-        let mut image = Self::new(Source::FastCgi);
+        let mut image = Self::new(RequestSource::FastCgi);
         let row = &image.engine.layout.fcgi_request;
         let context = 0x7000_0000;
         image.engine.room(context, 16_384);
@@ -69,7 +69,7 @@ impl Image {
         image
     }
 
-    fn read(&self) -> (Option<Request>, Trail) {
+    fn read(&self) -> (Option<HttpRequest>, Trail) {
         read(
             &self.engine,
             self.engine.layout,
@@ -79,7 +79,7 @@ impl Image {
         )
     }
 
-    fn request(&self) -> Request {
+    fn request(&self) -> HttpRequest {
         self.read().0.unwrap()
     }
 
@@ -109,7 +109,7 @@ fn shop() -> Image {
 #[test]
 fn a_fastcgi_environment_tells_the_request_and_no_query() {
     let (request, trail) = shop().read();
-    let expected = Request {
+    let expected = HttpRequest {
         method: Some("POST".to_owned()),
         path: Some("/shop/17".to_owned()),
         script: Some("/srv/www/index.php".to_owned()),
@@ -175,7 +175,7 @@ fn an_environment_without_a_method_or_that_is_over_is_no_request() {
     let row = &image.engine.layout.fcgi_request;
     image.engine.put_half(0x7000_0000, row.has_env, 0);
     assert_eq!(image.read().0, None);
-    assert_eq!(Image::new(Source::FastCgi).read().0, None);
+    assert_eq!(Image::new(RequestSource::FastCgi).read().0, None);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_chain_that_leads_to_itself_ends() {
 
 #[test]
 fn the_built_in_servers_request_is_in_request_info() {
-    let mut image = Image::new(Source::RequestInfo);
+    let mut image = Image::new(RequestSource::RequestInfo);
     image.point_to(8, "GET");
     image.point_to(48, "/shop/17?token=SECRET");
     image.point_to(40, "/srv/www/index.php");
@@ -212,7 +212,7 @@ fn the_built_in_servers_request_is_in_request_info() {
 #[test]
 fn apaches_path_is_that_of_the_clients_line_and_only_with_its_method() {
     let with_line = |line: &str| {
-        let mut image = Image::new(Source::Apache);
+        let mut image = Image::new(RequestSource::Apache);
         image.point_to(8, "GET");
         image.point_to(48, "/index.php");
         let (context, request) = (image.engine.block(), image.engine.block());
@@ -248,7 +248,7 @@ fn put_server(image: &mut Image, zval: u64, entries: &[(&str, &str)], time: f64)
 
 #[test]
 fn the_iterations_request_is_in_the_symbol_tables_server() {
-    let mut image = Image::new(Source::Iteration);
+    let mut image = Image::new(RequestSource::Iteration);
     let table =
         image.engine.executor_globals + image.engine.layout.executor_globals.symbol_table as u64;
     image
@@ -278,7 +278,7 @@ fn the_iterations_request_is_in_the_symbol_tables_server() {
 
 #[test]
 fn the_engines_server_is_a_request_once_it_is_built() {
-    let mut image = Image::new(Source::Server);
+    let mut image = Image::new(RequestSource::Server);
     let core = image.engine.block();
     image.place.core_globals = Some(core);
     let zval = core + image.engine.layout.core_globals.http_globals as u64 + 48;
@@ -295,7 +295,7 @@ fn the_engines_server_is_a_request_once_it_is_built() {
 
 #[test]
 fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
-    for source in [Source::Apache, Source::RequestInfo] {
+    for source in [RequestSource::Apache, RequestSource::RequestInfo] {
         let mut image = Image::new(source);
         let core = image.engine.block();
         image.place.core_globals = Some(core);
@@ -330,7 +330,7 @@ fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
 /// After a request FrankenPHP sets the method to NULL; `$_SERVER` stays until the next one.
 #[test]
 fn frankenphp_has_a_request_while_it_has_a_method() {
-    let mut image = Image::new(Source::FrankenPhp);
+    let mut image = Image::new(RequestSource::FrankenPhp);
     let core = image.engine.block();
     image.place.core_globals = Some(core);
     let zval = core + image.engine.layout.core_globals.http_globals as u64 + 48;
@@ -339,9 +339,9 @@ fn frankenphp_has_a_request_while_it_has_a_method() {
     assert_eq!(image.read().0, None);
     image.point_to(8, "GET");
     // Not built yet: the method is known, and a rewritten path is not taken for the client's.
-    let method = Request {
+    let method = HttpRequest {
         method: Some("GET".to_owned()),
-        ..Request::default()
+        ..HttpRequest::default()
     };
     assert_eq!(image.read().0, Some(method));
     image.point(8, 0);
@@ -354,11 +354,11 @@ fn frankenphp_has_a_request_while_it_has_a_method() {
 
 #[test]
 fn a_command_line_has_a_script_and_no_request() {
-    let mut image = Image::new(Source::Script);
+    let mut image = Image::new(RequestSource::Script);
     image.point_to(40, "/srv/worker.php");
-    let expected = Request {
+    let expected = HttpRequest {
         script: Some("/srv/worker.php".to_owned()),
-        ..Request::default()
+        ..HttpRequest::default()
     };
     assert_eq!(image.request(), expected);
 }
@@ -407,13 +407,13 @@ fn a_traceparent_is_validated() {
 fn hostile_words_are_read_within_bounds() {
     for byte in [0x01, 0x7f, 0x80, 0xff] {
         for source in [
-            Source::FastCgi,
-            Source::RequestInfo,
-            Source::FrankenPhp,
-            Source::Apache,
-            Source::Iteration,
-            Source::Script,
-            Source::Server,
+            RequestSource::FastCgi,
+            RequestSource::RequestInfo,
+            RequestSource::FrankenPhp,
+            RequestSource::Apache,
+            RequestSource::Iteration,
+            RequestSource::Script,
+            RequestSource::Server,
         ] {
             let mut image = Image::new(source);
             image.slice = [byte; SLICE];

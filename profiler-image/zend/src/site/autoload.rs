@@ -8,7 +8,7 @@ use crate::hash::find;
 use crate::memory::Memory;
 use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class};
-use crate::short::Text;
+use crate::short::ShortText;
 use crate::text::ZendString;
 use crate::zval::{IS_STRING, ZVAL};
 
@@ -110,7 +110,7 @@ fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
 }
 
 /// A class as the engine looks it up. Many autoloaders first make a path of their argument, so slashes are ignored.
-fn class_name(text: &ZendString) -> Text {
+fn class_name(text: &ZendString) -> ShortText {
     let mut name = text.bytes.clone();
     name.make_ascii_lowercase();
     for byte in name.iter_mut() {

@@ -6,7 +6,7 @@
 //! opline must prove the code, too.
 //! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair to which they point are read later.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::closure::{FUNCTION, is_closure};
 use crate::hash::pair;
 use crate::memory::{Memory, word_at};
@@ -76,7 +76,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// `$object->$name()`: the method's name and the object are in operands.
-    pub(super) fn judge_named_method(&self, init: &Op, check: Check) -> Evidence {
+    pub(super) fn judge_named_method(&self, init: &Op, check: Relation) -> Evidence {
         let at = |operand: u32| self.caller.frame.address.wrapping_add(u64::from(operand));
         let name = at(init.op2);
         let is_named = || match self.copy.zval(name) {
@@ -85,7 +85,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             _ => false,
         };
         let is_on_object = || match check {
-            Check::SameThis => self.caller.frame.this == self.callee.frame.this,
+            Relation::SameThis => self.caller.frame.this == self.callee.frame.this,
             _ => self.copy.zval(at(init.op1)) == Some((self.callee.frame.this, IS_OBJECT)),
         };
         let is_object_call = self.is_object_call() && !self.callee.function.class.is_empty();

@@ -9,7 +9,7 @@
 use super::generator::OBJECT_CLASS;
 use super::{Site, Words};
 use crate::closure::{FUNCTION, is_closure};
-use crate::function::{HEAD, Key};
+use crate::function::{FunctionKey, HEAD};
 use crate::hash::{Index, element};
 use crate::memory::{Memory, byte_at, word_at};
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, FETCH_OBJ_R, INIT_ARRAY, Op};
@@ -63,7 +63,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         is_closure(self.layout, self.callee.frame)
             && object.checked_add(FUNCTION) == Some(func)
             && self.memory.read(func, &mut head).is_ok()
-            && Key::parse(self.layout, &head) == Some(self.callee.function.key)
+            && FunctionKey::parse(self.layout, &head) == Some(self.callee.function.key)
     }
 
     /// If `[$target, $name]`, whose last op this is, names the callee: the variable that has the name.

@@ -3,7 +3,7 @@
 //! PHP's own backtraces still show that function if it has called something (`zend_fetch_debug_backtrace`,
 //! Zend/zend_builtin_functions.c). So unwinding inserts a frame there that is not in memory.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::{Op, is_frameless};
 use crate::phase::function_looks_up_class;
@@ -54,7 +54,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .frameless_functions
             .and_then(|table| function_of(self.memory, table, op));
         if is_absent(self.callee.frame) && called == Some(self.callee.frame.func) {
-            Evidence::Proven(Check::Nothing, Words::Code)
+            Evidence::Proven(Relation::Nothing, Words::Code)
         } else {
             Evidence::Refuted
         }
@@ -70,7 +70,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .then(|| self.autoloads_operand(op, op.op1, op.op1_type))
             .flatten();
         match words {
-            Some(words) => Evidence::Proven(Check::Nothing, words),
+            Some(words) => Evidence::Proven(Relation::Nothing, words),
             None => Evidence::Open,
         }
     }

@@ -7,7 +7,7 @@
 //! is consistent, and counts only while both frames stand. The frame of an ended generator stays in free memory, with its
 //! last caller and the address of a `zend_generator` that may now be another one: it proves nothing by itself.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::{Memory, word_at};
 use crate::op::{
     ADD_ARRAY_UNPACK, FE_FETCH_R, FE_FETCH_RW, FE_RESET_R, FE_RESET_RW, Op, SEND_UNPACK,
@@ -23,7 +23,7 @@ const ITERATOR_DATA: u64 = 56;
 pub(super) const OBJECT_CLASS: u64 = 16;
 
 /// What the caller has.
-enum Held {
+enum HeldGenerator {
     /// The generator: the words that prove it, each as its address and its expected value.
     It([Option<(u64, u64)>; 2]),
     /// Something else, in a place that only a generator that is resumed can have.
@@ -49,18 +49,18 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 .or_else(|| self.delegates_to(op, generator)),
             None => self.has_as_argument(generator),
         };
-        let Held::It(others) = held? else {
+        let HeldGenerator::It(others) = held? else {
             return Some(Evidence::Refuted);
         };
         let words = [Some(body), others[0], others[1]].map(|word| word.unwrap_or(body));
         Some(if words.into_iter().all(holds) {
-            Evidence::Proven(Check::Nothing, Words::Frames)
+            Evidence::Proven(Relation::Nothing, Words::Frames)
         } else {
             Evidence::Refuted
         })
     }
 
-    fn iterates(&self, op: &Op, generator: u64) -> Option<Held> {
+    fn iterates(&self, op: &Op, generator: u64) -> Option<HeldGenerator> {
         let operand = || self.object(u64::from(op.op1));
         match op.opcode {
             FE_RESET_R | FE_RESET_RW | SEND_UNPACK | ADD_ARRAY_UNPACK => {
@@ -69,38 +69,39 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             FE_FETCH_R | FE_FETCH_RW => {
                 let operand = operand()?;
                 let data = operand.1.checked_add(ITERATOR_DATA)?;
-                Some(Held::It([Some(operand), Some((data, generator))]))
+                Some(HeldGenerator::It([Some(operand), Some((data, generator))]))
             }
             _ => None,
         }
     }
 
     /// A generator that delegates has its opline after the `yield from`, where it continues.
-    fn delegates_to(&self, op: &Op, generator: u64) -> Option<Held> {
+    fn delegates_to(&self, op: &Op, generator: u64) -> Option<HeldGenerator> {
         let (delegating, body) = self.generator(self.caller.frame)?;
         let parent = delegating.checked_add(self.layout.generator.node_parent as u64)?;
         let before = op.address.checked_sub(self.layout.zend_op.sizeof as u64);
         let before = before.filter(|&before| before >= self.caller.function.key.code)?;
         let before = Op::read(self.memory, self.layout, before)?;
-        is_yield_from(before.opcode).then_some(Held::It([Some(body), Some((parent, generator))]))
+        is_yield_from(before.opcode)
+            .then_some(HeldGenerator::It([Some(body), Some((parent, generator))]))
     }
 
-    fn has_as_argument(&self, generator: u64) -> Option<Held> {
+    fn has_as_argument(&self, generator: u64) -> Option<HeldGenerator> {
         let caller = self.caller.frame;
         if caller.has_this() && caller.this == generator {
-            return Some(Held::It([None, None]));
+            return Some(HeldGenerator::It([None, None]));
         }
         let argument = self.object(self.layout.execute_data.first_argument as u64)?;
         self.is_or_is_like(argument, generator)
     }
 
     /// Whether a variable with an object has the generator, or else another object of its class.
-    fn is_or_is_like(&self, variable: (u64, u64), generator: u64) -> Option<Held> {
+    fn is_or_is_like(&self, variable: (u64, u64), generator: u64) -> Option<HeldGenerator> {
         if variable.1 == generator {
-            return Some(Held::It([Some(variable), None]));
+            return Some(HeldGenerator::It([Some(variable), None]));
         }
         let class = |object: u64| self.memory.word(object.checked_add(OBJECT_CLASS)?).ok();
-        (class(variable.1)? == class(generator)?).then_some(Held::Another)
+        (class(variable.1)? == class(generator)?).then_some(HeldGenerator::Another)
     }
 
     /// The generator that a frame refers to as its own, and the word by which the generator refers to the frame.

@@ -1,6 +1,6 @@
 //! Property hooks (8.4 and later), which are called without a DO_* or by an INIT_* of their own.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::{ASSIGN_OBJ, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, Op, RETURN};
 use crate::text::ZendString;
@@ -18,13 +18,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         let operand = self.caller.frame.address.wrapping_add(u64::from(op.op1));
         if op.op1_type == op_types.is_unused && self.caller.frame.this == self.callee.frame.this {
-            return Evidence::Proven(Check::SameThis, Words::Frames);
+            return Evidence::Proven(Relation::SameThis, Words::Frames);
         }
         match self.copy.zval(operand) {
             Some((object, IS_OBJECT))
                 if op.op1_type == op_types.is_cv && object == self.callee.frame.this =>
             {
-                Evidence::Proven(Check::ThisIn(op.op1), Words::Operand(operand))
+                Evidence::Proven(Relation::ThisIn(op.op1), Words::Operand(operand))
             }
             _ => Evidence::Open,
         }
@@ -60,7 +60,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && self.callee.scope != caller
             && self.descends(caller, self.callee.scope);
         if same {
-            Evidence::Proven(Check::SameThis, Words::Frames)
+            Evidence::Proven(Relation::SameThis, Words::Frames)
         } else {
             Evidence::Refuted
         }

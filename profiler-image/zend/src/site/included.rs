@@ -4,7 +4,7 @@
 //! has taken its addresses since the read has another name, unless the same line made it.
 //! Invariant: an op proves only code of its own kind, and of its own line.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
 use crate::string_hash::is_hash_of;
@@ -22,7 +22,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && callee.is_eval() == is_eval
             && (!is_eval || self.is_evaluated_at(op.lineno));
         match is_included {
-            true => Evidence::Proven(Check::Nothing, Words::Script),
+            true => Evidence::Proven(Relation::Nothing, Words::Script),
             false => Evidence::Refuted,
         }
     }

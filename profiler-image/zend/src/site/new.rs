@@ -1,6 +1,6 @@
 //! The constructor that NEW calls.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
 use crate::zval::IS_OBJECT;
@@ -20,7 +20,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             false => self.callee.frame.func,
         };
         Some(match self.memory.word(constructor) == Ok(expected) {
-            true => Evidence::Proven(Check::Nothing, self.cache_words()),
+            true => Evidence::Proven(Relation::Nothing, self.cache_words()),
             false => Evidence::Refuted,
         })
     }
@@ -39,7 +39,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Refuted;
         }
         if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
-            return Evidence::Proven(Check::Nothing, Words::Code);
+            return Evidence::Proven(Relation::Nothing, Words::Code);
         }
         // NEW puts the object into its result before it calls the constructor.
         let result = self
@@ -51,7 +51,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some((object, IS_OBJECT))
                 if self.is_object_call() && object == self.callee.frame.this =>
             {
-                Evidence::Proven(Check::Nothing, Words::Operand(result))
+                Evidence::Proven(Relation::Nothing, Words::Operand(result))
             }
             _ => Evidence::Open,
         }

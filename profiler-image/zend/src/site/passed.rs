@@ -2,7 +2,7 @@
 //!
 //! What this module does not do: prove an edge by it. The variable may have been assigned since, in either function.
 
-use super::{Check, Site};
+use super::{Relation, Site};
 use crate::memory::Memory;
 use crate::op::{Op, SEND_VAR, SEND_VAR_EX, is_send};
 
@@ -11,9 +11,9 @@ const MAX_ARGUMENTS: u64 = 8;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The check by the variable that was last passed to a user function, at its DO_*.
-    pub(super) fn passed_variable(&self, op: &Op) -> Check {
+    pub(super) fn passed_variable(&self, op: &Op) -> Relation {
         if !self.callee.function.key.is_user() {
-            return Check::Nothing;
+            return Relation::Nothing;
         }
         let types = &self.layout.op_types;
         for back in 1..=MAX_ARGUMENTS {
@@ -30,7 +30,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                         && send.op1_type == types.is_cv
                         && send.op2_type != types.is_const =>
                 {
-                    return Check::Passed {
+                    return Relation::Passed {
                         from: send.op1,
                         to: send.result,
                     };
@@ -39,6 +39,6 @@ impl<M: Memory + ?Sized> Site<'_, M> {
                 _ => break,
             }
         }
-        Check::Nothing
+        Relation::Nothing
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What this module does not do: ask the inline cache for the method itself.
 
-use super::{Check, Evidence, Site, Words};
+use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
 
@@ -17,7 +17,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let callee = self.callee.function;
         if init.op2_type == op_types.is_const {
             if !self.literal_is(init, init.op2, 0, &callee.function_name) {
-                return self.judge_other_name(init, Check::Nothing);
+                return self.judge_other_name(init, Relation::Nothing);
             }
         } else if init.op2_type != op_types.is_unused
             || !callee.function_name.eq_ignore_ascii_case(b"__construct")
@@ -25,11 +25,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             // `parent::__construct()` has no name operand; any other site without a literal names no callee.
             return Evidence::Open;
         } else if init.op1_type == op_types.is_unused && self.is_parents_constructor(init) {
-            return Evidence::Proven(Check::Nothing, Words::Code);
+            return Evidence::Proven(Relation::Nothing, Words::Code);
         }
         let is_const = init.op1_type == op_types.is_const;
         if is_const && self.literal_is(init, init.op1, 0, &callee.class) {
-            return Evidence::Proven(Check::Nothing, Words::Code);
+            return Evidence::Proven(Relation::Nothing, Words::Code);
         }
         let related = if is_const {
             self.called_class_is(init)
@@ -40,7 +40,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             false
         };
         if related {
-            Evidence::Proven(Check::Nothing, Words::Frames)
+            Evidence::Proven(Relation::Nothing, Words::Frames)
         } else {
             Evidence::Open
         }

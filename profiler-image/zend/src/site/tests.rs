@@ -9,7 +9,7 @@ mod string;
 use super::generator::OBJECT_CLASS;
 use super::static_method::ZEND_FETCH_CLASS_PARENT;
 use super::*;
-use crate::function::Key;
+use crate::function::FunctionKey;
 use crate::layouts::{Machine, ROWS, layout_of};
 use crate::op::{
     ASSIGN_OBJ, DO_FCALL, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, FRAMELESS_ICALL_0, INIT_FCALL_BY_NAME,
@@ -30,7 +30,7 @@ struct Scene {
     code: UserFunction,
     caller: Frame,
     callee: Frame,
-    callee_function: Function,
+    callee_function: ZendFunction,
     /// Whether the callee's code is in shared memory.
     is_shared: bool,
     /// Whether the callee has called something.
@@ -53,13 +53,13 @@ impl Scene {
         };
         let code = image.user(Some("caller"), &opcodes.iter().map(op).collect::<Vec<_>>());
         image.room(CACHE, 64);
-        let key = Key {
+        let key = FunctionKey {
             code: CALLEE + BLOCK,
             last: 2,
             kind: 2,
             name: image.string(callee),
             filename: image.string(FILE),
-            ..Key::default()
+            ..FunctionKey::default()
         };
         image.put_function(CALLEE, &key);
         Self {
@@ -155,14 +155,14 @@ impl Scene {
             compiler_globals: None,
             frameless_functions: self.frameless,
             through: None,
-            caller: Side {
+            caller: EdgeSide {
                 frame: &self.caller,
                 function: &caller_function,
                 scope: caller_function.key.scope,
                 is_passing: !caller_function.key.is_named(),
                 has_own_opline: true,
             },
-            callee: Side {
+            callee: EdgeSide {
                 frame: &self.callee,
                 function: &self.callee_function,
                 scope: self.callee_function.key.scope,
@@ -174,7 +174,7 @@ impl Scene {
 }
 
 /// Proven by the caller's code alone.
-const PROVEN: Evidence = Evidence::Proven(Check::Nothing, Words::Code);
+const PROVEN: Evidence = Evidence::Proven(Relation::Nothing, Words::Code);
 
 #[test]
 fn in_each_version_a_literal_names_the_callee() {
@@ -190,13 +190,13 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
     for layout in ROWS {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
         let scene = |value| Scene::new(layout, &call, "renamed", "work").cached(0, value);
-        scene(CALLEE).check(Evidence::Proven(Check::Nothing, Words::Cache));
+        scene(CALLEE).check(Evidence::Proven(Relation::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
         let call = [INIT_METHOD_CALL, DO_FCALL];
         Scene::new(layout, &call, "renamed", "work")
             .method_of("C")
             .cached(8, CALLEE)
-            .check(Evidence::Proven(Check::SameThis, Words::Cache));
+            .check(Evidence::Proven(Relation::SameThis, Words::Cache));
     }
 }
 
@@ -205,7 +205,7 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
 fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
     for layout in ROWS {
         let (from, to) = (80_u32, 96_u32);
-        let passed = Check::Passed { from, to };
+        let passed = Relation::Passed { from, to };
         let send = |opcode: u8, op2_type: u8| {
             let call = [INIT_FCALL_BY_NAME, opcode, SEND_VAL, DO_FCALL];
             let mut scene = Scene::new(layout, &call, "work", "work");
@@ -272,7 +272,7 @@ fn a_cache_that_is_not_the_callers_own_says_nothing() {
         check(CACHE, PROVEN);
         check(CACHE + 0x40, Evidence::Refuted);
         // It is made at the function's first call.
-        check(0, Evidence::Proven(Check::Nothing, Words::Cache));
+        check(0, Evidence::Proven(Relation::Nothing, Words::Cache));
     }
 }
 
@@ -303,7 +303,7 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
         let table = CLASS + layout.class_entry.function_table as u64;
         scene.image.put_table(table, &[("renamed", CALLEE)]);
         scene.check(if layout.major == 7 {
-            Evidence::Proven(Check::SameThis, Words::Frames)
+            Evidence::Proven(Relation::SameThis, Words::Frames)
         } else {
             Evidence::Refuted
         });
@@ -315,7 +315,7 @@ fn a_property_hook_is_called_by_the_fetch_of_its_property() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     for opcode in [FETCH_OBJ_R, FETCH_OBJ_FUNC_ARG] {
         let scene = |property| Scene::new(layout, &[opcode], property, "$p::get").method_of("C");
-        scene("p").check(Evidence::Proven(Check::SameThis, Words::Frames));
+        scene("p").check(Evidence::Proven(Relation::SameThis, Words::Frames));
         scene("q").check(Evidence::Refuted);
     }
 }
@@ -350,7 +350,7 @@ fn a_hook_has_the_value_of_its_own_object_itself() {
     };
     scene("$p::set").check(Evidence::Refuted);
     scene("$p::get").with_top().check(Evidence::Refuted);
-    scene("$q::get").check(Evidence::Proven(Check::SameThis, Words::Frames));
+    scene("$q::get").check(Evidence::Proven(Relation::SameThis, Words::Frames));
     let mut other = scene("$p::get").with_top();
     other.callee.this = OBJECT + 8;
     other.check(Evidence::Open);
@@ -370,18 +370,18 @@ fn a_new_object_is_built_by_its_class() {
         // The closure's code names its class, which is a better proof than the cache in its frame.
         scene(CALLEE).check(PROVEN);
         let inherited = scene(CALLEE).method_of("Parent");
-        inherited.check(Evidence::Proven(Check::Nothing, Words::Cache));
+        inherited.check(Evidence::Proven(Relation::Nothing, Words::Cache));
         scene(CALLEE + 0x100).check(Evidence::Refuted);
         // `zend_pass_function` replaces a missing constructor.
         let mut nameless = scene(0);
-        let key = Key {
+        let key = FunctionKey {
             code: CALLEE + BLOCK,
             kind: 1,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         nameless.image.put_function(CALLEE, &key);
         nameless.callee_function = nameless.image.function_at(CALLEE).unwrap();
-        nameless.check(Evidence::Proven(Check::Nothing, Words::Cache));
+        nameless.check(Evidence::Proven(Relation::Nothing, Words::Cache));
     }
 }
 
@@ -402,7 +402,7 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
         };
         scene.check(expected);
     };
-    check(CALLEE, 0, Evidence::Proven(Check::Nothing, Words::Code));
+    check(CALLEE, 0, Evidence::Proven(Relation::Nothing, Words::Code));
     check(CALLEE + 8, 0, Evidence::Refuted);
     // A callee with a frame was not called by this op.
     check(CALLEE, STACK + 0x100, Evidence::Refuted);
@@ -431,7 +431,7 @@ fn a_name_proves_a_method_only_on_an_object_of_its_class() {
             scene.check(expected);
         }
     };
-    let proven = Evidence::Proven(Check::SameThis, Words::Frames);
+    let proven = Evidence::Proven(Relation::SameThis, Words::Frames);
     check("C", "C", proven);
     check("Child", "C", proven);
     check("Child", "Child", proven);
@@ -459,7 +459,7 @@ fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
             scene.copy = scene.image.copy(STACK, 0x200);
             scene.check(expected);
         };
-        let proven = Evidence::Proven(Check::Nothing, Words::Operand(STACK));
+        let proven = Evidence::Proven(Relation::Nothing, Words::Operand(STACK));
         check(OBJECT, IS_OBJECT, proven);
         check(OBJECT + 8, IS_OBJECT, Evidence::Open);
         check(OBJECT, IS_OBJECT + 1, Evidence::Open);
@@ -486,7 +486,7 @@ fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
             scene.image.put_word(CLASS, row.constructor, constructor);
             let scope = layout.function.scope;
             scene.image.put_word(scene.code.func, scope, child);
-            scene.check(Evidence::Proven(Check::Nothing, words));
+            scene.check(Evidence::Proven(Relation::Nothing, words));
         }
     };
     check(ZEND_FETCH_CLASS_PARENT, CALLEE, Words::Code);

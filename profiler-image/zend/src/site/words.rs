@@ -2,8 +2,8 @@
 //!
 //! The words were read at different moments while the target ran. What this module does not do: judge what they say.
 
-use super::{Evidence, Side, Site};
-use crate::function::{HEAD, Key, NamedFunction};
+use super::{EdgeSide, Evidence, Site};
+use crate::function::{FunctionKey, HEAD, NamedFunction};
 use crate::memory::Memory;
 use crate::op::Op;
 
@@ -35,7 +35,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// the other prove nothing.
     #[must_use]
     pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {
-        let passing: Vec<&Side<'_>> = [&self.caller, &self.callee]
+        let passing: Vec<&EdgeSide<'_>> = [&self.caller, &self.callee]
             .into_iter()
             .filter(|side| side.is_passing)
             .collect();
@@ -52,10 +52,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             })
     }
 
-    fn is_still(&self, side: &Side<'_>) -> bool {
+    fn is_still(&self, side: &EdgeSide<'_>) -> bool {
         let mut head = [0_u8; HEAD];
         let key = match self.memory.read(side.frame.func, &mut head) {
-            Ok(()) => Key::parse(self.layout, &head),
+            Ok(()) => FunctionKey::parse(self.layout, &head),
             Err(_) => None,
         };
         key.and_then(|key| NamedFunction::resolve(self.memory, self.layout, key))

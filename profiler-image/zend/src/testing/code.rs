@@ -1,7 +1,7 @@
 //! Functions: the engine's data about them, and their ops.
 
 use super::{BLOCK, EngineImage, IS_STRING};
-use crate::function::{Function, HEAD, Key, NamedFunction};
+use crate::function::{FunctionKey, HEAD, NamedFunction, ZendFunction};
 use crate::memory::Memory;
 use crate::op::{NEW, Op};
 
@@ -56,12 +56,12 @@ impl EngineImage {
     /// An internal function: of the engine, or of an extension with the address of its `zend_module_entry`.
     pub fn internal(&mut self, name: &str, module: u64) -> u64 {
         let (at, name, code) = (self.block(), self.string(name), self.block());
-        let key = Key {
+        let key = FunctionKey {
             code,
             kind: 1,
             name,
             module,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         self.put_function(at, &key);
         at
@@ -75,14 +75,14 @@ impl EngineImage {
             code: self.block(),
             op_size: self.layout.zend_op.sizeof as u64,
         };
-        let key = Key {
+        let key = FunctionKey {
             code: function.code,
             last: ops.len() as u32,
             kind: 2,
             name: name.map_or(0, |name| self.string(name)),
             filename: self.string(FILE),
             line_start: 1,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         self.put_function(function.func, &key);
         let literals = self.block();
@@ -158,8 +158,8 @@ impl EngineImage {
         self.put_word(func, row.dynamic_func_defs, list);
     }
 
-    /// Writes the fields that [`Key::parse`] reads.
-    pub fn put_function(&mut self, at: u64, key: &Key) {
+    /// Writes the fields that [`FunctionKey::parse`] reads.
+    pub fn put_function(&mut self, at: u64, key: &FunctionKey) {
         let row = &self.layout.function;
         self.room(at, BLOCK);
         self.put(at, &[0; HEAD]);
@@ -180,10 +180,10 @@ impl EngineImage {
 
     /// The function at an address, as readers find it.
     #[must_use]
-    pub fn function_at(&self, func: u64) -> Option<Function> {
+    pub fn function_at(&self, func: u64) -> Option<ZendFunction> {
         let mut head = [0; HEAD];
         self.read(func, &mut head).ok()?;
-        let key = Key::parse(self.layout, &head)?;
+        let key = FunctionKey::parse(self.layout, &head)?;
         NamedFunction::resolve(self, self.layout, key).map(|named| named.function)
     }
 }

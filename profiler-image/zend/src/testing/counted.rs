@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::memory::{Fault, Memory, Piece};
+use crate::memory::{Memory, MemoryFault, Piece};
 
 /// Counts the calls that reach a memory, and the bytes that they read.
 #[derive(Debug)]
@@ -40,12 +40,12 @@ impl<'a, M: ?Sized> Counted<'a, M> {
 }
 
 impl<M: Memory + ?Sized> Memory for Counted<'_, M> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.count(bytes.len());
         self.memory.read(address, bytes)
     }
 
-    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), Fault> {
+    fn gather(&self, pieces: &mut [Piece<'_>]) -> Result<(), MemoryFault> {
         self.count(pieces.iter().map(|piece| piece.bytes.len()).sum());
         self.memory.gather(pieces)
     }

@@ -12,7 +12,7 @@ use crate::memory::Piece;
 /// Parts of memory, each read before the first look, again after it, and again after all looks.
 #[derive(Debug, Default)]
 pub struct Beside {
-    parts: Vec<Part>,
+    parts: Vec<BesideBytes>,
     before: Vec<u8>,
     after: Vec<u8>,
     at_end: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Beside {
 }
 
 #[derive(Debug)]
-struct Part {
+struct BesideBytes {
     address: u64,
     /// Where its bytes begin in each buffer, and how many there are.
     begin: usize,
@@ -36,7 +36,7 @@ impl Beside {
         self.is_later = false;
         self.parts.clear();
         self.parts.extend(parts.map(|(address, length)| {
-            let part = Part {
+            let part = BesideBytes {
                 address,
                 begin,
                 length,
@@ -116,14 +116,14 @@ impl Beside {
 
     /// The part that has most bytes from an address on.
     fn part_at(&self, address: u64) -> Option<usize> {
-        let has = |&(_, part): &(usize, &Part)| part.from(address).is_some();
+        let has = |&(_, part): &(usize, &BesideBytes)| part.from(address).is_some();
         let parts = self.parts.iter().enumerate().filter(has);
         let most = parts.max_by_key(|(_, part)| part.address.saturating_add(part.length as u64));
         most.map(|(index, _)| index)
     }
 }
 
-impl Part {
+impl BesideBytes {
     /// Where the bytes from an address on are in each buffer.
     fn from(&self, address: u64) -> Option<std::ops::Range<usize>> {
         let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
@@ -131,7 +131,10 @@ impl Part {
     }
 }
 
-fn pieces<'a>(parts: &'a [Part], mut bytes: &'a mut [u8]) -> impl Iterator<Item = Piece<'a>> {
+fn pieces<'a>(
+    parts: &'a [BesideBytes],
+    mut bytes: &'a mut [u8],
+) -> impl Iterator<Item = Piece<'a>> {
     parts.iter().filter_map(move |part| {
         let (own, rest) = std::mem::take(&mut bytes).split_at_mut_checked(part.length)?;
         bytes = rest;

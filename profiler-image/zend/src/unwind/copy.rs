@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::delegates::Chain;
+use super::delegates::GeneratorChain;
 use super::{Beside, Frame};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};
@@ -32,7 +32,7 @@ const MAX_NODES: usize = 8192;
 const GENERATOR: usize = 384;
 
 /// The bytes of a frame outside the copy, or of an older page up to its last frame.
-type Fetched = Short<u8, FETCH>;
+type FetchedFrame = Short<u8, FETCH>;
 
 /// One copy of the used part of a VM stack page, and bytes that were fetched beside it.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ pub struct Copy {
     /// Frames outside the page that the same call has read.
     pub beside: Beside,
     /// Frames on the heap, then older VM stack pages, the oldest last.
-    pub(super) fetched: Vec<(u64, Fetched)>,
+    pub(super) fetched: Vec<(u64, FetchedFrame)>,
     pub(super) pages: usize,
     pub(super) fetches: usize,
     /// What was read by calls of their own, later than the looks.
@@ -58,7 +58,7 @@ pub struct Copy {
     /// Generators that were looked up.
     pub(super) nodes: usize,
     /// Generators that delegate, and how often their trees were read.
-    pub(super) chains: Vec<Chain>,
+    pub(super) chains: Vec<GeneratorChain>,
     pub(super) chain_reads: usize,
     /// The generators of the last tree, from the outermost one: the next one is likely the same.
     pub(super) expected: Vec<u64>,
@@ -356,7 +356,7 @@ impl Copy {
         let offset = address.wrapping_sub(older_page);
         let older: usize = self.fetched.iter().map(|(_, bytes)| bytes.len()).sum();
         if older_page != 0 && offset < PAGE && older < MAX_OLDER {
-            let mut bytes = Fetched::default();
+            let mut bytes = FetchedFrame::default();
             bytes.resize(usize::try_from(offset).ok()? + FETCH);
             if memory.read(older_page, &mut bytes).is_ok() {
                 self.fetched.push((older_page, bytes));
@@ -449,11 +449,15 @@ pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Optio
 
 /// The bytes of a frame on the heap. Generators are freed and made anew at the same addresses, and a read can be delayed
 /// in the middle of a frame: so two reads must show the same call.
-fn heap_frame<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> Option<Fetched> {
+fn heap_frame<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    address: u64,
+) -> Option<FetchedFrame> {
     let header = layout.execute_data.sizeof;
     let frame = |bytes: &[u8]| Frame::parse(layout, address, bytes);
     for _ in 0..READS_OF_HEAP_FRAME {
-        let (mut bytes, mut again) = (Fetched::default(), Fetched::default());
+        let (mut bytes, mut again) = (FetchedFrame::default(), FetchedFrame::default());
         bytes.resize(FETCH);
         again.resize(header);
         let mut read = |bytes: &mut [u8]| {

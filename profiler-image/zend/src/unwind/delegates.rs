@@ -25,7 +25,7 @@ const NEAR: u64 = 512;
 
 /// The generators between one that runs and one that was resumed.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct GeneratorChain {
     /// The frame of the generator that runs.
     running: Frame,
     /// The generator that was resumed.
@@ -41,7 +41,7 @@ pub(super) struct Chain {
 
 /// How the generators of a placeholder were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundDelegates {
     All,
     /// There are more of them than a stack may have.
     TooMany,
@@ -55,10 +55,10 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     copy: &mut Copy,
     placeholder: &Frame,
     frames: &mut Vec<Frame>,
-) -> Option<Found> {
+) -> Option<FoundDelegates> {
     let running = *frames.last().filter(|it| it.prev == placeholder.address)?;
     let caller = copy.frame(memory, layout, placeholder.prev)?;
-    let is_it = |chain: &Chain| {
+    let is_it = |chain: &GeneratorChain| {
         let is_same_call = chain.running.is_same_call(&running);
         is_same_call && (chain.outermost, chain.caller) == (placeholder.this, caller)
     };
@@ -69,7 +69,7 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     if may_be_few && let Some(few) = few(memory, layout, copy, placeholder.this, running.address) {
         let room = MAX_FRAMES.checked_sub(frames.len() + few.len());
         frames.extend(few);
-        return room.map(|_| Found::All);
+        return room.map(|_| FoundDelegates::All);
     }
     // Of many, the next read takes none with its looks.
     copy.late.truncate(late);
@@ -82,9 +82,10 @@ pub(super) fn delegates<M: Memory + ?Sized>(
             copy.chain_reads += 1;
             let generators = match tree(memory, layout, copy, placeholder.this, running.address)? {
                 Some(generators) => generators,
-                None => return Some(Found::TooMany),
+                None => return Some(FoundDelegates::TooMany),
             };
-            let chain = Chain::read(memory, layout, (running, placeholder, caller), &generators)?;
+            let chain =
+                GeneratorChain::read(memory, layout, (running, placeholder, caller), &generators)?;
             copy.chains.push(chain);
             copy.chains.len() - 1
         }
@@ -93,9 +94,9 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     let room = MAX_FRAMES.saturating_sub(frames.len());
     frames.extend(delegating.iter().take(room));
     Some(if delegating.len() > room {
-        Found::TooMany
+        FoundDelegates::TooMany
     } else {
-        Found::All
+        FoundDelegates::All
     })
 }
 
@@ -149,13 +150,13 @@ fn few<M: Memory + ?Sized>(
 
 /// What unwinding needs of a `zend_generator`.
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct GeneratorNode {
     address: u64,
     execute_data: u64,
     parent: u64,
 }
 
-impl Node {
+impl GeneratorNode {
     /// Where the fields are, as an address and a length.
     fn place(layout: &Layout, address: u64) -> Option<(u64, usize)> {
         let row = &layout.generator;
@@ -247,13 +248,13 @@ fn tree<M: Memory + ?Sized>(
     copy: &mut Copy,
     outermost: u64,
     running: u64,
-) -> Option<Option<Vec<Node>>> {
+) -> Option<Option<Vec<GeneratorNode>>> {
     let expected = std::mem::take(&mut copy.expected);
     let known = match expected.first() == Some(&outermost) {
-        true => Node::read_all(memory, layout, &expected),
+        true => GeneratorNode::read_all(memory, layout, &expected),
         false => Vec::new(),
     };
-    let mut nodes: Vec<Node> = Vec::with_capacity(known.len());
+    let mut nodes: Vec<GeneratorNode> = Vec::with_capacity(known.len());
     let mut next = outermost;
     loop {
         let known = known.get(nodes.len()).filter(|node| node.address == next);
@@ -264,7 +265,7 @@ fn tree<M: Memory + ?Sized>(
                 if copy.nodes > MAX_LOOKED_UP {
                     return None;
                 }
-                Node::read(memory, layout, next)?
+                GeneratorNode::read(memory, layout, next)?
             }
         };
         if node.execute_data == running {
@@ -292,13 +293,13 @@ impl Copy {
     }
 }
 
-impl Chain {
+impl GeneratorChain {
     /// Reads the frames of generators, and then what runs, the placeholder, and what has resumed it again: nothing if these are not the same.
     fn read<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
         (running, placeholder, caller): (Frame, &Frame, Frame),
-        outer_first: &[Node],
+        outer_first: &[GeneratorNode],
     ) -> Option<Self> {
         let size = layout.execute_data.sizeof;
         let places = outer_first.iter().rev();

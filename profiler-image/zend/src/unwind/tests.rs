@@ -38,7 +38,12 @@ fn image(layout: &'static Layout, frames: &[(u64, u64, u64, u32)]) -> EngineImag
 }
 
 /// Unwinds frames of one page, each at its offset; nothing else is mapped.
-fn check(frames: &[(u64, u64, u64, u32)], start: u64, expected_functions: &[u64], expected: End) {
+fn check(
+    frames: &[(u64, u64, u64, u32)],
+    start: u64,
+    expected_functions: &[u64],
+    expected: UnwindEnd,
+) {
     let at = |&(offset, func, prev, info): &_| (BASE + offset, func, prev, info);
     let mut page = image(of_8_2(), &frames.iter().map(at).collect::<Vec<_>>());
     page.room(BASE, 4096);
@@ -48,7 +53,7 @@ fn check(frames: &[(u64, u64, u64, u32)], start: u64, expected_functions: &[u64]
 }
 
 /// The functions of unwound frames, and how that ended.
-fn functions(image: &EngineImage, copy: &mut Copy, start: u64) -> (Vec<u64>, End) {
+fn functions(image: &EngineImage, copy: &mut Copy, start: u64) -> (Vec<u64>, UnwindEnd) {
     let mut frames = Vec::new();
     let end = unwind(image, image.layout, copy, start, &mut frames);
     let functions = frames.iter().map(|frame| frame.func - FUNCTIONS);
@@ -56,7 +61,7 @@ fn functions(image: &EngineImage, copy: &mut Copy, start: u64) -> (Vec<u64>, End
 }
 
 /// The same for frames that are all outside the copy.
-fn check_heap(image: &EngineImage, start: u64, expected: (Vec<u64>, End)) {
+fn check_heap(image: &EngineImage, start: u64, expected: (Vec<u64>, UnwindEnd)) {
     let Layout { major, minor, .. } = image.layout;
     let found = functions(image, &mut Copy::default(), start);
     assert_eq!(found, expected, "{major}.{minor}");
@@ -90,19 +95,23 @@ fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
 #[test]
 fn a_chain_to_a_frame_that_the_engine_started_is_whole() {
     let frames = [(32, 1, 0, TOP), (160, 2, BASE + 32, 0)];
-    check(&frames, BASE + 160, &[2, 1], End::Root);
+    check(&frames, BASE + 160, &[2, 1], UnwindEnd::Root);
 }
 
 #[test]
 fn a_chain_that_ends_at_a_pending_call_is_torn() {
     let frames = [(32, 1, 0, 0), (160, 2, BASE + 32, 0)];
-    check(&frames, BASE + 160, &[2, 1], End::Torn);
+    check(&frames, BASE + 160, &[2, 1], UnwindEnd::Torn);
 }
 
 /// Its flags are a remainder of an earlier call, and tell that the engine started it.
 #[test]
 fn a_frame_that_is_not_wholly_pushed_is_torn() {
-    for (this_type, expected) in [(0, End::Root), (8, End::Root), (0xa0, End::Torn)] {
+    for (this_type, expected) in [
+        (0, UnwindEnd::Root),
+        (8, UnwindEnd::Root),
+        (0xa0, UnwindEnd::Torn),
+    ] {
         let mut image = EngineImage::new(of_8_2());
         image.put_frame(&Frame {
             address: BASE,
@@ -125,7 +134,7 @@ fn a_frame_whose_function_is_the_type_of_a_variable_is_torn_and_leads_nowhere() 
         page.room(BASE, 4096);
         let mut copy = page.copy(BASE, 4096);
         let found = functions(&page, &mut copy, BASE + 32);
-        assert_eq!(found, (expected.to_vec(), End::Torn), "{func:#x}");
+        assert_eq!(found, (expected.to_vec(), UnwindEnd::Torn), "{func:#x}");
         assert_eq!(copy.fetches(), expected.len(), "{func:#x}");
     };
     for kind in [0x6, 0x106, 0x307, 0x308] {
@@ -139,14 +148,14 @@ fn a_frame_whose_function_is_the_type_of_a_variable_is_torn_and_leads_nowhere() 
 #[test]
 fn a_cycle_is_torn() {
     let frames = [(32, 1, BASE + 160, TOP), (160, 2, BASE + 32, 0)];
-    check(&frames, BASE + 160, &[2, 1], End::Torn);
-    check(&[(32, 1, BASE + 32, TOP)], BASE + 32, &[1], End::Torn);
+    check(&frames, BASE + 160, &[2, 1], UnwindEnd::Torn);
+    check(&[(32, 1, BASE + 32, TOP)], BASE + 32, &[1], UnwindEnd::Torn);
 }
 
 #[test]
 fn an_address_that_nobody_maps_is_torn() {
-    check(&[(32, 1, 0x40, TOP)], BASE + 32, &[1], End::Torn);
-    check(&[(32, 1, 0, TOP)], BASE + 33, &[], End::Torn);
+    check(&[(32, 1, 0x40, TOP)], BASE + 32, &[1], UnwindEnd::Torn);
+    check(&[(32, 1, 0, TOP)], BASE + 33, &[], UnwindEnd::Torn);
 }
 
 #[test]
@@ -154,7 +163,11 @@ fn in_each_version_a_chain_is_followed_to_its_root() {
     for layout in ROWS {
         let (below, above) = (BASE, BASE + 0x1000);
         let frames = [(below, 1, 0, layout.call_info.top), (above, 2, below, 0)];
-        check_heap(&image(layout, &frames), above, (vec![2, 1], End::Root));
+        check_heap(
+            &image(layout, &frames),
+            above,
+            (vec![2, 1], UnwindEnd::Root),
+        );
     }
 }
 
@@ -172,9 +185,9 @@ fn up_to_8_0_a_dummy_frame_lies_below_what_the_engine_calls() {
             ..Frame::default()
         });
         let expected = if (layout.major, layout.minor) < (8, 1) {
-            (vec![2, 1], End::Root)
+            (vec![2, 1], UnwindEnd::Root)
         } else {
-            (vec![2], End::Torn)
+            (vec![2], UnwindEnd::Torn)
         };
         check_heap(&image, called, expected);
     }
@@ -184,13 +197,13 @@ fn up_to_8_0_a_dummy_frame_lies_below_what_the_engine_calls() {
 fn dummy_frames_that_lead_to_each_other_are_torn() {
     let layout = layout_of(Machine::X86_64, 7, 4).unwrap();
     let image = image(layout, &[(BASE, 0, BASE, 0)]);
-    check_heap(&image, BASE, (vec![], End::Torn));
+    check_heap(&image, BASE, (vec![], UnwindEnd::Torn));
 }
 
 #[test]
 fn in_each_version_a_generator_has_a_caller_once_it_is_marked_as_running() {
     for layout in ROWS.iter().filter(|layout| layout.call_info.generator != 0) {
-        let check = |flags: u64, expected: (Vec<u64>, End)| {
+        let check = |flags: u64, expected: (Vec<u64>, UnwindEnd)| {
             let (generator, frame) = (BASE + 0x10_0000, BASE + 0x20_0000);
             let (top, flag) = (layout.call_info.top, layout.call_info.generator);
             let frames = [(BASE, 1, 0, top), (frame, 2, BASE, top | flag)];
@@ -200,8 +213,8 @@ fn in_each_version_a_generator_has_a_caller_once_it_is_marked_as_running() {
             image.put_word(generator, layout.generator.flags, flags);
             check_heap(&image, frame, expected);
         };
-        check(1, (vec![2, 1], End::Root));
-        check(0, (vec![], End::Torn));
+        check(1, (vec![2, 1], UnwindEnd::Root));
+        check(0, (vec![], UnwindEnd::Torn));
     }
 }
 
@@ -213,7 +226,7 @@ fn a_frame_on_the_heap_is_not_taken_for_an_older_page() {
     image.put_word(first, of_8_2().vm_stack_prev, second - 0x100);
     image.room(second - 0x100, 0x100);
     let mut copy = Copy::default();
-    assert_eq!(functions(&image, &mut copy, first).1, End::Root);
+    assert_eq!(functions(&image, &mut copy, first).1, UnwindEnd::Root);
     assert!(
         copy.fetched.iter().any(|&(address, _)| address == second),
         "{:?}",
@@ -235,7 +248,7 @@ fn frames_on_an_older_page_cost_one_read() {
     image.room(newer, 4096);
     let mut copy = image.copy(newer, 4096);
     let found = functions(&image, &mut copy, newer + 32);
-    assert_eq!(found, (vec![3, 2, 1], End::Root));
+    assert_eq!(found, (vec![3, 2, 1], UnwindEnd::Root));
     assert_eq!(copy.fetches(), 1);
 }
 

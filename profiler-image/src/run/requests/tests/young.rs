@@ -52,8 +52,8 @@ impl<'a> Busy<'a> {
 
     fn begin(&mut self) {
         let (requests, served) = (&mut self.run.requests, &mut self.run.members[0].served);
-        let known = requests.known(&Request::default());
-        requests.begin(served, known, (Source::FastCgi, None), self.now);
+        let known = requests.known(&HttpRequest::default());
+        requests.begin(served, known, (RequestSource::FastCgi, None), self.now);
     }
 
     fn sample(&mut self, stack: Option<Stack>) {

@@ -55,13 +55,13 @@ fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was(
     names(&mut codes, &memory, &mut others, &[other]);
     let before = codes.bytes;
     let long = put(&mut memory, 2, "long", true);
-    let key = Key {
+    let key = FunctionKey {
         code: CODE,
         last: (1 << 16) + 1,
         kind: 2,
         name: STRINGS + 0x200,
         filename: FILE,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(long.func, &key);
     names(&mut codes, &memory, &mut maps, &[long]);

@@ -86,7 +86,7 @@ impl Closures {
 /// An op_array of a closure in line `number`, whose code is at `CODE + number * 0x1000`.
 fn put_op_array(memory: &mut EngineImage, func: u64, number: u32) {
     let name = STRINGS + u64::from(number) * 0x100;
-    let key = Key {
+    let key = FunctionKey {
         code: CODE + u64::from(number) * 0x1000,
         last: 4,
         kind: 2,
@@ -94,7 +94,7 @@ fn put_op_array(memory: &mut EngineImage, func: u64, number: u32) {
         name,
         filename: FILE,
         line_start: number,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_string(FILE, "/a.php");
     memory.put_string(name, "{closure}");
@@ -182,7 +182,7 @@ fn a_leaf_in_shared_memory_at_another_ones_op_is_named_while_its_frame_is_live()
             opline: SHARED.start + 0x5000,
             ..put_closure(&mut memory, FUNCTIONS + 0x1000, 1)
         };
-        let key = Key {
+        let key = FunctionKey {
             code: SHARED.start + 0x1000,
             last: 4,
             kind: 2,
@@ -190,7 +190,7 @@ fn a_leaf_in_shared_memory_at_another_ones_op_is_named_while_its_frame_is_live()
             name: SHARED.start + 0x2000,
             filename: SHARED.start + 0x3000,
             line_start: 7,
-            ..Key::default()
+            ..FunctionKey::default()
         };
         memory.put_string(key.name, "{closure}");
         memory.put_string(key.filename, "/b.php");

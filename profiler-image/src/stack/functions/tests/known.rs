@@ -29,7 +29,7 @@ fn identified_by_keys(
     let key_at = |frame: &Frame| {
         let mut head = [0; HEAD];
         image.read(frame.func, &mut head).ok()?;
-        Key::parse(image.layout, &head)
+        FunctionKey::parse(image.layout, &head)
     };
     let keys: Vec<_> = frames.iter().map(key_at).collect();
     counted(image, maps, |place, ids| {

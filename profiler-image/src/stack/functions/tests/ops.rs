@@ -11,14 +11,14 @@ const MOST_BYTES: u64 = 2 << 20;
 /// Puts a function with this many ops into the memory; returns its frame.
 fn put_large(memory: &mut EngineImage, number: u64, last: u32, scope: u64) -> Frame {
     let frame = put(memory, number, &format!("f{number}"), true);
-    let key = Key {
+    let key = FunctionKey {
         code: OPS,
         last,
         kind: 2,
         name: STRINGS + number * 0x100,
         scope,
         filename: FILE,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(frame.func, &key);
     Frame {

@@ -14,7 +14,7 @@ const OP: u64 = 32;
 fn put_closure(memory: &mut EngineImage, frame: &Frame, line: u32, code: u64, last: u32) {
     memory.put_string(NAME, "{closure}");
     memory.put_string(CLOSURE_FILE, "/a.php");
-    let key = Key {
+    let key = FunctionKey {
         code,
         last,
         kind: 2,
@@ -22,7 +22,7 @@ fn put_closure(memory: &mut EngineImage, frame: &Frame, line: u32, code: u64, la
         name: NAME,
         filename: CLOSURE_FILE,
         line_start: line,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(frame.func, &key);
 }
@@ -88,14 +88,14 @@ fn put_method(memory: &mut EngineImage, class_name: &str) -> Frame {
     memory.put_string(file, "/a.php");
     memory.put_string(class_name_at, class_name);
     memory.put_word(class, memory.layout.class_entry.name, class_name_at);
-    let key = Key {
+    let key = FunctionKey {
         code,
         last: 4,
         kind: 2,
         name,
         scope: class,
         filename: file,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(func, &key);
     Frame {

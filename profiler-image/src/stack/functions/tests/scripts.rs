@@ -16,12 +16,12 @@ fn cache(memory: &mut EngineImage, number: u64) -> Frame {
     memory.room(TABLE, 0x200);
     memory.put_word(TABLE + 40 * number, 24, script);
     memory.put_string(file, format!("/part{number}.php"));
-    let key = Key {
+    let key = FunctionKey {
         code,
         last: 4,
         kind: 2,
         filename: file,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(script + MAIN_OP_ARRAY, &key);
     Frame {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use phpprof_zend::memory::Fault;
+use phpprof_zend::memory::MemoryFault;
 
 use super::*;
 
@@ -16,7 +16,7 @@ struct Copying<'a> {
 }
 
 impl Memory for Copying<'_> {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.memory.read(address, bytes)?;
         if address == self.func && bytes.len() >= HEAD && self.reads_left.get() > 0 {
             self.reads_left.set(self.reads_left.get() - 1);
@@ -48,7 +48,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
     let (name, file) = (SHARED.start + 0x8000, SHARED.start + 0x8100);
     memory.put_string(name, "{closure}");
     memory.put_string(file, "/a.php");
-    let key = Key {
+    let key = FunctionKey {
         code: SHARED.start,
         last: 4,
         kind: 2,
@@ -56,7 +56,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
         name,
         filename: file,
         line_start: 5,
-        ..Key::default()
+        ..FunctionKey::default()
     };
     memory.put_function(FUNCTIONS, &key);
     let frame = Frame {

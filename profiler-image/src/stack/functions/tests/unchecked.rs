@@ -1,6 +1,6 @@
 //! Names that no rule of PHP's hash confirms.
 
-use phpprof_zend::string_hash::{Rule, hash_of};
+use phpprof_zend::string_hash::{HighByteRule, hash_of};
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn put_hash(memory: &mut EngineImage, frame: u64, hash: u64) {
 #[test]
 fn a_name_is_known_at_once_by_each_rule() {
     let name = "Größe der Körbe";
-    for rule in Rule::ALL {
+    for rule in HighByteRule::ALL {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let frame = put(&mut memory, 1, name, true);
         put_hash(&mut memory, 1, rule.hash(name.as_bytes()));

@@ -45,7 +45,7 @@ fn put(scene: &mut Scene, at: u64, value: Value) {
 }
 
 const OPERAND_NAMES_IT: Evidence =
-    Evidence::Proven(Check::Nothing, Words::Operand(STACK + OPERAND as u64));
+    Evidence::Proven(Relation::Nothing, Words::Operand(STACK + OPERAND as u64));
 
 /// Values, each with whether it names the method `C::work` called on [`OBJECT`].
 const OF_METHOD: &[(Value, bool)] = &[
@@ -131,7 +131,7 @@ fn an_internal_function_calls_the_callable_in_its_argument() {
                 scene.check_at(
                     None,
                     match proven {
-                        true => Evidence::Proven(Check::Nothing, Words::Operand(STACK + at)),
+                        true => Evidence::Proven(Relation::Nothing, Words::Operand(STACK + at)),
                         false => Evidence::Open,
                     },
                 );
@@ -150,7 +150,7 @@ fn an_internal_function_calls_the_callable_in_its_argument() {
 fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
     for layout in ROWS {
         let types = &layout.op_types;
-        let check = |op1_type: u8, name: &'static str, object: u64, proven: Option<Check>| {
+        let check = |op1_type: u8, name: &'static str, object: u64, proven: Option<Relation>| {
             let mut scene = scene(layout, &[INIT_METHOD_CALL, DO_FCALL], true);
             put_operands(&mut scene, OPERAND, op1_type);
             put(&mut scene, u64::from(OPERAND), Value::Object(object));
@@ -158,10 +158,10 @@ fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
             let words = Words::Operand(STACK + u64::from(NAME_OPERAND));
             scene.check(proven.map_or(Evidence::Open, |check| Evidence::Proven(check, words)));
         };
-        check(types.is_cv, "Work", OBJECT, Some(Check::ThisIn(OPERAND)));
-        check(IS_VAR, "work", OBJECT, Some(Check::Nothing));
+        check(types.is_cv, "Work", OBJECT, Some(Relation::ThisIn(OPERAND)));
+        check(IS_VAR, "work", OBJECT, Some(Relation::Nothing));
         // `$this->$name()`: the frames have the object.
-        check(types.is_unused, "work", 0, Some(Check::SameThis));
+        check(types.is_unused, "work", 0, Some(Relation::SameThis));
         check(types.is_cv, "other", OBJECT, None);
         check(types.is_cv, "work", OBJECT + 8, None);
         check(IS_VAR, "work", OBJECT + 8, None);

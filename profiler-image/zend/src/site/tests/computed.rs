@@ -17,7 +17,7 @@ const IS_VAR: u8 = 4;
 const JMP: u8 = 42;
 
 const VARIABLE_NAMES_IT: Evidence =
-    Evidence::Proven(Check::Nothing, Words::Operand(STACK + VARIABLE as u64));
+    Evidence::Proven(Relation::Nothing, Words::Operand(STACK + VARIABLE as u64));
 
 /// An op's operands, each a type and a number, and its result.
 struct Code {
@@ -121,7 +121,7 @@ fn an_element_of_a_property_of_this_names_the_callee() {
         });
         // There is other code by now.
         check_factory(layout, Evidence::Open, |scene| {
-            let key = Key {
+            let key = FunctionKey {
                 line_start: 9,
                 ..scene.callee_function.key
             };
@@ -195,7 +195,7 @@ fn check_step(layout: &'static Layout, is_proven: bool, change: impl FnOnce(&mut
     change(&mut scene);
     let key = Words::Operand(STACK + u64::from(KEY));
     scene.check(match is_proven {
-        true => Evidence::Proven(Check::Nothing, key),
+        true => Evidence::Proven(Relation::Nothing, key),
         false => Evidence::Open,
     });
 }

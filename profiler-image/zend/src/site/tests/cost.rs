@@ -38,10 +38,18 @@ fn a_callee_in_the_inline_cache_takes_one_read_and_a_name_two() {
     };
     let proven = |check| Evidence::Proven(check, Words::Code);
     let method = || scene(INIT_METHOD_CALL, "work").method_of("C");
-    check(&mut method().cached(8, CALLEE), proven(Check::SameThis), 1);
+    check(
+        &mut method().cached(8, CALLEE),
+        proven(Relation::SameThis),
+        1,
+    );
     let function = || scene(INIT_FCALL_BY_NAME, "work");
-    check(&mut function().cached(0, CALLEE), proven(Check::Nothing), 1);
-    check(&mut function(), proven(Check::Nothing), 2);
+    check(
+        &mut function().cached(0, CALLEE),
+        proven(Relation::Nothing),
+        1,
+    );
+    check(&mut function(), proven(Relation::Nothing), 2);
     let other = || scene(INIT_FCALL_BY_NAME, "other");
     check(&mut other(), Evidence::Refuted, 2);
 }

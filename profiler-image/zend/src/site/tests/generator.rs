@@ -41,7 +41,7 @@ fn marked() -> impl Iterator<Item = &'static Layout> {
     ROWS.iter().filter(|layout| layout.call_info.generator != 0)
 }
 
-const RESUMED: Evidence = Evidence::Proven(Check::Nothing, Words::Frames);
+const RESUMED: Evidence = Evidence::Proven(Relation::Nothing, Words::Frames);
 
 #[test]
 fn a_foreach_resumes_the_generator_of_its_iterator() {

@@ -26,7 +26,7 @@ fn check(kind: u32, file: &str, callee_is_eval: bool, is_proven: bool) {
         scene.image.put_function(CALLEE, &key);
         scene.callee_function = scene.image.function_at(CALLEE).unwrap();
         scene.check(match is_proven {
-            true => Evidence::Proven(Check::Nothing, Words::Script),
+            true => Evidence::Proven(Relation::Nothing, Words::Script),
             false => Evidence::Refuted,
         });
     }

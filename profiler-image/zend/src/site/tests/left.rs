@@ -61,8 +61,9 @@ impl Scene {
 const HEADER: usize = 24;
 const LEFT: Option<(u64, usize)> = Some((NAME, HEADER));
 const OF_ONE_MOMENT: Evidence =
-    Evidence::Proven(Check::Nothing, Words::Operand(STACK + OPERAND as u64));
-const NAMED: Evidence = Evidence::Proven(Check::Nothing, Words::Temporary(STACK + OPERAND as u64));
+    Evidence::Proven(Relation::Nothing, Words::Operand(STACK + OPERAND as u64));
+const NAMED: Evidence =
+    Evidence::Proven(Relation::Nothing, Words::Temporary(STACK + OPERAND as u64));
 
 #[test]
 fn a_freed_name_that_was_read_with_the_frames_names_the_callee() {

@@ -15,7 +15,7 @@ const ZEND_SUB: u32 = 2;
 const OP_DATA: u8 = 137;
 
 fn proven(offset: u64) -> Evidence {
-    Evidence::Proven(Check::Nothing, Words::Operand(STACK + offset))
+    Evidence::Proven(Relation::Nothing, Words::Operand(STACK + offset))
 }
 
 /// A method of [`OBJECT`] that the engine called, above these ops.

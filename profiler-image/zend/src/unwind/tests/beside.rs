@@ -36,7 +36,10 @@ fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
         BASE + 0x20,
         &mut frames,
     );
-    assert_eq!((end, frames.len(), copy.late().len()), (End::Root, 3, 0));
+    assert_eq!(
+        (end, frames.len(), copy.late().len()),
+        (UnwindEnd::Root, 3, 0)
+    );
     let lower = frames[2].address;
     assert!(copy.stood_beside(of_8_2(), &frames, &(lower..lower + 1)));
     (
@@ -60,7 +63,7 @@ fn what_was_read_beside_the_page_is_used_and_needs_no_read_of_its_own() {
     let mut copy = fiber([8, 8, 8]);
     assert!(!copy.beside.used().any(|is_used| is_used));
     let (_, end) = functions(&EngineImage::new(of_8_2()), &mut copy, BASE + 0x20);
-    assert_eq!((end, copy.fetches()), (End::Root, 0));
+    assert_eq!((end, copy.fetches()), (UnwindEnd::Root, 0));
     assert_eq!(copy.beside.used().collect::<Vec<_>>(), [true, true]);
 }
 
@@ -71,7 +74,7 @@ fn a_frame_that_was_read_by_a_call_of_its_own_is_late() {
     let (mut copy, mut stack) = (Copy::default(), Vec::new());
     assert_eq!(
         unwind(&image, of_8_2(), &mut copy, BASE, &mut stack),
-        End::Root
+        UnwindEnd::Root
     );
     assert!(copy.is_late(&stack) && !copy.is_late(&[]));
     let header = of_8_2().execute_data.sizeof;
@@ -108,7 +111,7 @@ fn a_running_generator_beside_the_page_is_read_with_its_frame() {
         let scene = delegates::Delegating::new(of_8_2(), count);
         let mut copy = Copy::default();
         let found = functions(&scene.image, &mut copy, scene.start());
-        assert_eq!(found.1, End::Root);
+        assert_eq!(found.1, UnwindEnd::Root);
         let late = copy.late().to_vec();
         assert!(late.len() >= parts_at_least, "{late:?}");
         copy.forget();

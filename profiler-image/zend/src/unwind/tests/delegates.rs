@@ -58,14 +58,14 @@ impl Delegating {
     }
 
     /// What is unwound in a copy without bytes.
-    fn found(&self) -> (Vec<u64>, End) {
+    fn found(&self) -> (Vec<u64>, UnwindEnd) {
         functions(&self.image, &mut Copy::default(), self.start())
     }
 
     /// The functions from the innermost generator to the root.
-    fn whole(&self) -> (Vec<u64>, End) {
+    fn whole(&self) -> (Vec<u64>, UnwindEnd) {
         let last = 9 + self.generators.len() as u64;
-        ((10..=last).rev().chain([1]).collect(), End::Root)
+        ((10..=last).rev().chain([1]).collect(), UnwindEnd::Root)
     }
 }
 
@@ -113,7 +113,7 @@ impl Row {
 }
 
 impl Memory for Row {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), crate::memory::Fault> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), crate::memory::MemoryFault> {
         for (byte, address) in bytes.iter_mut().zip(address..) {
             *byte = self.word(address & !7).to_le_bytes()[(address & 7) as usize];
         }
@@ -123,7 +123,7 @@ impl Memory for Row {
 
 #[test]
 fn generators_are_followed_up_to_the_bound_of_frames_and_no_further() {
-    let check = |count: u64, expected: (usize, End)| {
+    let check = |count: u64, expected: (usize, UnwindEnd)| {
         let row = Row {
             layout: of_8_2(),
             count,
@@ -135,11 +135,11 @@ fn generators_are_followed_up_to_the_bound_of_frames_and_no_further() {
         assert_eq!(frames[0].func, FUNCTIONS + count);
     };
     let most = MAX_FRAMES as u64;
-    check(65, (66, End::Root));
-    check(most - 1, (MAX_FRAMES, End::Root));
-    check(most, (MAX_FRAMES, End::TooDeep));
+    check(65, (66, UnwindEnd::Root));
+    check(most - 1, (MAX_FRAMES, UnwindEnd::Root));
+    check(most, (MAX_FRAMES, UnwindEnd::TooDeep));
     // The innermost ones are known only once all were followed.
-    check(2 * most, (1, End::TooDeep));
+    check(2 * most, (1, UnwindEnd::TooDeep));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn generators_that_delegate_to_one_are_told_apart_by_the_one_that_was_resumed() 
     assert_eq!(scene.found(), scene.whole());
     let prev = of_8_2().execute_data.prev_execute_data;
     scene.image.put_word(scene.start(), prev, fake);
-    assert_eq!(scene.found(), (vec![12, 11, 20, 1], End::Root));
+    assert_eq!(scene.found(), (vec![12, 11, 20, 1], UnwindEnd::Root));
 }
 
 /// What is in the copy has been read before the generators.
@@ -177,7 +177,7 @@ fn generators_that_delegate_to_one_are_told_apart_by_the_one_that_was_resumed() 
 fn generators_of_another_moment_than_what_runs_are_refused() {
     let row = &of_8_2().generator;
     let header = &of_8_2().execute_data;
-    let check = |change: &dyn Fn(&mut Delegating), expected: End| {
+    let check = |change: &dyn Fn(&mut Delegating), expected: UnwindEnd| {
         let mut scene = Delegating::new(of_8_2(), 6);
         let mut copy = Copy::default();
         let running = scene.generators[5];
@@ -196,24 +196,30 @@ fn generators_of_another_moment_than_what_runs_are_refused() {
         assert_eq!(found.1, expected);
         assert!(copy.late().is_empty());
     };
-    check(&|_| {}, End::Root);
+    check(&|_| {}, UnwindEnd::Root);
     let moved_on = |scene: &mut Delegating| scene.image.put_word(scene.start(), header.opline, 8);
-    check(&moved_on, End::Root);
+    check(&moved_on, UnwindEnd::Root);
     let put = |at: fn(&Delegating) -> u64, offset: usize, value: u64| {
         move |scene: &mut Delegating| scene.image.put_word(at(scene), offset, value)
     };
-    check(&put(Delegating::start, header.func, 0x7000), End::Torn);
+    check(
+        &put(Delegating::start, header.func, 0x7000),
+        UnwindEnd::Torn,
+    );
     check(
         &put(Delegating::fake, header.prev_execute_data, BASE + 8),
-        End::Torn,
+        UnwindEnd::Torn,
     );
-    check(&put(|_| BASE, header.opline, 0x7000), End::Torn);
+    check(&put(|_| BASE, header.opline, 0x7000), UnwindEnd::Torn);
     let inner = |scene: &Delegating| scene.generators[5];
-    check(&put(inner, row.execute_data, BASE), End::Torn);
+    check(&put(inner, row.execute_data, BASE), UnwindEnd::Torn);
     let middle = |scene: &Delegating| scene.generators[1];
-    check(&put(middle, row.execute_data, 0), End::Torn);
+    check(&put(middle, row.execute_data, 0), UnwindEnd::Torn);
     // They lead in a circle.
-    check(&put(middle, row.node_parent, BASE + 0x1_0000), End::TooDeep);
+    check(
+        &put(middle, row.node_parent, BASE + 0x1_0000),
+        UnwindEnd::TooDeep,
+    );
 }
 
 #[test]

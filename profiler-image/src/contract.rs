@@ -2,7 +2,7 @@
 //!
 //! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number that it does not know.
 
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 /// The number of this sampler.
 pub const NUMBER: u32 = 1;
@@ -14,8 +14,8 @@ pub const HEADER: &str = "phpprof-contract";
 /// The number that is spoken with an operator that has said this one.
 ///
 /// # Errors
-/// They do not work together; the [`Failure`] says what to do.
-pub fn spoken(said: Option<&str>) -> Result<u32, Failure> {
+/// They do not work together; the [`SamplerFailure`] says what to do.
+pub fn spoken(said: Option<&str>) -> Result<u32, SamplerFailure> {
     // Operators from before the first number do not set it.
     let said = said.unwrap_or("0");
     let number = said.parse().ok().and_then(|said| smaller(NUMBER, said));
@@ -25,7 +25,7 @@ pub fn spoken(said: Option<&str>) -> Result<u32, Failure> {
         let message = format!(
             "the operator speaks contract {said:.10}, and this sampler {NUMBER}, which is too far apart; {what_to_do}"
         );
-        Failure::new(Reason::Usage, detail, message)
+        SamplerFailure::new(Reason::Usage, detail, message)
     })
 }
 

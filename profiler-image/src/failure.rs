@@ -81,7 +81,7 @@ reasons! {
 /// A failure, for the receipt and for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct SamplerFailure {
     /// Its exit code, and the first word of the receipt.
     pub reason: Reason,
     /// Short, for the receipt.
@@ -90,7 +90,7 @@ pub struct Failure {
     pub message: String,
 }
 
-impl Failure {
+impl SamplerFailure {
     /// A failure.
     pub fn new(reason: Reason, detail: impl Into<String>, message: impl Into<String>) -> Self {
         Self {

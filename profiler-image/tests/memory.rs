@@ -5,19 +5,21 @@
 use std::alloc::System;
 use std::sync::Arc;
 
-use phpprof::read::clocks::Look;
+use phpprof::read::clocks::SchedStat;
 use phpprof::read::cpu_shares::CpuShares;
-use phpprof::request::asked::Label;
-use phpprof::request::values::{MAX_VALUES, Set, Values};
-use phpprof::run::Seen;
+use phpprof::request::asked::SampleLabel;
+use phpprof::request::values::{MAX_VALUES, RequestValues, Set};
+use phpprof::run::WorkerLabels;
 use phpprof::run::aggregate::Aggregate;
-use phpprof::run::recorder::{Of, Recorder, Taken};
+use phpprof::run::recorder::{Of, Recorder, TakenSample};
 use phpprof::run::seen::{MAX_SEEN, Workers};
-use phpprof::stack::call_tree::{Call, CallTree, MAX_PATHS, PathId};
+use phpprof::stack::call_tree::{CallPath, CallTree, MAX_PATHS, PathId};
 use phpprof::stack::edges::{Edge, Edges, MAX_EDGES};
 use phpprof::stack::functions::MAX_BYTES;
-use phpprof::stack::names::{MAX_CHANGED, MAX_NAMES, MAX_TEXT, Name, NameId, Names};
-use phpprof::stack::trace::{Ending, Stack};
+use phpprof::stack::names::{
+    FunctionName, FunctionNames, MAX_CHANGED, MAX_NAMES, MAX_TEXT, NameId,
+};
+use phpprof::stack::trace::{Ending, SummedStack};
 use phpprof_zend::engine::{Engine, Module};
 use phpprof_zend::layouts::{Layout, Machine, layout_of};
 use phpprof_zend::phase::PhaseGlobals;
@@ -46,12 +48,12 @@ fn taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
     (made, change.bytes_allocated - change.bytes_deallocated)
 }
 
-fn names() -> (Names, Vec<NameId>) {
-    let mut names = Names::default();
+fn names() -> (FunctionNames, Vec<NameId>) {
+    let mut names = FunctionNames::default();
     let text = "x".repeat(MAX_TEXT / MAX_NAMES / 2 - 8);
     let mut ids = Vec::with_capacity(2 * MAX_NAMES);
     ids.extend((0..2 * MAX_NAMES).map(|index| {
-        names.intern(Name {
+        names.intern(FunctionName {
             name: &format!("{text}{index}"),
             file: &format!("{text}/{index}"),
             start_line: 1,
@@ -69,7 +71,7 @@ fn tree(ids: &[NameId]) -> CallTree {
     let mut path = PathId::NONE;
     for (index, op) in (0..2 * MAX_PATHS).zip(0..) {
         let parent = if index % 40 == 0 { PathId::NONE } else { path };
-        let added = tree.add(parent, ids[index % ids.len()], op, 1, Call::default());
+        let added = tree.add(parent, ids[index % ids.len()], op, 1, CallPath::default());
         path = added.unwrap_or(path);
     }
     tree
@@ -81,7 +83,7 @@ fn edges(ids: &[NameId]) -> Edges {
         edges.open(Edge {
             site: (ids[index % ids.len()], op),
             via: None,
-            callee: Names::IDLE,
+            callee: FunctionNames::IDLE,
         });
     }
     edges
@@ -91,8 +93,14 @@ fn sums() -> Aggregate {
     let mut aggregate = Aggregate::default();
     let mut tree = CallTree::default();
     for (_, op) in (0..MAX_PATHS).zip(0..) {
-        let added = tree.add(PathId::NONE, Names::IDLE, op, 1, Call::default());
-        let stack = |ending| Stack {
+        let added = tree.add(
+            PathId::NONE,
+            FunctionNames::IDLE,
+            op,
+            1,
+            CallPath::default(),
+        );
+        let stack = |ending| SummedStack {
             path: added.unwrap_or(PathId::NONE),
             ending,
             phase: None,
@@ -131,22 +139,22 @@ fn seen(layout: &'static Layout) -> Workers {
             build_id: "0123456789abcdef".repeat(4),
         };
         let engine = Arc::new(engine);
-        workers.tell_apart(pid, Seen { pid, engine });
+        workers.tell_apart(pid, WorkerLabels { pid, engine });
         workers.end(pid);
     }
     workers
 }
 
 /// Clocks that never move.
-fn waiting() -> Vec<CpuShares<Stack>> {
-    let look = Look {
+fn waiting() -> Vec<CpuShares<SummedStack>> {
+    let look = SchedStat {
         run_nanoseconds: 0,
         delay_nanoseconds: 0,
         slices: 1,
     };
     let clock = || {
         let mut clock = CpuShares::default();
-        let stack = Stack::of_phase(Names::IDLE);
+        let stack = SummedStack::of_phase(FunctionNames::IDLE);
         (0..100_000).for_each(|now| clock.add(now, look, Some(stack), |_, _| ()));
         clock
     };
@@ -154,10 +162,10 @@ fn waiting() -> Vec<CpuShares<Stack>> {
 }
 
 /// As many values of labels as are kept, each as long as possible, and as many sets of them.
-fn values() -> Values {
-    let mut values = Values::default();
+fn values() -> RequestValues {
+    let mut values = RequestValues::default();
     for number in 0..2 * MAX_VALUES {
-        for label in Label::ALL {
+        for label in SampleLabel::ALL {
             values.number(label, &format!("{number:0>120}"));
         }
     }
@@ -174,7 +182,7 @@ fn recorded() -> Recorder {
     let mut recorder = Recorder::new(0);
     let mut add = |tid: i32, number: u32, at: u64| {
         let mut values = Set::default();
-        values[Label::Route as usize] = u16::try_from(tid).unwrap_or(1);
+        values[SampleLabel::Route as usize] = u16::try_from(tid).unwrap_or(1);
         let of = Of {
             number,
             began: Some(0),
@@ -182,18 +190,18 @@ fn recorded() -> Recorder {
             is_young: false,
         };
         let phase = if at.is_multiple_of(2) {
-            Names::IDLE
+            FunctionNames::IDLE
         } else {
-            Names::LOADING
+            FunctionNames::LOADING
         };
-        let taken = Taken {
+        let taken = TakenSample {
             tid,
             summed_as: tid,
             at: at * PERIOD,
             from: at * PERIOD,
             to: (at + 1) * PERIOD,
             ran: true,
-            stack: Stack::of_phase(phase),
+            stack: SummedStack::of_phase(phase),
             heap: None,
         };
         recorder.add(&taken, Some(of));

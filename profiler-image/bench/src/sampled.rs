@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sched::CpuSet;
 use nix::time::ClockId;
 use nix::unistd::Pid;
-use phpprof::request::asked::Asked;
-use phpprof::run::aggregate::{Settlement, Sum};
-use phpprof::run::stop::Stop;
-use phpprof::run::{Ended, Options, Recording};
+use phpprof::request::asked::RequestSettings;
+use phpprof::run::aggregate::{Settlement, StackSum};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{Recording, RecordingOptions, RunEnd};
 use phpprof::target::Scope;
 
 use crate::CPUS;
@@ -24,7 +24,7 @@ pub struct Stack {
     pub lines: Vec<(String, u32)>,
     /// The worker's thread.
     pub tid: i32,
-    pub sum: Sum,
+    pub sum: StackSum,
 }
 
 impl Stack {
@@ -43,12 +43,12 @@ pub fn options(
     samples_per_second: u32,
     duration: Duration,
     remote: bool,
-) -> Result<Options> {
+) -> Result<RecordingOptions> {
     let mut quiescent_cpus = CpuSet::new();
     for &cpu in &CPUS[..if remote { 1 } else { 2 }] {
         quiescent_cpus.set(cpu)?;
     }
-    Ok(Options {
+    Ok(RecordingOptions {
         scope: Scope::Pids(vec![pid.as_raw()]),
         samples_per_second,
         duration,
@@ -60,17 +60,17 @@ pub fn options(
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: Some(quiescent_cpus),
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: None,
-        requests: Asked::default(),
+        requests: RequestSettings::default(),
     })
 }
 
 /// Samples a target, which must not end meanwhile.
-pub fn record(options: &Options) -> Result<Recording> {
+pub fn record(options: &RecordingOptions) -> Result<Recording> {
     let recording = phpprof::run::record(options).context("sampling the target")?;
     ensure!(
-        recording.ended == Ended::Done,
+        recording.ended == RunEnd::Done,
         "the target has ended before it was stopped: {:?}",
         recording.ended
     );

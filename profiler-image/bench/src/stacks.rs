@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use check::{Counts, How, broken, is_wrong, sampled_small_percent, small_percent};
-use phpprof::run::{Options, Recording, own_cpu};
+use phpprof::run::{Recording, RecordingOptions, own_cpu};
 use targets::{TARGETS, Target};
 
 use crate::running::{Engine, Php, Running};
@@ -192,7 +192,7 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
     let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
     let spent = own_cpu();
     let (unpaced, most) = pace(row);
-    let recording = record(&Options {
+    let recording = record(&RecordingOptions {
         max_samples: Some(samples.unwrap_or(most)),
         unpaced,
         ..options(target.pid()?, RATE_HZ, Duration::from_secs(120), row.remote)?

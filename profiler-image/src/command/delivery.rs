@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use phpprof::contract;
-use phpprof::deliver::addresses::{Addresses, RELAY_ADDRESSES};
+use phpprof::deliver::addresses::{RELAY_ADDRESSES, ResolvedRelay};
 use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::{
-    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, DIRECT_CHECKSUM, GRANTS, Grant, Grants,
-    REQUESTS, RequestGrants, at,
+    CHECKPOINT_TIMES, CHECKPOINTS, CheckpointGrants, DIRECT_CHECKSUM, GRANTS, REQUESTS,
+    RequestGrants, WriteGrant, WriteGrants, at,
 };
-use phpprof::deliver::live::Way;
+use phpprof::deliver::live::LiveRoute;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::deliver::{put, server_time, upload};
-use phpprof::failure::{Failure, Reason};
+use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::run::snapshot::Keep;
-use phpprof::run::stop::Stop;
+use phpprof::run::stop::StopSwitch;
 use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
 use ureq::Agent;
 
@@ -25,14 +25,14 @@ use super::{of_sampler, say};
 
 /// The grants, and the HTTP clients for a store.
 pub struct Delivery {
-    pub grants: Grants,
+    pub grants: WriteGrants,
     pub agents: Vec<Agent>,
     /// The number of the contract that is spoken with the operator.
     pub spoken: u32,
     /// The checkpoints of a long run.
     checkpoints: Option<(CheckpointGrants, Vec<Duration>)>,
     /// Grants for the list of requests; empty if no list is wanted.
-    requests: Vec<Grant>,
+    requests: Vec<WriteGrant>,
 }
 
 /// The longest time for the upload of the list of requests, in seconds: the profile, which ends the run, waits for it.
@@ -40,22 +40,22 @@ const LIST_TAKES: u64 = 20;
 
 impl Delivery {
     /// Reads the variables.
-    pub fn new(environment: &Environment) -> Result<Self, Failure> {
+    pub fn new(environment: &Environment) -> Result<Self, SamplerFailure> {
         let spoken = contract::spoken(environment.get(contract::VARIABLE))?;
         let grants = environment.get(GRANTS).unwrap_or_default();
-        let mut grants = Grants::parse(grants).map_err(|failure| {
+        let mut grants = WriteGrants::parse(grants).map_err(|failure| {
             let message = format!("{failure}, or -o FILE to write the profile to a file");
-            Failure { message, ..failure }
+            SamplerFailure { message, ..failure }
         })?;
         let checkpoints = environment.get(CHECKPOINTS).map(|text| {
             let granted = CheckpointGrants::parse(text)?;
             let times = granted.times(environment.get(CHECKPOINT_TIMES))?;
-            Ok::<_, Failure>((granted, times))
+            Ok::<_, SamplerFailure>((granted, times))
         });
         let requests = environment.get(REQUESTS).map(RequestGrants::parse);
         let mut checkpoints = checkpoints.transpose()?;
         let mut requests = requests.transpose()?;
-        let addresses = Addresses::parse(environment.get(RELAY_ADDRESSES));
+        let addresses = ResolvedRelay::parse(environment.get(RELAY_ADDRESSES));
         let checksum = environment.get(DIRECT_CHECKSUM);
         at(&addresses, checksum, &mut grants.profile);
         at(
@@ -81,7 +81,12 @@ impl Delivery {
     }
 
     /// Stores the list of requests if it is wanted and there is one. Returns whether it is stored. The run keeps its profile if it is not.
-    pub fn store_requests(&self, list: Option<Timeline>, until: u64, stop: &Stop) -> Option<bool> {
+    pub fn store_requests(
+        &self,
+        list: Option<Timeline>,
+        until: u64,
+        stop: &StopSwitch,
+    ) -> Option<bool> {
         if self.requests.is_empty() {
             return None;
         }
@@ -115,9 +120,9 @@ impl Delivery {
     pub fn live(
         &self,
         labels: &[(String, String)],
-        stop: &Stop,
-    ) -> Result<Option<Arc<dyn Keep>>, Failure> {
-        let Some(mut way) = Way::of(&self.grants.profile, stop) else {
+        stop: &StopSwitch,
+    ) -> Result<Option<Arc<dyn Keep>>, SamplerFailure> {
+        let Some(mut way) = LiveRoute::of(&self.grants.profile, stop) else {
             return Ok(None);
         };
         let labels = labels.to_vec();
@@ -130,13 +135,17 @@ impl Delivery {
         });
         let deltas = deltas.map_err(|error| {
             let message = format!("starting a thread for the live profile failed: {error}");
-            Failure::new(Reason::Internal, "live", message)
+            SamplerFailure::new(Reason::Internal, "live", message)
         })?;
         Ok(Some(Arc::new(deltas)))
     }
 
     /// Uploads each checkpoint like the last profile. It tries until the next checkpoint is due.
-    pub fn checkpoints(&self, labels: &[(String, String)], stop: &Stop) -> Option<Checkpoints> {
+    pub fn checkpoints(
+        &self,
+        labels: &[(String, String)],
+        stop: &StopSwitch,
+    ) -> Option<Checkpoints> {
         let (granted, times) = self.checkpoints.clone()?;
         let (checkpoints, due) = (granted.checkpoints, times.clone());
         let (agents, labels, stop) = (self.agents.clone(), labels.to_vec(), stop.clone());

@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use nix::sys::signal::{SigSet, Signal};
 use phpprof::deliver::pprof::OfSampler;
 use phpprof::deliver::receipt;
-use phpprof::failure::{Failure, Reason};
-use phpprof::run::{Options, RecordError, own_cpu};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::run::{RecordError, RecordingOptions, own_cpu};
 use phpprof::target::diagnosis::{explain, gather};
 use phpprof::target::files;
 
@@ -32,7 +32,7 @@ const OUTPUT: &str = "Output";
 const POD: &str = "Delivery in a pod";
 
 /// Writes the receipt, and returns the exit code.
-pub fn end(result: Result<String, Failure>, path: Option<&Path>) -> ExitCode {
+pub fn end(result: Result<String, SamplerFailure>, path: Option<&Path>) -> ExitCode {
     let line = match &result {
         Ok(line) => line.clone(),
         Err(failure) => {
@@ -104,22 +104,22 @@ fn tell_without_room(workers: usize) {
 }
 
 /// Why there is no recording.
-fn failure_of(error: &RecordError, options: &Options) -> Failure {
+fn failure_of(error: &RecordError, options: &RecordingOptions) -> SamplerFailure {
     match error {
         RecordError::NoPhp(refused) => explain(&options.scope, refused.as_ref(), gather),
         RecordError::Stopped if options.stop.is_requested() => {
-            Failure::new(Reason::Cancelled, "", "cancelled before the first sample")
+            SamplerFailure::new(Reason::Cancelled, "", "cancelled before the first sample")
         }
         RecordError::Stopped => {
-            Failure::new(Reason::TargetExited, "", "stopped before the first sample")
+            SamplerFailure::new(Reason::TargetExited, "", "stopped before the first sample")
         }
         RecordError::Kernel(cause) => {
-            Failure::new(Reason::Internal, cause.desc(), format!("{error}: {cause}"))
+            SamplerFailure::new(Reason::Internal, cause.desc(), format!("{error}: {cause}"))
         }
         RecordError::Scanner(cause) => {
-            Failure::new(Reason::Internal, "scanner", format!("{error}: {cause}"))
+            SamplerFailure::new(Reason::Internal, "scanner", format!("{error}: {cause}"))
         }
-        RecordError::QuiescentReader(cause) => Failure::new(
+        RecordError::QuiescentReader(cause) => SamplerFailure::new(
             Reason::Internal,
             "quiescent reader",
             format!("{error}: {cause}"),

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use phpprof::deliver::output_file::OutputFile;
-use phpprof::failure::{Failure, Reason};
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, RecordError};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{RecordError, RecordingOptions};
 use phpprof::target::Scope;
 use phpprof::target::pattern::Pattern;
 use phpprof_profile::timeline::Timeline;
@@ -40,13 +40,13 @@ impl RequestList {
 }
 
 pub struct Host {
-    pub stop: Stop,
+    pub stop: StopSwitch,
     file: Option<OutputFile>,
 }
 
-pub fn nothing_chosen() -> Failure {
+pub fn nothing_chosen() -> SamplerFailure {
     let message = "choose what to sample with --pid, --all or --container-id";
-    Failure::new(Reason::Usage, "no target", message)
+    SamplerFailure::new(Reason::Usage, "no target", message)
 }
 
 pub fn of_masters(_: &Scope, _: impl Iterator<Item = i32>) -> Option<String> {
@@ -54,13 +54,13 @@ pub fn of_masters(_: &Scope, _: impl Iterator<Item = i32>) -> Option<String> {
 }
 
 impl Host {
-    pub fn begin(_: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
+    pub fn begin(_: &Arguments, output: Option<&Path>) -> Result<Self, SamplerFailure> {
         let path = output.map(|path| match path.as_os_str() == "-" {
             true => Path::new("/dev/stdout"),
             false => path,
         });
         Ok(Self {
-            stop: Stop::default(),
+            stop: StopSwitch::default(),
             file: path.map(OutputFile::open).transpose()?,
         })
     }
@@ -73,7 +73,7 @@ impl Host {
         None
     }
 
-    pub fn prepare(&mut self, _: &Arguments, _: &mut Options, _: bool) {}
+    pub fn prepare(&mut self, _: &Arguments, _: &mut RecordingOptions, _: bool) {}
 
     pub fn end_of_endless(&self) -> &'static str {
         "until a signal"
@@ -81,11 +81,15 @@ impl Host {
 
     pub fn be_still(&mut self) {}
 
-    pub fn explain(&self, _: &RecordError, failure: Failure) -> Failure {
+    pub fn explain(&self, _: &RecordError, failure: SamplerFailure) -> SamplerFailure {
         failure
     }
 
-    pub fn keep(&mut self, bytes: &[u8], _: Option<&Timeline>) -> Result<Option<String>, Failure> {
+    pub fn keep(
+        &mut self,
+        bytes: &[u8],
+        _: Option<&Timeline>,
+    ) -> Result<Option<String>, SamplerFailure> {
         let kept = self.file.take().map(|file| file.keep(bytes)).transpose();
         kept.map(|kept| kept.map(|()| "written".to_owned()))
     }

@@ -9,19 +9,19 @@ use clap::{ArgGroup, Args};
 use nix::sys::signal::{SigSet, Signal};
 use phpprof::contract;
 use phpprof::deliver::environment::Environment;
-use phpprof::deliver::grants::UploadRoute;
+use phpprof::deliver::grants::DeliveryRoute;
 use phpprof::deliver::output_file::OutputFile;
-use phpprof::deliver::pprof::{Output, of_workers, output, per_second};
+use phpprof::deliver::pprof::{ProfileFile, of_workers, output, per_second};
 use phpprof::deliver::receipt::{self, base64url};
-use phpprof::deliver::server_time::Deadlines;
+use phpprof::deliver::server_time::NodeDeadlines;
 use phpprof::deliver::timeline::timeline;
 use phpprof::deliver::{cancellation, upload};
-use phpprof::failure::{Failure, Reason};
+use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::now::{self, Begin};
-use phpprof::request::asked::Asked;
+use phpprof::request::asked::RequestSettings;
 use phpprof::run::snapshot::Keep;
-use phpprof::run::stop::Stop;
-use phpprof::run::{Ended, Options, Recording, record};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Missed;
 use phpprof_profile::timeline::{MAX_BYTES, Timeline, encode_within};
@@ -41,7 +41,7 @@ const LONGEST: u64 = 86_400;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = host::EXAMPLES)]
-pub struct Record {
+pub struct RecordArguments {
     /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
@@ -98,11 +98,11 @@ pub struct Record {
     #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = POD)]
     pub receipt: Option<PathBuf>,
     #[command(flatten)]
-    requests: requests::Requests,
+    requests: requests::LabelArguments,
 }
 
 /// Records, delivers, and writes the receipt.
-pub fn main(arguments: &Record) -> ExitCode {
+pub fn main(arguments: &RecordArguments) -> ExitCode {
     let receipt = arguments.receipt.as_deref();
     // What the end needs is checked first: a run must not fail at its end because of a mistyped path or grant.
     let begun = scope(arguments).and_then(|scope| {
@@ -119,8 +119,8 @@ pub fn main(arguments: &Record) -> ExitCode {
 
 /// What a run needs until its end.
 struct Prepared {
-    options: Options,
-    deadlines: Deadlines,
+    options: RecordingOptions,
+    deadlines: NodeDeadlines,
     delivery: Option<Delivery>,
     /// For a snapshot.
     begin: Option<Arc<Begin>>,
@@ -129,7 +129,11 @@ struct Prepared {
 }
 
 /// Records and delivers; returns the receipt.
-fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<String, Failure> {
+fn run(
+    arguments: &RecordArguments,
+    scope: Option<Scope>,
+    host: &mut Host,
+) -> Result<String, SamplerFailure> {
     let Some(prepared) = prepare(arguments, scope, host)? else {
         say("started after --not-after: nothing to do");
         return Ok(receipt::failed(Reason::NotAfterPassed, ""));
@@ -146,10 +150,10 @@ fn run(arguments: &Record, scope: Option<Scope>, host: &mut Host) -> Result<Stri
 
 /// Checks and opens all that a run needs; `None` if it is too late to begin.
 fn prepare(
-    arguments: &Record,
+    arguments: &RecordArguments,
     scope: Option<Scope>,
     host: &mut Host,
-) -> Result<Option<Prepared>, Failure> {
+) -> Result<Option<Prepared>, SamplerFailure> {
     let asked_of_requests = arguments.requests.asked()?;
     let list = arguments
         .requests
@@ -204,20 +208,20 @@ fn prepare(
 
 /// Blocks SIGTERM, which `record` reads while it samples. A kubelet that ends a pod sends it once to each container, and kills after the
 /// pod's grace (CRI, `StopContainer`): until then, the samples can still be stored.
-fn outlast_sigterm() -> Result<(), Failure> {
+fn outlast_sigterm() -> Result<(), SamplerFailure> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     let blocked = set.thread_block();
-    blocked.map_err(|error| Failure::new(Reason::Internal, error.desc(), error.desc()))
+    blocked.map_err(|error| SamplerFailure::new(Reason::Internal, error.desc(), error.desc()))
 }
 
 /// Builds the profile, and delivers or keeps it; returns the receipt.
 fn deliver(
-    arguments: &Record,
+    arguments: &RecordArguments,
     host: &mut Host,
     prepared: Prepared,
     mut recording: Recording,
-) -> Result<String, Failure> {
+) -> Result<String, SamplerFailure> {
     let Prepared {
         options,
         deadlines,
@@ -234,7 +238,7 @@ fn deliver(
     if let Some(delivery) = &delivery {
         // The list comes before the profile, because the profile's receipt ends the run and reports on the list. But if the sampler ends
         // with its pod, there is only time for the profile.
-        let is_cut = recording.ended != Ended::Done && !options.stop.is_requested();
+        let is_cut = recording.ended != RunEnd::Done && !options.stop.is_requested();
         let list = requests.take().filter(|_| !is_cut);
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
     }
@@ -249,7 +253,7 @@ fn deliver(
         None => output(&snapshot, &arguments.label, of_sampler),
     };
     let bytes = &output.bytes;
-    let mut route = UploadRoute::Direct;
+    let mut route = DeliveryRoute::Direct;
     let written = host.keep(bytes, requests.as_ref())?;
     if let (Some(file), Some(requests)) = (list, requests) {
         file.keep(&list_of(requests)?)?;
@@ -269,8 +273,8 @@ fn deliver(
 }
 
 /// The deadlines by this node's clock; `None` if it is too late to begin.
-fn deadlines(arguments: &Record, delivery: Option<&Delivery>) -> Option<Deadlines> {
-    let asked = Deadlines {
+fn deadlines(arguments: &RecordArguments, delivery: Option<&Delivery>) -> Option<NodeDeadlines> {
+    let asked = NodeDeadlines {
         not_after: arguments.not_after,
         upload_until: arguments.upload_until,
     };
@@ -284,10 +288,10 @@ fn deadlines(arguments: &Record, delivery: Option<&Delivery>) -> Option<Deadline
 
 /// Stores the samples so far, or shows them to a reader, while the run goes on.
 fn checkpoints(
-    arguments: &Record,
+    arguments: &RecordArguments,
     delivery: Option<&Delivery>,
-    stop: &Stop,
-) -> Result<Option<Arc<dyn Keep>>, Failure> {
+    stop: &StopSwitch,
+) -> Result<Option<Arc<dyn Keep>>, SamplerFailure> {
     let Some(delivery) = delivery else {
         return Ok(None);
     };
@@ -299,12 +303,12 @@ fn checkpoints(
 }
 
 /// The list of requests as a file.
-fn list_of(requests: Timeline) -> Result<Vec<u8>, Failure> {
+fn list_of(requests: Timeline) -> Result<Vec<u8>, SamplerFailure> {
     let file = encode_within(requests, MAX_BYTES);
-    file.map_err(|error| Failure::new(Reason::Internal, "requests", error.to_string()))
+    file.map_err(|error| SamplerFailure::new(Reason::Internal, "requests", error.to_string()))
 }
 
-fn environment(arguments: &Record) -> Result<Environment, Failure> {
+fn environment(arguments: &RecordArguments) -> Result<Environment, SamplerFailure> {
     match arguments.grants_on_stdin {
         true => Environment::read(std::io::stdin().lock()),
         false => Ok(Environment::of_process()),
@@ -312,13 +316,13 @@ fn environment(arguments: &Record) -> Result<Environment, Failure> {
 }
 
 fn options(
-    arguments: &Record,
+    arguments: &RecordArguments,
     seconds: u64,
-    stop: Stop,
+    stop: StopSwitch,
     checkpoints: Option<Arc<dyn Keep>>,
-    requests: Asked,
-) -> Options {
-    Options {
+    requests: RequestSettings,
+) -> RecordingOptions {
+    RecordingOptions {
         scope: Scope::All,
         samples_per_second: match arguments.snapshot {
             true => now::SAMPLES_PER_SECOND,
@@ -345,7 +349,7 @@ fn options(
 }
 
 /// What to sample; `None` for a program, which has to be started first.
-fn scope(arguments: &Record) -> Result<Option<Scope>, Failure> {
+fn scope(arguments: &RecordArguments) -> Result<Option<Scope>, SamplerFailure> {
     let scope = match &arguments.container_id {
         Some(id) => Some(Scope::Container(id.clone())),
         None if arguments.all => Some(Scope::All),
@@ -358,7 +362,7 @@ fn scope(arguments: &Record) -> Result<Option<Scope>, Failure> {
     }
 }
 
-fn time(arguments: &Record) -> u64 {
+fn time(arguments: &RecordArguments) -> u64 {
     let default = match arguments.host.has_program() {
         true => ENDLESS,
         false => 10,
@@ -366,13 +370,13 @@ fn time(arguments: &Record) -> u64 {
     arguments.duration.unwrap_or(default)
 }
 
-fn summarize(recording: &Recording, output: &Output, options: &Options) {
+fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOptions) {
     let quality = recording.sampler.quality;
     let how = match recording.ended {
-        Ended::Done => "",
-        Ended::Stopped if options.of_program => ", the program has ended",
-        Ended::Stopped => ", stopped early",
-        Ended::WorkersGone => ", the target has ended",
+        RunEnd::Done => "",
+        RunEnd::Stopped if options.of_program => ", the program has ended",
+        RunEnd::Stopped => ", stopped early",
+        RunEnd::WorkersGone => ", the target has ended",
     };
     say(&format!(
         "PHP {} ({}), {} workers: {} samples, {} idle, {} late{how}",

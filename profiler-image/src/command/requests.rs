@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use phpprof::failure::{Failure, Reason};
-use phpprof::request::asked::{self, Asked, Filter, Label, Labels};
-use phpprof::request::route::{Rule, Rules};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::request::asked::{self, RequestFilter, RequestSettings, SampleLabel, SampleLabels};
+use phpprof::request::route::{RouteRule, RouteRules};
 use phpprof::request::values::OTHER;
 use phpprof::run::Recording;
 
@@ -14,15 +14,15 @@ use super::{REQUESTS, host, say};
 
 /// Labels of HTTP requests, and which requests are kept.
 #[derive(Args)]
-pub struct Requests {
+pub struct LabelArguments {
     /// Labels of a sample's HTTP request, separated by commas: Method, Route, Script, RequestAge, TraceID. Query strings, cookies, arguments,
     /// bodies and other headers are never read.
     #[arg(long, value_name = "LABELS", value_parser = asked::labels, default_value = "", help_heading = REQUESTS)]
-    labels: Labels,
+    labels: SampleLabels,
     /// Name for the paths that match a glob, for instance /shop/*/cart=cart: * is one segment, ** at the end is any rest. May be repeated. The
     /// first match applies, before the built-in rules.
-    #[arg(long, value_name = "GLOB=NAME", value_parser = Rule::parse, help_heading = REQUESTS)]
-    route: Vec<Rule>,
+    #[arg(long, value_name = "GLOB=NAME", value_parser = RouteRule::parse, help_heading = REQUESTS)]
+    route: Vec<RouteRule>,
     /// Keep only requests whose path begins with this.
     #[arg(long, value_name = "PREFIX", value_parser = path_prefix, help_heading = REQUESTS)]
     path_prefix: Option<String>,
@@ -42,16 +42,16 @@ pub struct Requests {
     list: host::RequestList,
 }
 
-impl Requests {
+impl LabelArguments {
     /// The file for the list of requests.
     pub fn file(&self) -> Option<&Path> {
         self.list.file()
     }
 
     /// The values of the flags.
-    pub fn asked(&self) -> Result<Asked, Failure> {
-        let usage = |detail: String| Failure::new(Reason::Usage, "requests", detail);
-        let rules = Rules::new(self.route.clone()).map_err(usage)?;
+    pub fn asked(&self) -> Result<RequestSettings, SamplerFailure> {
+        let usage = |detail: String| SamplerFailure::new(Reason::Usage, "requests", detail);
+        let rules = RouteRules::new(self.route.clone()).map_err(usage)?;
         if self.method.len().max(self.script.len()) > asked::MAX_VALUES {
             let most = asked::MAX_VALUES;
             return Err(usage(format!(
@@ -59,11 +59,11 @@ impl Requests {
             )));
         }
         let mut labels = self.labels;
-        labels[Label::Route as usize] |= self.list.file().is_some();
-        Ok(Asked {
+        labels[SampleLabel::Route as usize] |= self.list.file().is_some();
+        Ok(RequestSettings {
             labels,
             rules,
-            filter: Filter {
+            filter: RequestFilter {
                 path_prefix: self.path_prefix.clone(),
                 methods: self.method.clone(),
                 scripts: self.script.clone(),
@@ -94,7 +94,7 @@ pub fn summarize(recording: &Recording) {
             counts.changed
         ));
     }
-    for label in Label::ALL {
+    for label in SampleLabel::ALL {
         let other = told.table.other[label as usize];
         if other > 0 {
             say(&format!(
@@ -129,17 +129,17 @@ mod tests {
     #[derive(Parser)]
     struct Flags {
         #[command(flatten)]
-        requests: Requests,
+        requests: LabelArguments,
     }
 
-    fn parsed(flags: &[&str]) -> Option<Asked> {
+    fn parsed(flags: &[&str]) -> Option<RequestSettings> {
         let words = [&["record"], flags].concat();
         Flags::try_parse_from(words).ok()?.requests.asked().ok()
     }
 
     #[test]
     fn nothing_is_asked_for_by_default() {
-        assert_eq!(parsed(&[]), Some(Asked::default()));
+        assert_eq!(parsed(&[]), Some(RequestSettings::default()));
     }
 
     #[test]
@@ -156,10 +156,10 @@ mod tests {
             "--include-young",
         ]);
         let asked = asked.unwrap();
-        assert_eq!(asked.labels, [true; Label::COUNT]);
+        assert_eq!(asked.labels, [true; SampleLabel::COUNT]);
         assert_eq!(asked.rules.route("/shop/7/cart"), "cart");
         assert_eq!(asked.rules.route("/blog/a/b"), "blog");
-        let filter = Filter {
+        let filter = RequestFilter {
             path_prefix: Some("/shop".to_owned()),
             methods: vec!["POST".to_owned(), "PUT".to_owned()],
             scripts: vec!["index.php".to_owned()],

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use phpprof::contract;
-use phpprof::deliver::addresses::{Addresses, RELAY_ADDRESSES};
+use phpprof::deliver::addresses::{RELAY_ADDRESSES, ResolvedRelay};
 use phpprof::deliver::receipt;
-use phpprof::failure::{Failure, Reason};
-use phpprof::resident::answer::{ASK, Ask};
-use phpprof::resident::{Options, reside};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::resident::answer::{ASK, PollAccess};
+use phpprof::resident::{ResidentOptions, reside};
 
 use super::{behave, say};
 
@@ -18,7 +18,7 @@ const FIRST_ANSWER_SECONDS: RangeInclusive<u64> = 1..=3600;
 const IDLE_SECONDS: RangeInclusive<u64> = 1..=31_536_000;
 
 #[derive(Args, PartialEq, Eq, Debug)]
-pub struct Resident {
+pub struct ResidentArguments {
     /// Container whose PHP processes are sampled. Runs for another container are refused.
     #[arg(long, value_name = "ID")]
     container_id: String,
@@ -33,7 +33,7 @@ pub struct Resident {
     pub receipt: Option<PathBuf>,
 }
 
-impl Resident {
+impl ResidentArguments {
     /// Reads exactly the arguments of `contract/resident.json`.
     pub fn of_contract([id, first_answer, idle, receipt]: [&str; 4]) -> Option<Self> {
         let seconds = |word: &str, flag: &str, range: RangeInclusive<u64>| {
@@ -55,14 +55,14 @@ impl Resident {
 }
 
 /// Runs until the lease is over; returns the receipt.
-pub fn run(arguments: &Resident) -> Result<String, Failure> {
+pub fn run(arguments: &ResidentArguments) -> Result<String, SamplerFailure> {
     // This precedes reading the environment, which holds a grant.
     behave();
     contract::spoken(std::env::var(contract::VARIABLE).ok().as_deref())?;
-    let ended = reside(Options {
+    let ended = reside(ResidentOptions {
         container_id: arguments.container_id.clone(),
-        ask: Ask::parse(&std::env::var(ASK).unwrap_or_default())?,
-        addresses: Addresses::parse(std::env::var(RELAY_ADDRESSES).ok().as_deref()),
+        ask: PollAccess::parse(&std::env::var(ASK).unwrap_or_default())?,
+        addresses: ResolvedRelay::parse(std::env::var(RELAY_ADDRESSES).ok().as_deref()),
         first_answer: Duration::from_secs(arguments.first_answer_seconds),
         idle: Duration::from_secs(arguments.idle_seconds),
     });
@@ -80,7 +80,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::{Cli, Command};
+    use crate::{SamplerCli, SamplerCommand};
 
     #[test]
     fn the_arguments_of_the_contract_are_understood() {
@@ -88,8 +88,8 @@ mod tests {
             serde_json::from_str(include_str!("../../../contract/resident.json")).unwrap();
         let words = golden["arguments"].as_array().unwrap().iter();
         let words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
-        let parsed = Cli::try_parse_from(std::iter::once(&"phpprof").chain(&words));
-        let Command::Resident(resident) = parsed.unwrap().command else {
+        let parsed = SamplerCli::try_parse_from(std::iter::once(&"phpprof").chain(&words));
+        let SamplerCommand::Resident(resident) = parsed.unwrap().command else {
             panic!("another command");
         };
         assert_eq!(resident.container_id.len(), 64);
@@ -101,13 +101,16 @@ mod tests {
             panic!("{words:?}");
         };
         assert_eq!(
-            Resident::of_contract([id, seconds, idle, receipt]),
+            ResidentArguments::of_contract([id, seconds, idle, receipt]),
             Some(resident)
         );
         assert_eq!(
-            Resident::of_contract([id, "--first-answer-seconds=0", idle, receipt]),
+            ResidentArguments::of_contract([id, "--first-answer-seconds=0", idle, receipt]),
             None
         );
-        assert_eq!(Resident::of_contract([seconds, id, idle, receipt]), None);
+        assert_eq!(
+            ResidentArguments::of_contract([seconds, id, idle, receipt]),
+            None
+        );
     }
 }

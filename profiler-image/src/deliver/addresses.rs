@@ -24,16 +24,16 @@ const STACK: usize = 128 << 10;
 
 /// The relay's addresses. Clones share what was learned of the name.
 #[derive(Debug, Clone, Default)]
-pub struct Addresses(Arc<Known>);
+pub struct ResolvedRelay(Arc<KnownAddresses>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownAddresses {
     given: Vec<IpAddr>,
     /// The name has failed, and an address has worked.
     is_name_useless: AtomicBool,
 }
 
-impl Addresses {
+impl ResolvedRelay {
     /// Reads the variable. What is no address is left out.
     #[must_use]
     pub fn parse(text: Option<&str>) -> Self {
@@ -45,7 +45,7 @@ impl Addresses {
     /// These addresses.
     #[must_use]
     pub fn of(given: Vec<IpAddr>) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(KnownAddresses {
             given,
             is_name_useless: AtomicBool::new(false),
         }))
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn addresses_are_read_and_anything_else_is_left_out() {
         let check = |text, expected: &[&str]| {
-            let found = Addresses::parse(text);
+            let found = ResolvedRelay::parse(text);
             let found: Vec<String> = found.given().iter().map(IpAddr::to_string).collect();
             assert_eq!(found, expected, "{text:?}");
         };
@@ -157,7 +157,7 @@ mod tests {
         ] {
             let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
             let inner = golden.get("environment").unwrap_or(&golden);
-            let found = Addresses::parse(inner[RELAY_ADDRESSES].as_str());
+            let found = ResolvedRelay::parse(inner[RELAY_ADDRESSES].as_str());
             let families: Vec<bool> = found.given().iter().map(IpAddr::is_ipv6).collect();
             assert_eq!(families, [false, true]);
         }
@@ -172,7 +172,7 @@ mod tests {
                 continue;
             };
             let port = server.local_addr().unwrap().port();
-            let addresses = Addresses::parse(Some(ip));
+            let addresses = ResolvedRelay::parse(Some(ip));
             assert!(addresses.connect(UNKNOWN, port).is_ok());
             // The second time it loses no time with the name.
             assert!(addresses.clone().0.is_name_useless.load(Ordering::Relaxed));
@@ -188,9 +188,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let nobody = Addresses::default().connect(UNKNOWN, port).unwrap_err();
+        let nobody = ResolvedRelay::default().connect(UNKNOWN, port).unwrap_err();
         assert!(nobody.starts_with(&format!("{UNKNOWN}: ")), "{nobody}");
-        let both = Addresses::parse(Some("127.0.0.1")).connect(UNKNOWN, port);
+        let both = ResolvedRelay::parse(Some("127.0.0.1")).connect(UNKNOWN, port);
         let both = both.unwrap_err();
         let last = format!(", 127.0.0.1:{port}: connection refused");
         assert!(both.starts_with(UNKNOWN) && both.ends_with(&last), "{both}");
@@ -200,7 +200,7 @@ mod tests {
     fn a_name_that_works_is_used() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
-        let addresses = Addresses::parse(Some("192.0.2.1"));
+        let addresses = ResolvedRelay::parse(Some("192.0.2.1"));
         assert!(addresses.connect("127.0.0.1", port).is_ok());
         assert!(!addresses.0.is_name_useless.load(Ordering::Relaxed));
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use ureq::Agent;
 
-use super::grants::{Grant, Grants, UploadRoute};
-use super::relay_client::{Call, Pinned, SHORT_ANSWER};
-use crate::run::stop::Stop;
+use super::grants::{DeliveryRoute, WriteGrant, WriteGrants};
+use super::relay_client::{Pinned, RelayCall, SHORT_ANSWER};
+use crate::run::stop::StopSwitch;
 
 /// A sampler stops within 5 s: this time, a call, and a turn.
 const POLL: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const AFTER_ERROR: Duration = Duration::from_secs(2);
 const STACK: usize = 256 << 10;
 
 /// Asks each route from now on. If a thread cannot be started, the run only goes on to its end, so that is not a failure.
-pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
+pub fn listen(stop: &StopSwitch, grants: &WriteGrants, agents: &[Agent]) {
     // Signals are for the sampling thread. One that reached another thread would end the process.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     for grant in grants.profile.clone() {
@@ -30,8 +30,8 @@ pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
             .name(format!("stop {:?}", grant.route))
             .stack_size(STACK);
         let started = match grant.route {
-            UploadRoute::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
-            UploadRoute::Relay => thread.spawn(move || long_poll(&stop, &grant)),
+            DeliveryRoute::Direct => thread.spawn(move || poll(&stop, &grant, &agents)),
+            DeliveryRoute::Relay => thread.spawn(move || long_poll(&stop, &grant)),
         };
         if let Err(error) = started {
             eprintln!("phpprof: cancelling will not work: {error}");
@@ -42,7 +42,7 @@ pub fn listen(stop: &Stop, grants: &Grants, agents: &[Agent]) {
     }
 }
 
-fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
+fn poll(stop: &StopSwitch, grant: &WriteGrant, agents: &[Agent]) {
     while !stop.is_drop() {
         let answer = agents
             .iter()
@@ -56,9 +56,9 @@ fn poll(stop: &Stop, grant: &Grant, agents: &[Agent]) {
     }
 }
 
-fn long_poll(stop: &Stop, grant: &Grant) {
+fn long_poll(stop: &StopSwitch, grant: &WriteGrant) {
     let relay = Pinned::of(grant);
-    let call = Call {
+    let call = RelayCall {
         method: "GET",
         url: &grant.stop,
         headers: &grant.headers,
@@ -66,7 +66,7 @@ fn long_poll(stop: &Stop, grant: &Grant) {
         takes: LONG_POLL,
         longest_answer: SHORT_ANSWER,
     };
-    let mut told = Told::default();
+    let mut told = ToldTimes::default();
     while !stop.is_drop() {
         match relay.call(&call) {
             Ok(answer) if answer.status == 204 => continue,
@@ -82,9 +82,9 @@ fn long_poll(stop: &Stop, grant: &Grant) {
 
 /// Logs why the relay does not answer: at powers of two, because a line every two seconds would fill the log.
 #[derive(Default)]
-struct Told(u64);
+struct ToldTimes(u64);
 
-impl Told {
+impl ToldTimes {
     fn tell(&mut self, why: &str) {
         self.0 += 1;
         if self.0.is_power_of_two() {
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_left_to_the_thread_that_samples() {
-        let grant = Grant {
-            route: UploadRoute::Relay,
+        let grant = WriteGrant {
+            route: DeliveryRoute::Relay,
             method: "PUT".into(),
             url: "https://127.0.0.1:1/".into(),
             headers: BTreeMap::new(),
@@ -131,7 +131,7 @@ mod tests {
             sends_md5: false,
         };
         let profile = vec![grant];
-        listen(&Stop::default(), &Grants { profile }, &[]);
+        listen(&StopSwitch::default(), &WriteGrants { profile }, &[]);
         let begin = std::time::Instant::now();
         let blocked = loop {
             if let Some(blocked) = blocked("stop Relay") {

@@ -15,17 +15,17 @@ use crate::run::snapshot::{Keep, Snapshot};
 /// Builds a profile of the samples.
 type Make = dyn Fn(Snapshot) -> Vec<u8> + Send + Sync;
 /// Stores the profile of a checkpoint, by its number from 1; the error is the cause.
-type Store = dyn Fn(u32, &[u8]) -> Result<(), String> + Send + Sync;
+type CheckpointStore = dyn Fn(u32, &[u8]) -> Result<(), String> + Send + Sync;
 
 /// Stores the samples so far.
 #[derive(Clone)]
-pub struct Checkpoints(Arc<Shared>);
+pub struct Checkpoints(Arc<CheckpointState>);
 
-struct Shared {
+struct CheckpointState {
     /// When each is due, in order.
     times: Vec<Duration>,
     make: Box<Make>,
-    store_bytes: Box<Store>,
+    store_bytes: Box<CheckpointStore>,
     /// The last checkpoint that was due.
     last: AtomicU32,
     under_way: AtomicBool,
@@ -56,7 +56,7 @@ impl Checkpoints {
         make: impl Fn(Snapshot) -> Vec<u8> + Send + Sync + 'static,
         store: impl Fn(u32, &[u8]) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(CheckpointState {
             times,
             make: Box::new(make),
             store_bytes: Box::new(store),
@@ -99,7 +99,7 @@ impl Keep for Checkpoints {
     }
 }
 
-impl Shared {
+impl CheckpointState {
     fn store(&self, number: u32, snapshot: Snapshot) {
         let bytes = (self.make)(snapshot);
         self.end_making();

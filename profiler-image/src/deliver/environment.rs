@@ -9,7 +9,7 @@ use super::addresses::RELAY_ADDRESSES;
 use super::grants::{CHECKPOINT_TIMES, CHECKPOINTS, DIRECT_CHECKSUM, GRANTS, REQUESTS};
 use super::put::CA_BUNDLE;
 use crate::contract;
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 /// The largest JSON on the standard input, in bytes.
 pub const AT_MOST: u64 = 2 << 20;
@@ -39,9 +39,9 @@ impl Environment {
     /// Reads all of `input`, which is one JSON object whose values are strings.
     ///
     /// # Errors
-    /// A [`Failure`] if it is something else, or longer than [`AT_MOST`].
-    pub fn read(input: impl Read) -> Result<Self, Failure> {
-        let bad = |what: &str| Failure::new(Reason::Usage, "standard input", what);
+    /// A [`SamplerFailure`] if it is something else, or longer than [`AT_MOST`].
+    pub fn read(input: impl Read) -> Result<Self, SamplerFailure> {
+        let bad = |what: &str| SamplerFailure::new(Reason::Usage, "standard input", what);
         let mut text = String::new();
         input
             .take(AT_MOST + 1)

@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 
-use super::addresses::Addresses;
-use crate::failure::{Failure, Reason};
+use super::addresses::ResolvedRelay;
+use crate::failure::{Reason, SamplerFailure};
 
 /// The environment variable with the grants. It, [`CHECKPOINTS`] and [`REQUESTS`] are the only secrets in a target pod.
 pub const GRANTS: &str = "PHPPROF_GRANTS";
@@ -35,9 +35,9 @@ const JSON_AT_MOST: u64 = 1 << 20;
 /// What the sampler may write.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grants {
+pub struct WriteGrants {
     /// Routes for the profile, in the order in which they are tried.
-    pub profile: Vec<Grant>,
+    pub profile: Vec<WriteGrant>,
 }
 
 /// How the list of requests is stored.
@@ -45,7 +45,7 @@ pub struct Grants {
 #[serde(deny_unknown_fields)]
 pub struct RequestGrants {
     /// Routes for the list, in the order in which they are tried.
-    pub requests: Vec<Grant>,
+    pub requests: Vec<WriteGrant>,
 }
 
 /// When the samples so far are stored, and how.
@@ -54,12 +54,12 @@ pub struct RequestGrants {
 pub struct CheckpointGrants {
     every_seconds: u64,
     /// The routes of each checkpoint, in the order in which they are tried.
-    pub checkpoints: Vec<Vec<Grant>>,
+    pub checkpoints: Vec<Vec<WriteGrant>>,
 }
 
 /// A way to deliver a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-pub enum UploadRoute {
+pub enum DeliveryRoute {
     /// To the store directly.
     Direct,
     /// Through the operator's relay.
@@ -69,9 +69,9 @@ pub enum UploadRoute {
 /// Permission for a create-only write of one key, and the URL that tells whether to stop.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grant {
+pub struct WriteGrant {
     /// The server that receives the write.
-    pub route: UploadRoute,
+    pub route: DeliveryRoute,
     /// The HTTP method: PUT.
     pub method: String,
     /// It contains the grant, so it is never logged.
@@ -90,14 +90,14 @@ pub struct Grant {
     pub pins: Vec<String>,
     /// Addresses of the relay, from [`RELAY_ADDRESSES`](super::addresses::RELAY_ADDRESSES).
     #[serde(skip)]
-    pub addresses: Addresses,
+    pub addresses: ResolvedRelay,
     /// Whether an upload to a store has the header `content-md5`, from [`DIRECT_CHECKSUM`].
     #[serde(skip)]
     pub sends_md5: bool,
 }
 
 /// Only what is no grant.
-impl std::fmt::Debug for Grant {
+impl std::fmt::Debug for WriteGrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Grant")
             .field("route", &self.route)
@@ -105,15 +105,15 @@ impl std::fmt::Debug for Grant {
     }
 }
 
-impl Grants {
+impl WriteGrants {
     /// Parses the environment variable.
     ///
     /// # Errors
-    /// A [`Failure`] that quotes nothing of the grant.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    /// A [`SamplerFailure`] that quotes nothing of the grant.
+    pub fn parse(text: &str) -> Result<Self, SamplerFailure> {
         let grants: Self = from_json(GRANTS, text)?;
         check_routes(GRANTS, &grants.profile)?;
-        let asks = |grant: &Grant| grant.stop.starts_with("https://");
+        let asks = |grant: &WriteGrant| grant.stop.starts_with("https://");
         match grants.profile.iter().all(asks) {
             true => Ok(grants),
             false => Err(bad(GRANTS, "the URLs of a grant begin with https://")),
@@ -125,8 +125,8 @@ impl RequestGrants {
     /// Parses the environment variable.
     ///
     /// # Errors
-    /// A [`Failure`] that quotes nothing of the grant.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    /// A [`SamplerFailure`] that quotes nothing of the grant.
+    pub fn parse(text: &str) -> Result<Self, SamplerFailure> {
         let grants: Self = from_json(REQUESTS, text)?;
         check_routes(REQUESTS, &grants.requests).map(|()| grants)
     }
@@ -136,8 +136,8 @@ impl CheckpointGrants {
     /// Parses the environment variable: JSON, compressed by gzip and encoded in base64.
     ///
     /// # Errors
-    /// A [`Failure`] that quotes nothing of the grants.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    /// A [`SamplerFailure`] that quotes nothing of the grants.
+    pub fn parse(text: &str) -> Result<Self, SamplerFailure> {
         let not_packed = || bad(CHECKPOINTS, "not base64 of gzip");
         let bytes = STANDARD.decode(text).map_err(|_| not_packed())?;
         let mut json = String::new();
@@ -159,8 +159,8 @@ impl CheckpointGrants {
     /// When each checkpoint is due: at the times of [`CHECKPOINT_TIMES`], seconds separated by commas, or without it each interval.
     ///
     /// # Errors
-    /// A [`Failure`] if there is not one time for each checkpoint, each later than the one before.
-    pub fn times(&self, text: Option<&str>) -> Result<Vec<Duration>, Failure> {
+    /// A [`SamplerFailure`] if there is not one time for each checkpoint, each later than the one before.
+    pub fn times(&self, text: Option<&str>) -> Result<Vec<Duration>, SamplerFailure> {
         let Some(text) = text else {
             let times = 1..=u32::try_from(self.checkpoints.len()).unwrap_or(0);
             let every = Duration::from_secs(self.every_seconds);
@@ -182,12 +182,12 @@ impl CheckpointGrants {
     }
 }
 
-fn bad(variable: &str, what: &str) -> Failure {
+fn bad(variable: &str, what: &str) -> SamplerFailure {
     let message = format!("{variable}: {what}; {NEXT}");
-    Failure::new(Reason::Usage, "grants", message)
+    SamplerFailure::new(Reason::Usage, "grants", message)
 }
 
-fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T, Failure> {
+fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T, SamplerFailure> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let what = format!("not JSON of the expected form (line {line}, column {column})");
@@ -195,19 +195,19 @@ fn from_json<'a, T: Deserialize<'a>>(variable: &str, text: &'a str) -> Result<T,
     })
 }
 
-fn check_routes(variable: &str, routes: &[Grant]) -> Result<(), Failure> {
+fn check_routes(variable: &str, routes: &[WriteGrant]) -> Result<(), SamplerFailure> {
     if routes.is_empty() || routes.len() > AT_MOST {
         return Err(bad(variable, &format!("there are 1 to {AT_MOST} grants")));
     }
-    let check = |grant: &Grant| grant.check().map_err(|what| bad(variable, what));
+    let check = |grant: &WriteGrant| grant.check().map_err(|what| bad(variable, what));
     routes.iter().try_for_each(check)
 }
 
 /// Tells the routes the relay's addresses, and the checksum of uploads to a store, by its name.
 pub fn at<'a>(
-    addresses: &Addresses,
+    addresses: &ResolvedRelay,
     checksum: Option<&str>,
-    grants: impl IntoIterator<Item = &'a mut Grant>,
+    grants: impl IntoIterator<Item = &'a mut WriteGrant>,
 ) {
     for grant in grants {
         grant.addresses = addresses.clone();
@@ -215,7 +215,7 @@ pub fn at<'a>(
     }
 }
 
-impl Grant {
+impl WriteGrant {
     /// Checks it against the contract; the error says what is expected.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.method != "PUT" {
@@ -224,11 +224,11 @@ impl Grant {
         if !self.url.starts_with("https://") {
             return Err("the URLs of a grant begin with https://");
         }
-        if is_pinned(&self.pins) != (self.route == UploadRoute::Relay) {
+        if is_pinned(&self.pins) != (self.route == DeliveryRoute::Relay) {
             return Err("the relay's keys are pinned, and a store's are not");
         }
         let is_live = self.live.is_empty()
-            || self.route == UploadRoute::Relay && self.live.starts_with("https://");
+            || self.route == DeliveryRoute::Relay && self.live.starts_with("https://");
         if !is_live {
             return Err("live seconds go to the relay, by https");
         }
@@ -262,9 +262,9 @@ mod tests {
     fn the_grants_of_the_contract_are_understood() {
         let env: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
-        let grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
-        let routes: Vec<UploadRoute> = grants.profile.iter().map(|grant| grant.route).collect();
-        assert_eq!(routes, [UploadRoute::Direct, UploadRoute::Relay]);
+        let grants = WriteGrants::parse(env[GRANTS].as_str().unwrap()).unwrap();
+        let routes: Vec<DeliveryRoute> = grants.profile.iter().map(|grant| grant.route).collect();
+        assert_eq!(routes, [DeliveryRoute::Direct, DeliveryRoute::Relay]);
         assert_eq!(grants.profile[0].headers["if-none-match"], "*");
         assert_eq!(grants.profile[1].pins.len(), 2);
         assert!(grants.profile[1].live.contains("/v1/live?key="));
@@ -296,8 +296,8 @@ mod tests {
         }
         assert_eq!(format!("{unpacked:?}"), format!("{golden:?}"));
         let routes =
-            |routes: &Vec<Grant>| routes.iter().map(|grant| grant.route).collect::<Vec<_>>();
-        let both = vec![UploadRoute::Direct, UploadRoute::Relay];
+            |routes: &Vec<WriteGrant>| routes.iter().map(|grant| grant.route).collect::<Vec<_>>();
+        let both = vec![DeliveryRoute::Direct, DeliveryRoute::Relay];
         let found: Vec<_> = golden.checkpoints.iter().map(routes).collect();
         assert_eq!(found, [both.clone(), both]);
     }
@@ -328,9 +328,9 @@ mod tests {
     fn at_turns_the_checksum_on_by_the_name_of_the_contract_alone() {
         let env: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
-        let mut grants = Grants::parse(env[GRANTS].as_str().unwrap()).unwrap();
+        let mut grants = WriteGrants::parse(env[GRANTS].as_str().unwrap()).unwrap();
         let mut sent = |checksum| {
-            at(&Addresses::default(), checksum, &mut grants.profile);
+            at(&ResolvedRelay::default(), checksum, &mut grants.profile);
             grants.profile[0].sends_md5
         };
         assert!(sent(env[DIRECT_CHECKSUM].as_str()));
@@ -373,7 +373,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(grant: &str) {
-        let failure = Grants::parse(grant).unwrap_err();
+        let failure = WriteGrants::parse(grant).unwrap_err();
         assert_eq!(failure.reason, Reason::Usage);
         assert!(failure.message.ends_with(NEXT), "{failure}");
         assert!(!failure.message.contains("secret"), "{failure}");
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_is_wrong_and_what_to_do() {
-        let message = Grants::parse(r#"{"profile":{}}"#).unwrap_err().message;
+        let message = WriteGrants::parse(r#"{"profile":{}}"#).unwrap_err().message;
         let wrong = "PHPPROF_GRANTS: not JSON of the expected form (line 1, column 11)";
         let next = "use the sampler's image of the operator's release";
         assert_eq!(message, format!("{wrong}; {next}"));

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::grants::Grant;
-use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
-use crate::run::stop::Stop;
+use super::grants::WriteGrant;
+use super::relay_client::{CallError, Pinned, RelayCall, RelayResponse, SHORT_ANSWER};
+use crate::run::stop::StopSwitch;
 
 /// The longest time for one call, and for all calls for a second.
 const CALL: Duration = Duration::from_secs(3);
@@ -17,7 +17,7 @@ const REPLICAS: u32 = 12;
 
 /// What happened to a second's samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Brought {
+pub enum LiveDelivery {
     /// The relay holds it.
     Taken,
     /// This replica does not lead; another has to be tried.
@@ -30,28 +30,28 @@ pub enum Brought {
 
 /// What an answer means.
 #[must_use]
-pub fn meaning(answer: &Result<Answer, CallError>) -> Brought {
+pub fn meaning(answer: &Result<RelayResponse, CallError>) -> LiveDelivery {
     match answer.as_ref().map(|answer| answer.status) {
-        Ok(200) => Brought::Taken,
-        Ok(421) => Brought::Elsewhere,
+        Ok(200) => LiveDelivery::Taken,
+        Ok(421) => LiveDelivery::Elsewhere,
         // Nobody reads; or the grant has expired; or the request is gone.
-        Ok(410 | 403) => Brought::Over,
-        Ok(_) | Err(_) => Brought::Lost,
+        Ok(410 | 403) => LiveDelivery::Over,
+        Ok(_) | Err(_) => LiveDelivery::Lost,
     }
 }
 
 /// The route to the readers.
-pub struct Way {
+pub struct LiveRoute {
     relay: Pinned,
-    grant: Grant,
-    stop: Stop,
+    grant: WriteGrant,
+    stop: StopSwitch,
     lost: u64,
 }
 
-impl Way {
+impl LiveRoute {
     /// The route of the first grant that has one.
     #[must_use]
-    pub fn of(grants: &[Grant], stop: &Stop) -> Option<Self> {
+    pub fn of(grants: &[WriteGrant], stop: &StopSwitch) -> Option<Self> {
         let grant = grants.iter().find(|grant| !grant.live.is_empty())?;
         Some(Self {
             relay: Pinned::of(grant),
@@ -63,7 +63,7 @@ impl Way {
 
     /// Sends a second's samples, and ends the run if nobody wants them.
     pub fn bring(&mut self, profile: &[u8]) {
-        let call = Call {
+        let call = RelayCall {
             method: "PUT",
             url: &self.grant.live,
             headers: &self.grant.headers,
@@ -74,13 +74,13 @@ impl Way {
         let until = Instant::now() + SECOND;
         let mut tries = (0..REPLICAS).take_while(|_| Instant::now() < until);
         let became = tries.find_map(|_| match meaning(&self.relay.call(&call)) {
-            Brought::Elsewhere => None,
+            LiveDelivery::Elsewhere => None,
             became => Some(became),
         });
-        match became.unwrap_or(Brought::Lost) {
-            Brought::Taken => {}
-            Brought::Over => self.stop.request("keep"),
-            Brought::Lost | Brought::Elsewhere => {
+        match became.unwrap_or(LiveDelivery::Lost) {
+            LiveDelivery::Taken => {}
+            LiveDelivery::Over => self.stop.request("keep"),
+            LiveDelivery::Lost | LiveDelivery::Elsewhere => {
                 self.lost += 1;
                 // It logs only at powers of two, because a line each second would fill the log.
                 if self.lost.is_power_of_two() {
@@ -96,22 +96,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, expected: Brought) {
+    fn check(status: u16, expected: LiveDelivery) {
         let (date, body) = (None, String::new());
-        let answer = Answer { status, date, body };
+        let answer = RelayResponse { status, date, body };
         assert_eq!(meaning(&Ok(answer)), expected, "{status}");
     }
 
     #[test]
     fn an_answer_ends_the_run_only_where_nobody_looks_or_may() {
-        check(200, Brought::Taken);
-        check(421, Brought::Elsewhere);
-        check(410, Brought::Over);
-        check(403, Brought::Over);
+        check(200, LiveDelivery::Taken);
+        check(421, LiveDelivery::Elsewhere);
+        check(410, LiveDelivery::Over);
+        check(403, LiveDelivery::Over);
         for status in [413, 422, 429, 503, 507] {
-            check(status, Brought::Lost);
+            check(status, LiveDelivery::Lost);
         }
         let away = Err(CallError::Unreachable("x".to_owned()));
-        assert_eq!(meaning(&away), Brought::Lost);
+        assert_eq!(meaning(&away), LiveDelivery::Lost);
     }
 }

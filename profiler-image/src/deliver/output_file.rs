@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 /// How many names are tried for the temporary file: runs that were killed may have left some.
 const NAMES: u32 = 100;
@@ -20,19 +20,19 @@ pub struct OutputFile {
     path: PathBuf,
     file: File,
     /// A temporary file beside the path, until it is complete.
-    part: Option<Part>,
+    part: Option<PartialFile>,
 }
 
 /// A file that is removed when this value is dropped.
 #[derive(Debug)]
-struct Part(PathBuf);
+struct PartialFile(PathBuf);
 
 impl OutputFile {
     /// Opens the output for a profile. If it is a FIFO, this waits for its reader.
     ///
     /// # Errors
     /// The file cannot be written to; the message says what to do.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn open(path: &Path) -> Result<Self, SamplerFailure> {
         let open = if is_replaceable(path) {
             Self::beside(path).or_else(|error| {
                 // The file is writable, but its folder is not.
@@ -44,7 +44,7 @@ impl OutputFile {
         open.map_err(|error| {
             let (path, hint) = (path.display(), hint(path, &error));
             let message = format!("{path} could not be opened: {error}; {hint}");
-            Failure::new(Reason::Usage, "output", message)
+            SamplerFailure::new(Reason::Usage, "output", message)
         })
     }
 
@@ -60,7 +60,7 @@ impl OutputFile {
                         let _ = fchown(&file, Some(older.uid()), Some(older.gid()));
                         let _ = file.set_permissions(older.permissions());
                     }
-                    let (path, part) = (path.to_owned(), Some(Part(part)));
+                    let (path, part) = (path.to_owned(), Some(PartialFile(part)));
                     return Ok(Self { path, file, part });
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => taken = error,
@@ -87,11 +87,11 @@ impl OutputFile {
     ///
     /// # Errors
     /// It could not be written.
-    pub fn keep(self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn keep(self, bytes: &[u8]) -> Result<(), SamplerFailure> {
         let path = self.path.clone();
         self.write(bytes).map_err(|error| {
             let message = format!("{} could not be written: {error}", path.display());
-            Failure::new(Reason::Internal, "output", message)
+            SamplerFailure::new(Reason::Internal, "output", message)
         })
     }
 
@@ -109,7 +109,7 @@ impl OutputFile {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         // After the rename there is nothing to remove.
         let _ = fs::remove_file(&self.0);

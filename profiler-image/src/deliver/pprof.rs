@@ -17,12 +17,12 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::contract;
-use crate::request::asked::Label as RequestLabel;
-use crate::run::aggregate::{ANY_WORKER, Full, Settlement, Sum};
-use crate::run::requests::Told;
+use crate::request::asked::SampleLabel as RequestLabel;
+use crate::run::aggregate::{ANY_WORKER, Full, Settlement, StackSum};
+use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
 use crate::target::process::held::Held;
-use heap::Heap;
+use heap::HeapData;
 
 mod heap;
 
@@ -53,7 +53,7 @@ impl Default for OfSampler {
 
 /// A finished profile as a file, and its number of samples.
 #[derive(Debug)]
-pub struct Output {
+pub struct ProfileFile {
     /// A gzip-compressed pprof.
     pub bytes: Vec<u8>,
     /// The number of all samples.
@@ -71,14 +71,14 @@ pub struct Output {
 struct Comment<'a> {
     phpprof: &'a str,
     contract: u32,
-    php: Php<'a>,
+    php: PhpBuild<'a>,
     workers: usize,
     workers_not_sampled: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissedCounts>,
     busy_percents: Vec<u8>,
     samples: i64,
-    quality: Counts,
+    quality: SampleCounts,
     duration_seconds: u64,
     /// The requested rate, and the average one.
     samples_per_second: u64,
@@ -89,9 +89,9 @@ struct Comment<'a> {
     sampler_cpu_milliseconds: u64,
     sampler_peak_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    requests: Option<Requests>,
+    requests: Option<RequestFates>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    heap: Option<Heap>,
+    heap: Option<HeapData>,
 }
 
 /// What came and went unseen.
@@ -105,7 +105,7 @@ struct MissedCounts {
 /// What happened to requests, if labels or a filter were requested.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Requests {
+struct RequestFates {
     read: u64,
     unknown: u64,
     changed: u64,
@@ -128,8 +128,8 @@ struct Dropped {
     undecided: u64,
 }
 
-impl Requests {
-    fn of(told: &Told, list_stored: Option<bool>) -> Self {
+impl RequestFates {
+    fn of(told: &RequestReport, list_stored: Option<bool>) -> Self {
         let other = RequestLabel::ALL
             .into_iter()
             .map(|label| (label.key(), told.table.other[label as usize]));
@@ -150,7 +150,7 @@ impl Requests {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Php<'a> {
+struct PhpBuild<'a> {
     version: &'a str,
     sapi: &'a str,
     thread_safe: bool,
@@ -164,7 +164,7 @@ struct Php<'a> {
     opcache_restarts: Option<u64>,
 }
 
-impl<'a> Php<'a> {
+impl<'a> PhpBuild<'a> {
     fn of(engine: &'a Engine, jit: bool, extensions: Option<Extensions>) -> Self {
         let on = |is_on| if is_on { "on" } else { "off" };
         let opcache = extensions.and_then(|extensions| extensions.opcache);
@@ -189,7 +189,7 @@ impl<'a> Php<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Counts {
+struct SampleCounts {
     due: u64,
     taken: u64,
     late: u64,
@@ -244,7 +244,7 @@ fn writer(snapshot: &Snapshot) -> Writer {
 }
 
 /// The values of a sum, in the order of the sample types.
-fn values(sum: &Sum, has_heap: bool) -> Vec<i64> {
+fn values(sum: &StackSum, has_heap: bool) -> Vec<i64> {
     let heap = [sum.heap_growth, sum.heap_change];
     let mut values = vec![sum.samples];
     values.extend(heap.iter().filter(|_| has_heap));
@@ -259,7 +259,7 @@ pub fn of_workers(
     workers: &[Worker],
     labels: &[(String, String)],
     of_sampler: OfSampler,
-) -> Output {
+) -> ProfileFile {
     let mut writer = writer(snapshot);
     for worker in workers {
         // A sample needs at least one frame.
@@ -283,7 +283,7 @@ pub fn of_workers(
         ..Lost::default()
     };
     writer.comment(comment(snapshot, &all, (0, 0), of_sampler));
-    Output {
+    ProfileFile {
         bytes: writer.finish(),
         samples: workers.len() as u64,
         without_worker: 0,
@@ -303,7 +303,11 @@ fn frame_of(frame: &Frame) -> FrameRef<'_> {
 
 /// Builds the profile. `labels` are added to each sample.
 #[must_use]
-pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSampler) -> Output {
+pub fn output(
+    snapshot: &Snapshot,
+    labels: &[(String, String)],
+    of_sampler: OfSampler,
+) -> ProfileFile {
     let depth = depth_within(snapshot.samples.settled.depths());
     let mut writer = writer(snapshot).with_depth(depth);
     // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
@@ -358,7 +362,7 @@ pub fn output(snapshot: &Snapshot, labels: &[(String, String)], of_sampler: OfSa
         (unstable, without_worker),
         of_sampler,
     ));
-    Output {
+    ProfileFile {
         bytes: writer.finish(),
         samples: u64::try_from(lost.samples).unwrap_or(0),
         without_worker: u64::try_from(without_worker).unwrap_or(0),
@@ -416,7 +420,7 @@ fn comment(
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
-        php: Php::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
+        php: PhpBuild::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
         workers: snapshot.busy.workers(),
         workers_not_sampled: snapshot.without_room,
         missed: snapshot.missed.map(|missed| MissedCounts {
@@ -425,7 +429,7 @@ fn comment(
         }),
         busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
         samples: lost.samples,
-        quality: Counts {
+        quality: SampleCounts {
             due: quality.due,
             taken: quality.taken,
             late: quality.late,
@@ -450,8 +454,9 @@ fn comment(
         seed: snapshot.seed,
         sampler_cpu_milliseconds: of_sampler.cpu_milliseconds,
         sampler_peak_bytes: of_sampler.peak_bytes,
-        requests: (snapshot.requests.as_ref()).map(|told| Requests::of(told, snapshot.list_stored)),
-        heap: snapshot.heap.map(|told| Heap::of(snapshot, &told)),
+        requests: (snapshot.requests.as_ref())
+            .map(|told| RequestFates::of(told, snapshot.list_stored)),
+        heap: snapshot.heap.map(|told| HeapData::of(snapshot, &told)),
     };
     serde_json::to_string(&comment).unwrap_or_default()
 }

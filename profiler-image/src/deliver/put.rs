@@ -14,9 +14,9 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_p
 use ureq::{Agent, Timeout};
 
 use super::certificate::{self, look};
-use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER, split};
-use crate::failure::{Failure, Reason};
+use super::grants::{DeliveryRoute, WriteGrant};
+use super::relay_client::{CallError, Pinned, RelayCall, RelayResponse, SHORT_ANSWER, split};
+use crate::failure::{Reason, SamplerFailure};
 
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
 const CONNECT_TAKES: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
 
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PutVerdict {
     /// The object is there.
     Stored,
     /// Another try may succeed; the text is the cause.
@@ -47,18 +47,18 @@ const SOURCE_NOT_POD: &str = "SourceNotPod: ";
 /// Judges a status, and a store's code of the error. From a store, 412 and most 409 mean that the object exists: an earlier answer was lost,
 /// or the object is a foreign one; the operator distinguishes these by size and sha256. The relay has already distinguished them.
 #[must_use]
-pub fn verdict(route: UploadRoute, status: u16, code: &str) -> Verdict {
+pub fn verdict(route: DeliveryRoute, status: u16, code: &str) -> PutVerdict {
     match (route, status, code) {
-        (_, 200 | 201, _) => Verdict::Stored,
+        (_, 200 | 201, _) => PutVerdict::Stored,
         // AWS answers so if another write of the key was under way.
-        (UploadRoute::Direct, 409, "ConditionalRequestConflict" | "OperationAborted")
+        (DeliveryRoute::Direct, 409, "ConditionalRequestConflict" | "OperationAborted")
         // S3 has not got all of the body in time, or other bytes than were sent, by their checksum.
-        | (UploadRoute::Direct, 400, "RequestTimeout" | "BadDigest") => Verdict::Again(said(status, code)),
-        (UploadRoute::Direct, 409 | 412, _) => Verdict::Stored,
+        | (DeliveryRoute::Direct, 400, "RequestTimeout" | "BadDigest") => PutVerdict::Again(said(status, code)),
+        (DeliveryRoute::Direct, 409 | 412, _) => PutVerdict::Stored,
         // The store has no create-only writes, and will have none at the next try.
-        (UploadRoute::Direct, 501, _) => Verdict::Refused(status, code.to_owned()),
-        (_, 408 | 425 | 429 | 500..=599, _) => Verdict::Again(said(status, code)),
-        _ => Verdict::Refused(status, code.to_owned()),
+        (DeliveryRoute::Direct, 501, _) => PutVerdict::Refused(status, code.to_owned()),
+        (_, 408 | 425 | 429 | 500..=599, _) => PutVerdict::Again(said(status, code)),
+        _ => PutVerdict::Refused(status, code.to_owned()),
     }
 }
 
@@ -89,15 +89,15 @@ const LONGEST_ERROR: u64 = 4096;
 
 /// Makes one try.
 #[must_use]
-pub fn put(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+pub fn put(agents: &[Agent], grant: &WriteGrant, body: &[u8]) -> PutVerdict {
     match grant.route {
-        UploadRoute::Direct => put_direct(agents, grant, body),
-        UploadRoute::Relay => put_relay(grant, body),
+        DeliveryRoute::Direct => put_direct(agents, grant, body),
+        DeliveryRoute::Relay => put_relay(grant, body),
     }
 }
 
-fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
-    let call = Call {
+fn put_relay(grant: &WriteGrant, body: &[u8]) -> PutVerdict {
+    let call = RelayCall {
         method: &grant.method,
         url: &grant.url,
         headers: &grant.headers,
@@ -110,21 +110,21 @@ fn put_relay(grant: &Grant, body: &[u8]) -> Verdict {
 
 /// Judges a call of the relay.
 #[must_use]
-pub fn verdict_of_call(called: Result<Answer, CallError>) -> Verdict {
+pub fn verdict_of_call(called: Result<RelayResponse, CallError>) -> PutVerdict {
     match called {
         Ok(answer) => verdict_of_relay(&answer),
-        Err(CallError::Untrusted) => Verdict::CertificateUntrusted(""),
-        Err(error @ CallError::Unreachable(_)) => Verdict::Unreachable(error.to_string()),
-        Err(error @ CallError::Broken(_)) => Verdict::Again(error.to_string()),
+        Err(CallError::Untrusted) => PutVerdict::CertificateUntrusted(""),
+        Err(error @ CallError::Unreachable(_)) => PutVerdict::Unreachable(error.to_string()),
+        Err(error @ CallError::Broken(_)) => PutVerdict::Again(error.to_string()),
     }
 }
 
-fn verdict_of_relay(answer: &Answer) -> Verdict {
+fn verdict_of_relay(answer: &RelayResponse) -> PutVerdict {
     match (answer.status, answer.body.strip_prefix(SOURCE_NOT_POD)) {
-        (403, Some(addresses)) => Verdict::SourceNotPod(addresses.trim().to_owned()),
-        (status, _) => match verdict(UploadRoute::Relay, status, "") {
+        (403, Some(addresses)) => PutVerdict::SourceNotPod(addresses.trim().to_owned()),
+        (status, _) => match verdict(DeliveryRoute::Relay, status, "") {
             // The relay says why: for instance its store's error.
-            Verdict::Again(words) => Verdict::Again(with_line(words, &answer.body)),
+            PutVerdict::Again(words) => PutVerdict::Again(with_line(words, &answer.body)),
             other => other,
         },
     }
@@ -148,25 +148,25 @@ const LONGEST_LINE: usize = 200;
 
 /// A store's certificate may be of the private CA or of a public one, so a client of each is tried; one that does not trust it does not
 /// count.
-fn put_direct(agents: &[Agent], grant: &Grant, body: &[u8]) -> Verdict {
+fn put_direct(agents: &[Agent], grant: &WriteGrant, body: &[u8]) -> PutVerdict {
     // The first client trusts the private CA, if there is one: its words say more than that no public CA has signed.
     let mut first = None;
     for agent in agents {
         match put_with(agent, grant, body) {
-            untrusted @ Verdict::CertificateUntrusted(_) => first = first.or(Some(untrusted)),
+            untrusted @ PutVerdict::CertificateUntrusted(_) => first = first.or(Some(untrusted)),
             answer => return answer,
         }
     }
     match first {
-        Some(Verdict::CertificateUntrusted(certificate::UNSUPPORTED)) => {
+        Some(PutVerdict::CertificateUntrusted(certificate::UNSUPPORTED)) => {
             let named = split(&grant.url).and_then(|(host, port, _)| look::curve(host, port));
-            Verdict::CertificateUntrusted(named.unwrap_or(certificate::UNSUPPORTED))
+            PutVerdict::CertificateUntrusted(named.unwrap_or(certificate::UNSUPPORTED))
         }
-        other => other.unwrap_or(Verdict::CertificateUntrusted("")),
+        other => other.unwrap_or(PutVerdict::CertificateUntrusted("")),
     }
 }
 
-fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
+fn put_with(agent: &Agent, grant: &WriteGrant, body: &[u8]) -> PutVerdict {
     let mut request = agent
         .put(&grant.url)
         .content_type("application/octet-stream");
@@ -184,7 +184,7 @@ fn put_with(agent: &Agent, grant: &Grant, body: &[u8]) -> Verdict {
             // Without its body, an answer has its status.
             let _ = body.read_to_end(&mut text);
             verdict(
-                UploadRoute::Direct,
+                DeliveryRoute::Direct,
                 status,
                 code(&String::from_utf8_lossy(&text)),
             )
@@ -205,7 +205,7 @@ fn host(url: &str) -> &str {
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-fn verdict_of_error(error: &ureq::Error, host: &str) -> Verdict {
+fn verdict_of_error(error: &ureq::Error, host: &str) -> PutVerdict {
     let untrusted = match error {
         ureq::Error::Rustls(error) => certificate::what_is_wrong(error),
         ureq::Error::Io(error) => error
@@ -222,9 +222,9 @@ fn verdict_of_error(error: &ureq::Error, host: &str) -> Verdict {
         _ => false,
     };
     match (untrusted, unreachable) {
-        (Some(what), _) => Verdict::CertificateUntrusted(what),
-        (_, true) => Verdict::Unreachable(short(error, host)),
-        _ => Verdict::Again(short(error, host)),
+        (Some(what), _) => PutVerdict::CertificateUntrusted(what),
+        (_, true) => PutVerdict::Unreachable(short(error, host)),
+        _ => PutVerdict::Again(short(error, host)),
     }
 }
 
@@ -242,14 +242,14 @@ fn short(error: &ureq::Error, host: &str) -> String {
 /// HTTP clients for a store: one for each set of CAs.
 ///
 /// # Errors
-/// A [`Failure`] if the bundle has no certificate.
-pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, Failure> {
+/// A [`SamplerFailure`] if the bundle has no certificate.
+pub fn agents(ca_bundle: Option<&str>) -> Result<Vec<Agent>, SamplerFailure> {
     // The process has one TLS provider; a second call changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = Vec::new();
     if let Some(pem) = ca_bundle {
         let bad = || {
-            Failure::new(
+            SamplerFailure::new(
                 Reason::Usage,
                 CA_BUNDLE,
                 format!("{CA_BUNDLE}: no certificate in PEM"),
@@ -313,11 +313,11 @@ mod tests {
         {
             let body = format!("<?xml version=\"1.0\"?><Error><Code>{name}</Code></Error>");
             let expected = match sampler.as_str() {
-                "Stored" => Verdict::Stored,
-                "Again" => Verdict::Again(format!("HTTP {status} {name}").trim().to_owned()),
-                _ => Verdict::Refused(status, name.clone()),
+                "Stored" => PutVerdict::Stored,
+                "Again" => PutVerdict::Again(format!("HTTP {status} {name}").trim().to_owned()),
+                _ => PutVerdict::Refused(status, name.clone()),
             };
-            let found = verdict(UploadRoute::Direct, status, code(&body));
+            let found = verdict(DeliveryRoute::Direct, status, code(&body));
             assert_eq!(found, expected, "{status} {name}");
         }
     }
@@ -325,22 +325,22 @@ mod tests {
     #[test]
     fn verdict_is_total_and_no_error_counts_as_stored() {
         for status in 0..=999 {
-            let is_stored = |route| verdict(route, status, "") == Verdict::Stored;
+            let is_stored = |route| verdict(route, status, "") == PutVerdict::Stored;
             let has_it = [200, 201].contains(&status);
-            assert_eq!(is_stored(UploadRoute::Relay), has_it, "{status}");
+            assert_eq!(is_stored(DeliveryRoute::Relay), has_it, "{status}");
             let direct = has_it || [409, 412].contains(&status);
-            assert_eq!(is_stored(UploadRoute::Direct), direct, "{status}");
+            assert_eq!(is_stored(DeliveryRoute::Direct), direct, "{status}");
         }
     }
 
     #[test]
     fn verdict_of_the_relay_has_no_code_of_a_store() {
         let check = |status, expected| {
-            assert_eq!(verdict(UploadRoute::Relay, status, ""), expected);
+            assert_eq!(verdict(DeliveryRoute::Relay, status, ""), expected);
         };
-        check(409, Verdict::Refused(409, String::new()));
-        check(501, Verdict::Again("HTTP 501".into()));
-        check(503, Verdict::Again("HTTP 503".into()));
+        check(409, PutVerdict::Refused(409, String::new()));
+        check(501, PutVerdict::Again("HTTP 501".into()));
+        check(503, PutVerdict::Again("HTTP 503".into()));
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
     fn the_relay_says_that_it_saw_another_address() {
         let check = |status, body: &str, expected| {
             let body = body.to_owned();
-            let answer = Answer {
+            let answer = RelayResponse {
                 status,
                 date: None,
                 body,
@@ -373,15 +373,15 @@ mod tests {
         };
         let words = "192.0.2.7 is not 10.244.0.5";
         let body = format!("SourceNotPod: {words}\n");
-        check(403, &body, Verdict::SourceNotPod(words.to_owned()));
+        check(403, &body, PutVerdict::SourceNotPod(words.to_owned()));
         check(
             403,
             "the grant has ended\n",
-            Verdict::Refused(403, String::new()),
+            PutVerdict::Refused(403, String::new()),
         );
-        check(503, "", Verdict::Again("HTTP 503".into()));
+        check(503, "", PutVerdict::Again("HTTP 503".into()));
         let cause = "store: the store is full (HTTP 507)";
         let said = format!("HTTP 503: {cause}");
-        check(503, &format!("{cause}\nmore\n"), Verdict::Again(said));
+        check(503, &format!("{cause}\nmore\n"), PutVerdict::Again(said));
     }
 }

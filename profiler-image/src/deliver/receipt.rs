@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use super::grants::UploadRoute;
+use super::grants::DeliveryRoute;
 use crate::failure::Reason;
 
 /// The kubelet limits the termination messages of a pod to 12,288 bytes, divided by its containers.
 const MAX_BYTES: usize = 120;
 
 #[derive(Serialize)]
-struct Stored<'a> {
+struct StoredReceipt<'a> {
     reason: Reason,
     samples: u64,
     size: usize,
@@ -19,7 +19,7 @@ struct Stored<'a> {
 }
 
 #[derive(Serialize)]
-struct Failed<'a> {
+struct FailureReceipt<'a> {
     reason: Reason,
     #[serde(skip_serializing_if = "str::is_empty")]
     detail: &'a str,
@@ -27,11 +27,11 @@ struct Failed<'a> {
 
 /// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the route: there is no room for another field.
 #[must_use]
-pub fn stored(route: UploadRoute, samples: u64, size: usize, sha256: &str) -> String {
-    line(&Stored {
+pub fn stored(route: DeliveryRoute, samples: u64, size: usize, sha256: &str) -> String {
+    line(&StoredReceipt {
         reason: match route {
-            UploadRoute::Direct => Reason::Uploaded,
-            UploadRoute::Relay => Reason::Relayed,
+            DeliveryRoute::Direct => Reason::Uploaded,
+            DeliveryRoute::Relay => Reason::Relayed,
         },
         samples,
         size,
@@ -54,14 +54,14 @@ pub fn failed(reason: Reason, detail: &str) -> String {
         })
         .collect();
     let room = MAX_BYTES
-        - line(&Failed {
+        - line(&FailureReceipt {
             reason,
             detail: "-",
         })
         .len()
         + 1;
     let cut = detail.get(..room.min(detail.len())).unwrap_or_default();
-    line(&Failed {
+    line(&FailureReceipt {
         reason,
         detail: cut.trim(),
     })
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn receipts_are_those_of_the_contract() {
         let ours = [
-            stored(UploadRoute::Direct, 2970, 12345, SHA256),
-            stored(UploadRoute::Direct, 4_294_967_295, 33_554_432, SHA256),
-            stored(UploadRoute::Relay, 2970, 12345, SHA256),
+            stored(DeliveryRoute::Direct, 2970, 12345, SHA256),
+            stored(DeliveryRoute::Direct, 4_294_967_295, 33_554_432, SHA256),
+            stored(DeliveryRoute::Relay, 2970, 12345, SHA256),
             failed(Reason::NotAfterPassed, ""),
             failed(Reason::NoPhpFound, ""),
             failed(Reason::UnsupportedVersion, "9.2.29"),
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn the_longest_receipt_fits() {
         assert!(
-            stored(UploadRoute::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES
+            stored(DeliveryRoute::Direct, u64::from(u32::MAX), 32 << 20, SHA256).len() <= MAX_BYTES
         );
     }
 

@@ -24,8 +24,8 @@ use rustls::{
     PeerMisbehaved, SignatureScheme, StreamOwned,
 };
 
-use super::addresses::Addresses;
-use super::grants::Grant;
+use super::addresses::ResolvedRelay;
+use super::grants::WriteGrant;
 use super::receipt::base64url;
 
 /// The longest answer of one line, with its head, in bytes.
@@ -47,7 +47,7 @@ pub enum CallError {
 
 /// The server's answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct RelayResponse {
     /// The HTTP status code.
     pub status: u16,
     /// The header `Date`, unparsed.
@@ -57,7 +57,7 @@ pub struct Answer {
 }
 
 /// One call.
-pub struct Call<'a> {
+pub struct RelayCall<'a> {
     /// The HTTP method. A PUT sends the body with its length and digest.
     pub method: &'a str,
     /// It begins with `https://`.
@@ -76,19 +76,19 @@ pub struct Call<'a> {
 #[derive(Clone)]
 pub struct Pinned {
     config: Arc<ClientConfig>,
-    addresses: Addresses,
+    addresses: ResolvedRelay,
 }
 
 impl Pinned {
     /// The relay of a grant.
-    pub fn of(grant: &Grant) -> Self {
+    pub fn of(grant: &WriteGrant) -> Self {
         Self::new(&grant.pins, &grant.addresses)
     }
 
     /// Trusts a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
-    pub fn new(pins: &[String], addresses: &Addresses) -> Self {
+    pub fn new(pins: &[String], addresses: &ResolvedRelay) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Verifier {
+        let verifier = RelayVerifier {
             pins: pins.to_vec(),
             algorithms: provider.signature_verification_algorithms,
         };
@@ -102,7 +102,7 @@ impl Pinned {
     ///
     /// # Errors
     /// A [`CallError`] that quotes nothing of the call.
-    pub fn call(&self, call: &Call) -> Result<Answer, CallError> {
+    pub fn call(&self, call: &RelayCall) -> Result<RelayResponse, CallError> {
         let until = Instant::now() + call.takes;
         let (host, port, path) = split(call.url).ok_or_else(|| broken("bad URL"))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| broken("bad URL"))?;
@@ -128,7 +128,7 @@ fn broken(what: &str) -> CallError {
 }
 
 /// The provider supports TLS 1.3, so this cannot fail; the default for that case trusts no server.
-fn config(provider: Arc<CryptoProvider>, verifier: Verifier) -> ClientConfig {
+fn config(provider: Arc<CryptoProvider>, verifier: RelayVerifier) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
     match builder {
         Ok(builder) => builder
@@ -160,7 +160,7 @@ fn in_header(host: &str) -> String {
     }
 }
 
-fn head(call: &Call, host: &str, path: &str) -> String {
+fn head(call: &RelayCall, host: &str, path: &str) -> String {
     let host = in_header(host);
     let mut head = format!(
         "{} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\nuser-agent: phpprof/{}\r\n",
@@ -215,7 +215,7 @@ fn read(
     Ok(text)
 }
 
-fn parse(text: &[u8]) -> Option<Answer> {
+fn parse(text: &[u8]) -> Option<RelayResponse> {
     let text = std::str::from_utf8(text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
@@ -224,7 +224,7 @@ fn parse(text: &[u8]) -> Option<Answer> {
         let is_date = name.eq_ignore_ascii_case("date");
         is_date.then(|| value.trim().to_owned())
     });
-    Some(Answer {
+    Some(RelayResponse {
         status,
         date,
         body: body.trim().to_owned(),
@@ -251,12 +251,12 @@ fn tls_error(error: &TlsError) -> CallError {
 }
 
 #[derive(Debug)]
-struct Verifier {
+struct RelayVerifier {
     pins: Vec<String>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for RelayVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_server_that_says_nothing_is_a_timeout() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let call = Call {
+        let call = RelayCall {
             method: "GET",
             url: &format!("https://{}/", silent.local_addr().unwrap()),
             headers: &BTreeMap::new(),
@@ -355,7 +355,7 @@ mod tests {
             takes: Duration::from_millis(100),
             longest_answer: SHORT_ANSWER,
         };
-        let error = Pinned::new(&[], &Addresses::default())
+        let error = Pinned::new(&[], &ResolvedRelay::default())
             .call(&call)
             .unwrap_err();
         assert_eq!(error.to_string(), "timeout");
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_put_carries_its_length_and_its_digest() {
-        let call = Call {
+        let call = RelayCall {
             method: "PUT",
             url: "https://a/x",
             headers: &[("authorization".to_owned(), "Bearer t".to_owned())].into(),
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_host_has_brackets_in_its_header() {
-        let call = Call {
+        let call = RelayCall {
             method: "GET",
             url: "https://[fd00::5]:8443/x",
             headers: &BTreeMap::new(),

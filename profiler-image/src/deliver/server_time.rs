@@ -7,21 +7,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ureq::Agent;
 
-use super::grants::{Grant, UploadRoute};
-use super::relay_client::{Call, Pinned, SHORT_ANSWER};
+use super::grants::{DeliveryRoute, WriteGrant};
+use super::relay_client::{Pinned, RelayCall, SHORT_ANSWER};
 
 const TAKES: Duration = Duration::from_secs(5);
 
 /// The deadlines of a run, in seconds since 1970 by this node's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadlines {
+pub struct NodeDeadlines {
     /// The run does not begin after it.
     pub not_after: Option<u64>,
     /// The upload is retried until then.
     pub upload_until: Option<u64>,
 }
 
-impl Deadlines {
+impl NodeDeadlines {
     /// The deadlines at the instant `now` of this node's clock; `None` if it is too late. If this clock says that it is too late, the
     /// server is asked for its time, and the deadlines are moved by the difference of the clocks.
     #[must_use]
@@ -42,10 +42,10 @@ impl Deadlines {
 
 /// Seconds since 1970 by the clock of the first of these servers that answers.
 #[must_use]
-pub fn server_now(grants: &[Grant], agents: &[Agent]) -> Option<u64> {
-    let date = |grant: &Grant| match grant.route {
-        UploadRoute::Direct => date_of_store(grant, agents),
-        UploadRoute::Relay => date_of_relay(grant),
+pub fn server_now(grants: &[WriteGrant], agents: &[Agent]) -> Option<u64> {
+    let date = |grant: &WriteGrant| match grant.route {
+        DeliveryRoute::Direct => date_of_store(grant, agents),
+        DeliveryRoute::Relay => date_of_relay(grant),
     };
     grants
         .iter()
@@ -54,7 +54,7 @@ pub fn server_now(grants: &[Grant], agents: &[Agent]) -> Option<u64> {
 }
 
 /// Any answer will do, because every answer has a date.
-fn date_of_store(grant: &Grant, agents: &[Agent]) -> Option<String> {
+fn date_of_store(grant: &WriteGrant, agents: &[Agent]) -> Option<String> {
     let ask = |agent: &Agent| {
         let call = agent.get(&grant.stop).config().timeout_global(Some(TAKES));
         let answer = call.build().call().ok()?;
@@ -65,9 +65,9 @@ fn date_of_store(grant: &Grant, agents: &[Agent]) -> Option<String> {
 }
 
 /// The date of an answer to an unknown path: the relay answers that at once, but delays an answer about stopping.
-fn date_of_relay(grant: &Grant) -> Option<String> {
+fn date_of_relay(grant: &WriteGrant) -> Option<String> {
     let host = grant.url.strip_prefix("https://")?.split('/').next()?;
-    let call = Call {
+    let call = RelayCall {
         method: "GET",
         url: &format!("https://{host}/"),
         headers: &BTreeMap::new(),
@@ -87,7 +87,7 @@ fn seconds(date: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const ASKED: Deadlines = Deadlines {
+    const ASKED: NodeDeadlines = NodeDeadlines {
         not_after: Some(1000),
         upload_until: Some(1600),
     };
@@ -96,7 +96,7 @@ mod tests {
     fn a_clock_in_time_asks_nobody() {
         let nobody = || -> Option<u64> { panic!("it was asked") };
         assert_eq!(ASKED.holding(1000, nobody), Some(ASKED));
-        let none = Deadlines {
+        let none = NodeDeadlines {
             not_after: None,
             ..ASKED
         };

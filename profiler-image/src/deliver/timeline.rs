@@ -9,20 +9,20 @@ use phpprof_profile::timeline::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::request::asked::Label;
-use crate::request::values::Table;
+use crate::request::asked::SampleLabel;
+use crate::request::values::ValueTable;
 use crate::run::moments;
-use crate::run::recorder::{Recorder, Seen};
+use crate::run::recorder::{Recorder, SeenRequest};
 use crate::run::snapshot::Snapshot;
-use crate::stack::trace::Stack;
+use crate::stack::trace::SummedStack;
 
 /// Builds the list from what a run has recorded; the snapshot is from the run's end.
 #[must_use]
 pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
-    let empty = Table::default();
+    let empty = ValueTable::default();
     let requests = snapshot.requests.as_ref();
     let table = requests.map_or(&empty, |told| &told.table);
-    let mut paths = Paths::of(snapshot);
+    let mut paths = MomentPaths::of(snapshot);
     let began = recorder.began;
     let slowest = recorder.slowest.iter();
     let requests = slowest
@@ -47,7 +47,7 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
         ..WorkerRow::default()
     });
     let routes = routes.into_iter().map(|(route, slots)| RouteRow {
-        route: table.value(Label::Route, route).to_owned(),
+        route: table.value(SampleLabel::Route, route).to_owned(),
         cells: cells(slots),
     });
     let other_routes = some(other_routes).map(|cells| RouteRow {
@@ -71,13 +71,13 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
 }
 
 fn request(
-    seen: &Seen,
+    seen: &SeenRequest,
     began: u64,
     snapshot: &Snapshot,
-    table: &Table,
-    paths: &mut Paths<'_>,
+    table: &ValueTable,
+    paths: &mut MomentPaths<'_>,
 ) -> Request {
-    let value = |label: Label| {
+    let value = |label: SampleLabel| {
         let value = table.value(label, seen.values[label as usize]);
         value.to_owned()
     };
@@ -95,11 +95,11 @@ fn request(
         pod: String::new(),
         pid,
         thread,
-        method: value(Label::Method),
-        route: value(Label::Route),
-        script: value(Label::Script),
+        method: value(SampleLabel::Method),
+        route: value(SampleLabel::Route),
+        script: value(SampleLabel::Script),
         // A value without room in the table is left out.
-        trace_id: Some(value(Label::TraceId))
+        trace_id: Some(value(SampleLabel::TraceId))
             .filter(|id| id != OTHER)
             .unwrap_or_default(),
         samples: seen.samples,
@@ -132,13 +132,13 @@ fn signed(number: u128) -> i64 {
 }
 
 /// The stacks of moments as call paths in the file's tree.
-struct Paths<'a> {
+struct MomentPaths<'a> {
     snapshot: &'a Snapshot,
     tree: Tree,
-    known: FxHashMap<Stack, Option<u32>>,
+    known: FxHashMap<SummedStack, Option<u32>>,
 }
 
-impl<'a> Paths<'a> {
+impl<'a> MomentPaths<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             snapshot,
@@ -148,7 +148,7 @@ impl<'a> Paths<'a> {
     }
 
     /// A moment of a request that began at this time; `None` if there is no room for its call path.
-    fn moment(&mut self, moment: &moments::Moment, began: u64) -> Option<Moment> {
+    fn moment(&mut self, moment: &moments::TimedStack, began: u64) -> Option<Moment> {
         let from = moment.from.max(began);
         Some(Moment {
             begin: signed((from - began).into()),
@@ -158,7 +158,7 @@ impl<'a> Paths<'a> {
         })
     }
 
-    fn leaf(&mut self, stack: Stack) -> Option<u32> {
+    fn leaf(&mut self, stack: SummedStack) -> Option<u32> {
         if let Some(&leaf) = self.known.get(&stack) {
             return leaf;
         }

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::rand::{SecureRandom, SystemRandom};
 use ureq::Agent;
 
-use super::grants::{Grant, UploadRoute};
-use super::put::{CA_BUNDLE, Verdict, put, said};
-use crate::failure::{Failure, Reason};
-use crate::run::stop::Stop;
+use super::grants::{DeliveryRoute, WriteGrant};
+use super::put::{CA_BUNDLE, PutVerdict, put, said};
+use crate::failure::{Reason, SamplerFailure};
+use crate::run::stop::StopSwitch;
 
 /// The operator refuses larger objects without reading them.
 pub const MAX_BYTES: usize = 32 << 20;
@@ -43,20 +43,20 @@ pub fn pause(tries: u32, chance: u8) -> Duration {
 /// Uploads `body` until `until` (Unix seconds), route by route; returns the route that stored it.
 ///
 /// # Errors
-/// A [`Failure`] with the last error. Then nothing was stored, or the answer was lost.
+/// A [`SamplerFailure`] with the last error. Then nothing was stored, or the answer was lost.
 pub fn upload(
-    routes: &[Grant],
+    routes: &[WriteGrant],
     agents: &[Agent],
     body: &[u8],
     until: u64,
-    stop: &Stop,
-) -> Result<UploadRoute, Failure> {
+    stop: &StopSwitch,
+) -> Result<DeliveryRoute, SamplerFailure> {
     if body.len() > MAX_BYTES {
         let message = format!(
             "the profile has {} bytes, over the limit of {MAX_BYTES}",
             body.len()
         );
-        return Err(Failure::new(
+        return Err(SamplerFailure::new(
             Reason::ProfileTooLarge,
             body.len().to_string(),
             message,
@@ -91,35 +91,38 @@ pub fn upload(
 
 /// The failure that the profile is not wanted any more.
 #[must_use]
-pub fn dropped() -> Failure {
-    Failure::new(Reason::Cancelled, "", "the request was deleted")
+pub fn dropped() -> SamplerFailure {
+    SamplerFailure::new(Reason::Cancelled, "", "the request was deleted")
 }
 
 /// The routes, and which is tried next.
 struct Routes<'a> {
-    routes: &'a [Grant],
+    routes: &'a [WriteGrant],
     at: usize,
     tries: u32,
     tries_here: u32,
     /// The refusals of routes that are not tried any more.
-    refusals: Vec<Option<Failure>>,
+    refusals: Vec<Option<SamplerFailure>>,
 }
 
 impl<'a> Routes<'a> {
-    fn grant(&self) -> &'a Grant {
+    fn grant(&self) -> &'a WriteGrant {
         &self.routes[self.at]
     }
 
     /// Takes the answer of the route that was tried. Returns nothing if it stored the profile, else the time until the next try
     /// and the cause; a failure if no route is left.
-    fn answered(&mut self, verdict: Verdict) -> Result<Option<(Duration, String)>, Failure> {
+    fn answered(
+        &mut self,
+        verdict: PutVerdict,
+    ) -> Result<Option<(Duration, String)>, SamplerFailure> {
         self.tries += 1;
         self.tries_here += 1;
         let pause = pause(self.tries, random_byte());
         match verdict {
-            Verdict::Stored => Ok(None),
-            Verdict::Again(why) if self.tries_here < TRIES_OF_A_ROUTE => Ok(Some((pause, why))),
-            Verdict::Again(why) | Verdict::Unreachable(why) => {
+            PutVerdict::Stored => Ok(None),
+            PutVerdict::Again(why) if self.tries_here < TRIES_OF_A_ROUTE => Ok(Some((pause, why))),
+            PutVerdict::Again(why) | PutVerdict::Unreachable(why) => {
                 let round = self.next();
                 Ok(Some((if round { pause } else { Duration::ZERO }, why)))
             }
@@ -148,7 +151,7 @@ impl<'a> Routes<'a> {
         self.at <= before
     }
 
-    fn first_refusal_of_all(&self) -> Option<Failure> {
+    fn first_refusal_of_all(&self) -> Option<SamplerFailure> {
         match self.refusals.iter().all(Option::is_some) {
             true => self.refusals[0].clone(),
             false => None,
@@ -156,39 +159,39 @@ impl<'a> Routes<'a> {
     }
 
     /// The failure after the deadline. A refusal is reported first, because it says more than that another route was not reached.
-    fn too_late(self, why: String) -> Failure {
+    fn too_late(self, why: String) -> SamplerFailure {
         let refusal = self.refusals.into_iter().flatten().next();
         refusal.unwrap_or_else(|| {
             let message = format!("the profile could not be stored in time: {why}");
-            Failure::new(Reason::UploadDeadlineExceeded, why, message)
+            SamplerFailure::new(Reason::UploadDeadlineExceeded, why, message)
         })
     }
 }
 
-fn refusal(verdict: &Verdict) -> Failure {
+fn refusal(verdict: &PutVerdict) -> SamplerFailure {
     match verdict {
-        Verdict::Refused(status, code) => {
+        PutVerdict::Refused(status, code) => {
             let status = said(*status, code);
             let message = format!(
                 "the store refuses the upload with {status}; has the grant expired, or is the clock wrong?"
             );
-            Failure::new(Reason::UploadRefused, status, message)
+            SamplerFailure::new(Reason::UploadRefused, status, message)
         }
-        Verdict::SourceNotPod(addresses) => {
+        PutVerdict::SourceNotPod(addresses) => {
             let message =
                 format!("the relay refuses the upload because of its source address: {addresses}");
-            Failure::new(Reason::SourceNotPod, addresses, message)
+            SamplerFailure::new(Reason::SourceNotPod, addresses, message)
         }
-        Verdict::CertificateUntrusted(what) if !what.is_empty() => {
+        PutVerdict::CertificateUntrusted(what) if !what.is_empty() => {
             let message = format!(
                 "the store's certificate is not trusted: {what}; trusted are public CAs and those in {CA_BUNDLE}"
             );
-            Failure::new(Reason::CertificateUntrusted, *what, message)
+            SamplerFailure::new(Reason::CertificateUntrusted, *what, message)
         }
         _ => {
             let message =
                 format!("no trusted CA has signed the certificate; set the CA in {CA_BUNDLE}");
-            Failure::new(Reason::CertificateUntrusted, "", message)
+            SamplerFailure::new(Reason::CertificateUntrusted, "", message)
         }
     }
 }
@@ -239,8 +242,8 @@ mod tests {
         assert_eq!(pause(u32::MAX, 255), Duration::from_secs(10));
     }
 
-    fn grant(route: UploadRoute) -> Grant {
-        Grant {
+    fn grant(route: DeliveryRoute) -> WriteGrant {
+        WriteGrant {
             route,
             method: "PUT".into(),
             url: "https://x/".into(),
@@ -255,8 +258,8 @@ mod tests {
 
     /// Checks which routes are tried after these answers, as the routes' first letters, and how it ends.
     #[track_caller]
-    fn check_ladder(answers: &[Verdict], expected: &str) {
-        let routes = [grant(UploadRoute::Direct), grant(UploadRoute::Relay)];
+    fn check_ladder(answers: &[PutVerdict], expected: &str) {
+        let routes = [grant(DeliveryRoute::Direct), grant(DeliveryRoute::Relay)];
         let mut routes = Routes {
             routes: &routes,
             at: 0,
@@ -278,17 +281,17 @@ mod tests {
 
     #[test]
     fn the_routes_are_tried_in_order_each_three_times_and_then_again() {
-        let again = || Verdict::Again("HTTP 503".into());
-        let nobody = || Verdict::Unreachable("timeout".into());
-        check_ladder(&[Verdict::Stored], "D stored");
+        let again = || PutVerdict::Again("HTTP 503".into());
+        let nobody = || PutVerdict::Unreachable("timeout".into());
+        check_ladder(&[PutVerdict::Stored], "D stored");
         check_ladder(
-            &[again(), again(), again(), Verdict::Stored],
+            &[again(), again(), again(), PutVerdict::Stored],
             "D, D, D R stored",
         );
         check_ladder(&[nobody(), nobody(), nobody()], "D R, D ");
         check_ladder(
             &[
-                Verdict::Refused(403, String::new()),
+                PutVerdict::Refused(403, String::new()),
                 again(),
                 again(),
                 again(),
@@ -298,8 +301,8 @@ mod tests {
         );
         check_ladder(
             &[
-                Verdict::CertificateUntrusted(""),
-                Verdict::Refused(403, String::new()),
+                PutVerdict::CertificateUntrusted(""),
+                PutVerdict::Refused(403, String::new()),
             ],
             "D R CertificateUntrusted",
         );

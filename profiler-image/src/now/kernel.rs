@@ -13,7 +13,7 @@ use nix::libc;
 use phpprof_profile::dump::Call;
 use phpprof_zend::memory::Memory as _;
 
-use crate::run::Seen;
+use crate::run::WorkerLabels;
 use crate::run::snapshot::{Keep, Snapshot};
 use crate::target::pattern::{pool_of, title};
 use crate::target::process::held::{Held, HeldFiles};
@@ -66,7 +66,7 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
 
 /// What the kernel reports of a worker.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
+pub struct KernelReport {
     /// Only if it has not run since the run began.
     pub call: Option<Call>,
     /// It runs, or waits for a CPU.
@@ -85,11 +85,11 @@ pub struct Begin(Mutex<Option<HashMap<i32, u64>>>);
 
 impl Begin {
     /// The state of each worker after the run.
-    pub fn look(&self, seen: &HashMap<i32, Seen>) -> HashMap<i32, Said> {
+    pub fn look(&self, seen: &HashMap<i32, WorkerLabels>) -> HashMap<i32, KernelReport> {
         let begin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = |(&tid, seen): (&i32, &Seen)| {
+        let look = |(&tid, seen): (&i32, &WorkerLabels)| {
             let begin = begin.as_ref().and_then(|begin| begin.get(&tid).copied());
-            (tid, Said::of(tid, seen, begin))
+            (tid, KernelReport::of(tid, seen, begin))
         };
         seen.iter().map(look).collect()
     }
@@ -98,7 +98,7 @@ impl Begin {
 impl Keep for Begin {
     /// The loop calls this first after the first turn.
     fn keep(&self, _: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
-        let count = |(tid, seen): (&i32, &Seen)| Some((*tid, timeslices(seen.pid, *tid)?));
+        let count = |(tid, seen): (&i32, &WorkerLabels)| Some((*tid, timeslices(seen.pid, *tid)?));
         let mut begin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         begin.get_or_insert_with(|| snapshot().seen.iter().filter_map(count).collect());
     }
@@ -108,8 +108,8 @@ impl Keep for Begin {
     }
 }
 
-impl Said {
-    fn of(tid: i32, seen: &Seen, begin: Option<u64>) -> Self {
+impl KernelReport {
+    fn of(tid: i32, seen: &WorkerLabels, begin: Option<u64>) -> Self {
         let pid = seen.pid;
         let state = Watch::open(pid, tid).and_then(|watch| watch.state());
         let memory = ProcessMemory::open(pid).ok();

@@ -12,60 +12,65 @@ use std::time::Duration;
 
 use phpprof_profile::dump::{Frame, State, Worker};
 
-use crate::request::asked::Labels;
-use crate::run::aggregate::{Settlement, Sum};
+use crate::request::asked::SampleLabels;
+use crate::run::aggregate::{Settlement, StackSum};
 use crate::run::snapshot::Snapshot;
-use crate::stack::names::Names;
-pub use kernel::{Begin, Said};
+use crate::stack::names::FunctionNames;
+pub use kernel::{Begin, KernelReport};
 
 /// The rate of the run.
 pub const SAMPLES_PER_SECOND: u32 = 99;
 /// How long it samples.
 pub const TAKES: Duration = Duration::from_millis(100);
 /// The labels of requests: their method, route and script.
-pub const LABELS: Labels = [true, true, true, false, false];
+pub const LABELS: SampleLabels = [true, true, true, false, false];
 
 /// The stacks of one worker, and whether there were several.
 #[derive(Debug)]
-struct Sampled {
+struct SampledWorker {
     most: Settlement,
     is_only: bool,
 }
 
 /// The workers with a sample.
-pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, Said>) -> Vec<Worker> {
-    let mut sampled: BTreeMap<i32, Sampled> = BTreeMap::new();
+pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<Worker> {
+    let mut sampled: BTreeMap<i32, SampledWorker> = BTreeMap::new();
     snapshot.samples.settled.each(|stack| {
         let known = sampled.get(&stack.tid).map(|known| known.most);
         let other = known.filter(|known| weight(&known.sum) >= weight(&stack.sum));
         let most = other.unwrap_or(stack);
         let is_only = known.is_none_or(|known| known.is_of_stack(&stack))
             && sampled.get(&stack.tid).is_none_or(|known| known.is_only);
-        sampled.insert(stack.tid, Sampled { most, is_only });
+        sampled.insert(stack.tid, SampledWorker { most, is_only });
     });
-    let none = Said::default();
-    let worker = |(tid, sampled): (&i32, &Sampled)| {
+    let none = KernelReport::default();
+    let worker = |(tid, sampled): (&i32, &SampledWorker)| {
         worker(snapshot, *tid, sampled, said.get(tid).unwrap_or(&none))
     };
     sampled.iter().filter_map(worker).collect()
 }
 
 /// Orders the stacks of a worker: the one with the most weight is shown.
-fn weight(sum: &Sum) -> (i64, i64) {
+fn weight(sum: &StackSum) -> (i64, i64) {
     (sum.samples, sum.cpu_nanoseconds)
 }
 
 /// Whether it slept in most samples. A worker that wakes up for a moment still waits.
-fn mostly_slept(sum: &Sum) -> bool {
+fn mostly_slept(sum: &StackSum) -> bool {
     sum.cpu_nanoseconds.saturating_mul(2) < sum.wall_nanoseconds
 }
 
-fn worker(snapshot: &Snapshot, tid: i32, sampled: &Sampled, said: &Said) -> Option<Worker> {
+fn worker(
+    snapshot: &Snapshot,
+    tid: i32,
+    sampled: &SampledWorker,
+    said: &KernelReport,
+) -> Option<Worker> {
     // A thread id that is no worker's has the samples of all workers without room of their own.
     let seen = snapshot.seen.get(&tid)?;
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);
-    let is_idle = matches!(lines.last(), Some(&(Names::IDLE, _)));
+    let is_idle = matches!(lines.last(), Some(&(FunctionNames::IDLE, _)));
     let state = match is_idle {
         _ if said.is_stopped => State::Stopped,
         true => State::Idle,

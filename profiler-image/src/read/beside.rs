@@ -18,17 +18,17 @@ const UNUSED: u32 = 64;
 
 /// The frames outside the page that are expected.
 #[derive(Debug, Default)]
-pub(super) struct Expected(SmallVec<[Part; 4]>);
+pub(super) struct Expected(SmallVec<[BesidePart; 4]>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct BesidePart {
     address: u64,
     length: u64,
     /// The reads since a stack had it.
     unused: u32,
 }
 
-impl Part {
+impl BesidePart {
     fn end(&self) -> u64 {
         self.address.saturating_add(self.length)
     }
@@ -37,7 +37,7 @@ impl Part {
 impl Expected {
     /// Each as an address and a length.
     pub(super) fn parts(&self) -> impl Iterator<Item = (u64, usize)> {
-        let length = |part: &Part| usize::try_from(part.length).unwrap_or(0);
+        let length = |part: &BesidePart| usize::try_from(part.length).unwrap_or(0);
         self.0.iter().map(move |part| (part.address, length(part)))
     }
 
@@ -80,7 +80,7 @@ impl Expected {
                 return;
             }
         }
-        self.0.push(Part {
+        self.0.push(BesidePart {
             address,
             length,
             unused: 0,

@@ -26,7 +26,7 @@ use crate::target::process::stat::Stat;
 
 /// The numbers of `schedstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct SchedStat {
     /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves its CPU.
     pub run_nanoseconds: u64,
     /// The time of its waits for a CPU, in nanoseconds. It moves when a wait ends.
@@ -41,7 +41,7 @@ pub enum Mark {
     /// The CPU time of its process, where the kernel counts no slices of the thread.
     Process(TimeSpec),
     /// The numbers of the thread.
-    Thread(Look),
+    Thread(SchedStat),
 }
 
 /// Why [`Clocks::look`] has no result.
@@ -110,13 +110,13 @@ impl Clocks {
     ///
     /// # Errors
     /// [`NoLook::Gone`] once the thread has ended.
-    pub fn look(&self) -> Result<Look, NoLook> {
+    pub fn look(&self) -> Result<SchedStat, NoLook> {
         let file = self.schedstat.as_ref().ok_or(NoLook::Unknown)?;
         let mut bytes = [0_u8; 64];
         let text = read(file, &mut bytes)?;
         let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
         let mut field = || fields.next()?.ok();
-        let look = |run_nanoseconds, delay_nanoseconds, slices| Look {
+        let look = |run_nanoseconds, delay_nanoseconds, slices| SchedStat {
             run_nanoseconds,
             delay_nanoseconds,
             slices,

@@ -6,7 +6,7 @@
 //! a CPU, which is known later: the kernel counts a wait when it ends.
 //! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the clock.
 
-use super::clocks::Look;
+use super::clocks::SchedStat;
 
 /// Samples that share the CPU time of their interval. At 99 Hz, functions of 5 ms are 9 percentage points off with 1 sample, 1.2 off with
 /// 4, up to 0.4 with 16, and 0.1 with 64. These take a short time, so that a disturbance by other programs affects few samples.
@@ -17,7 +17,7 @@ const MAX_SHARERS: usize = 256;
 /// The clock of one worker, and the samples that wait for their share.
 #[derive(Debug)]
 pub struct CpuShares<T> {
-    last: Option<Look>,
+    last: Option<SchedStat>,
     /// The whole advance so far, in nanoseconds.
     seen: u64,
     /// Nanoseconds that no sample was given yet.
@@ -42,7 +42,7 @@ impl<T> CpuShares<T> {
     #[must_use]
     pub fn from_birth() -> Self {
         Self {
-            last: Some(Look {
+            last: Some(SchedStat {
                 run_nanoseconds: 0,
                 delay_nanoseconds: 0,
                 slices: 0,
@@ -53,7 +53,7 @@ impl<T> CpuShares<T> {
 
     /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the worker ran. Once
     /// there are enough samples, each gets its share.
-    pub fn add(&mut self, now: u64, look: Look, ran: Option<T>, give: impl FnMut(T, u64)) {
+    pub fn add(&mut self, now: u64, look: SchedStat, ran: Option<T>, give: impl FnMut(T, u64)) {
         let last = self.last.replace(look).unwrap_or(look);
         let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);
         self.waiting += advance;
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn look(run_nanoseconds: u64, delay_nanoseconds: u64) -> Look {
-        Look {
+    fn look(run_nanoseconds: u64, delay_nanoseconds: u64) -> SchedStat {
+        SchedStat {
             run_nanoseconds,
             delay_nanoseconds,
             slices: 1,

@@ -12,7 +12,7 @@ const TRIES: u32 = 16;
 
 /// The sizes of `zend_mm_heap` (php-src: Zend/zend_alloc.c), in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heap {
+pub struct HeapSizes {
     /// The memory that the request holds now.
     pub size: u64,
     /// The largest amount that it held at once.
@@ -23,7 +23,7 @@ pub struct Heap {
 #[derive(Debug)]
 pub struct HeapWatch {
     layout: &'static Layout,
-    place: Place,
+    place: HeapPlace,
     head: [u8; HEAD],
     /// The sizes of the newest read.
     sizes: Option<Sizes>,
@@ -32,7 +32,7 @@ pub struct HeapWatch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum HeapPlace {
     /// Not found yet, after this many tries.
     Sought(u32),
     At(u64),
@@ -44,7 +44,7 @@ impl HeapWatch {
     pub fn new(layout: &'static Layout) -> Self {
         Self {
             layout,
-            place: Place::Sought(0),
+            place: HeapPlace::Sought(0),
             head: [0; HEAD],
             sizes: None,
             refused: 0,
@@ -54,7 +54,7 @@ impl HeapWatch {
     /// The worker has no heap that can be read.
     #[must_use]
     pub fn has_none(&self) -> bool {
-        self.place == Place::Sought(TRIES)
+        self.place == HeapPlace::Sought(TRIES)
     }
 
     /// The sizes of the newest read.
@@ -65,24 +65,24 @@ impl HeapWatch {
 
     /// The part of the sizes that changes with each allocation.
     #[must_use]
-    pub fn heap(&self) -> Option<Heap> {
+    pub fn heap(&self) -> Option<HeapSizes> {
         let Sizes { size, peak, .. } = self.sizes?;
-        Some(Heap { size, peak })
+        Some(HeapSizes { size, peak })
     }
 
     /// Searches for the heap through a page of the VM stack, unless it is known. It takes two calls.
     pub fn seek<M: Memory + ?Sized>(&mut self, memory: &M, page: u64) {
-        if let Place::Sought(tries) = self.place
+        if let HeapPlace::Sought(tries) = self.place
             && tries < TRIES
         {
             let found = heap::find(memory, self.layout, page);
-            self.place = found.map_or(Place::Sought(tries + 1), Place::At);
+            self.place = found.map_or(HeapPlace::Sought(tries + 1), HeapPlace::At);
         }
     }
 
     /// The piece to read together with a stack.
     pub fn piece(&mut self) -> Option<Piece<'_>> {
-        let Place::At(address) = self.place else {
+        let HeapPlace::At(address) = self.place else {
             return None;
         };
         let bytes = self.head.get_mut(..heap::length(self.layout))?;
@@ -91,11 +91,11 @@ impl HeapWatch {
 
     /// Takes the piece, which has been read.
     pub fn took(&mut self) {
-        if let Place::At(_) = self.place {
+        if let HeapPlace::At(_) = self.place {
             self.sizes = heap::sizes(self.layout, &self.head);
             if self.sizes.is_none() {
                 self.refused += 1;
-                self.place = Place::Sought(0);
+                self.place = HeapPlace::Sought(0);
             }
         }
     }
@@ -103,9 +103,9 @@ impl HeapWatch {
     /// The pieces of a read failed. Returns whether there is less to read now.
     pub fn lost(&mut self) -> bool {
         self.sizes = None;
-        let was_known = matches!(self.place, Place::At(_));
+        let was_known = matches!(self.place, HeapPlace::At(_));
         if was_known {
-            self.place = Place::Sought(0);
+            self.place = HeapPlace::Sought(0);
         }
         was_known
     }
@@ -139,7 +139,7 @@ pub(crate) mod tests {
         memory
     }
 
-    pub(crate) fn read(watch: &mut HeapWatch, memory: &Recorded) -> Option<Heap> {
+    pub(crate) fn read(watch: &mut HeapWatch, memory: &Recorded) -> Option<HeapSizes> {
         watch.seek(memory, PAGE);
         let mut pieces: Vec<Piece<'_>> = watch.piece().into_iter().collect();
         memory.gather(&mut pieces).unwrap();
@@ -152,7 +152,7 @@ pub(crate) mod tests {
         let layout = &ROWS[0];
         let mut watch = HeapWatch::new(layout);
         assert_eq!(watch.heap(), None);
-        let heap = |size, peak| Some(Heap { size, peak });
+        let heap = |size, peak| Some(HeapSizes { size, peak });
         assert_eq!(read(&mut watch, &memory(layout, 7, 9)), heap(7, 9));
         watch.seek(&Recorded::default(), PAGE);
         assert_eq!(read(&mut watch, &memory(layout, 5, 9)), heap(5, 9));

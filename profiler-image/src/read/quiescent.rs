@@ -50,7 +50,7 @@ pub struct Observation {
     pub was_asleep: bool,
 }
 
-struct Request {
+struct QuiescentRequest {
     watch: Arc<Watch>,
     tid: i32,
     reader: Reader,
@@ -70,7 +70,7 @@ struct Buffers {
 /// The thread, and the read in progress.
 #[derive(Debug)]
 pub struct QuiescentReader {
-    requests: SyncSender<Request>,
+    requests: SyncSender<QuiescentRequest>,
     answers: Receiver<(bool, Observation)>,
     last: Observation,
     thread: Pid,
@@ -86,7 +86,7 @@ impl QuiescentReader {
     /// # Errors
     /// If no thread can be started.
     pub fn start(allowed: Option<CpuSet>) -> std::io::Result<Self> {
-        let (requests, inbox) = sync_channel::<Request>(1);
+        let (requests, inbox) = sync_channel::<QuiescentRequest>(1);
         let (outbox, answers) = sync_channel(1);
         let (tell, told) = sync_channel(1);
         let handle = Builder::new()
@@ -136,7 +136,7 @@ impl QuiescentReader {
         // If this process may not use the worker's CPU, only a sleeping worker can be read quiescently.
         let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
-        let request = Request {
+        let request = QuiescentRequest {
             watch,
             tid: process.tid,
             reader: worker.reader.another(process),
@@ -172,28 +172,28 @@ impl QuiescentReader {
 }
 
 /// Reads into the request's observation; returns whether the read was quiescent.
-fn observe(request: &mut Request, buffers: &mut Buffers) -> bool {
+fn observe(request: &mut QuiescentRequest, buffers: &mut Buffers) -> bool {
     let watch = Arc::clone(&request.watch);
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
     let place = quiescently(&watch, || read(request, &mut buffers.heads));
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
-    request.spare.was_asleep = place == Some(Place::Asleep);
+    request.spare.was_asleep = place == Some(ThreadPlace::Asleep);
     place.is_some()
 }
 
 /// Where a thread is that does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ThreadPlace {
     Asleep,
     /// It waits for this CPU, on which the reader runs.
     Cpu(usize),
 }
 
 /// Runs `read`, and returns where the thread of `watch` was, if it did not run meanwhile and there was something to read.
-fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Place> {
+fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<ThreadPlace> {
     let still = || match watch.state()? {
-        ('S' | 'D' | 'T' | 't', _) => Some(Place::Asleep),
-        (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(Place::Cpu(cpu)),
+        ('S' | 'D' | 'T' | 't', _) => Some(ThreadPlace::Asleep),
+        (_, cpu) => (sched_getcpu().ok()? == cpu).then_some(ThreadPlace::Cpu(cpu)),
     };
     let slices = watch.timeslices()?;
     let place = still()?;
@@ -201,7 +201,7 @@ fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Place
     (still()? == place && watch.timeslices()? == slices).then_some(place)
 }
 
-fn read(request: &mut Request, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
+fn read(request: &mut QuiescentRequest, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
     let observation = &mut request.spare;
     let layout = request.layout;
     let Ok(Reading::Busy { tops, .. }) = request.reader.read() else {

@@ -24,11 +24,11 @@ use smallvec::SmallVec;
 use super::beside::Expected;
 use super::compiler_watch::CompilerWatch;
 use super::globals::{Globals, MAX_TOPS, Tops, newest};
-use super::heap::{Heap, HeapWatch};
+use super::heap::{HeapSizes, HeapWatch};
 use super::lasting::{Lasting, WorkerMemory};
 use super::request_watch::RequestWatch;
 use super::window::Window;
-use super::words::{Addresses, Words};
+use super::words::{WordAddresses, WordBytes};
 use crate::target::process::Process;
 
 /// The looks show the top frame and its caller's if the top is this far above their beginning.
@@ -72,7 +72,7 @@ pub enum Reading {
 
 /// What one read has shown of the first moment's stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum ReadShown {
     /// Not its top.
     Nothing,
     /// Its top, but maybe not the caller of the top frame.
@@ -86,7 +86,7 @@ enum Shown {
 pub struct Reader {
     /// The worker's memory, for as long as it is what it was when the stack was read.
     pub memory: WorkerMemory,
-    at: Addresses,
+    at: WordAddresses,
     /// `SG(global_request_time)` of the last read; 0 if it is not known.
     pub request_time: u64,
     /// Whether the JIT has compiled code, at the last read of a stack; `None` if that is unknown.
@@ -108,7 +108,7 @@ pub struct Reader {
     /// Finds out which request the worker serves, if that is requested.
     pub request: Option<RequestWatch>,
     /// The heap of the newest read, if that is requested.
-    pub heap: Option<Heap>,
+    pub heap: Option<HeapSizes>,
     /// Reads the heap, if that is requested.
     pub heap_watch: Option<HeapWatch>,
     /// Reads where the compiler's memory ends, once closures have to be searched for.
@@ -127,7 +127,7 @@ impl Reader {
     /// A reader of a process.
     #[must_use]
     pub fn new(process: &Process) -> Self {
-        let at = Addresses::new(process);
+        let at = WordAddresses::new(process);
         Self {
             memory: Lasting::new(Arc::clone(&process.memory), process.restarts_at),
             has_jit_code: at.has_jit_code(),
@@ -201,7 +201,7 @@ impl Reader {
                         true => self.shown(first.top, before.unwrap_or(expected), known.is_some()),
                         false => self.shown_beside(&first, attempt > 0),
                     };
-                    if shown == Shown::Nothing {
+                    if shown == ReadShown::Nothing {
                         found = Ok(Reading::Elsewhere);
                         continue;
                     }
@@ -209,7 +209,7 @@ impl Reader {
                     if let Some(heap) = &mut self.heap_watch {
                         heap.seek(&**self.memory.memory(), expected.page);
                     }
-                    if shown == Shown::Top && !self.was_held_up {
+                    if shown == ReadShown::Top && !self.was_held_up {
                         break;
                     }
                 }
@@ -227,7 +227,7 @@ impl Reader {
     }
 
     /// What the looks show of a top on the page that was read, and notes how far that was from where it was expected.
-    fn shown(&mut self, top: u64, expected: Globals, was_known: bool) -> Shown {
+    fn shown(&mut self, top: u64, expected: Globals, was_known: bool) -> ReadShown {
         let is_inside = self.copy.inside(top);
         let is_shown =
             top.saturating_sub(self.copy.hot) >= SHOWN || self.copy.hot == self.copy.base;
@@ -238,23 +238,23 @@ impl Reader {
         };
         self.window.moved(distance, would_show);
         match (is_inside, is_shown) {
-            (false, _) => Shown::Nothing,
-            (true, false) => Shown::Part,
-            (true, true) => Shown::Top,
+            (false, _) => ReadShown::Nothing,
+            (true, false) => ReadShown::Part,
+            (true, true) => ReadShown::Top,
         }
     }
 
     /// What was read beside the page of a top on another one. Where fibers run for some microseconds, each read again would come too late as
     /// well: so after one, the next reads take such a frame with the looks.
-    fn shown_beside(&mut self, first: &Globals, is_again: bool) -> Shown {
+    fn shown_beside(&mut self, first: &Globals, is_again: bool) -> ReadShown {
         let frame = first.current_execute_data;
         if self.copy.beside.at(frame).is_some() {
-            return Shown::Top;
+            return ReadShown::Top;
         }
         if is_again {
             self.expect_beside(frame, FRAME);
         }
-        Shown::Nothing
+        ReadShown::Nothing
     }
 
     /// Whether a short read has to tell where the top is: the bytes of all places that it may have by now would take longer.
@@ -357,7 +357,7 @@ impl Reader {
 
     /// Reads the globals, and the phase, if it is known, of the same moment.
     fn phase(&mut self, globals: &mut [u8; Globals::SIZE]) -> Result<Option<Phase>, MemoryFault> {
-        let mut words = Words::new();
+        let mut words = WordBytes::new();
         let mut pieces = Pieces::new();
         pieces.extend(self.compiler.iter_mut().flat_map(CompilerWatch::pieces));
         pieces.push(self.at.globals(globals));
@@ -378,7 +378,7 @@ impl Reader {
 
     /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
     fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, MemoryFault> {
-        let mut words = Words::new();
+        let mut words = WordBytes::new();
         let mut restarts = [Restarts::default(); 2];
         let [before, after] = &mut restarts;
         let hot = expected.around_top(reach);
@@ -433,7 +433,7 @@ impl Reader {
     }
 
     /// Takes what the words of a read with a stack say.
-    fn took(&mut self, words: &Words, tops: Tops) -> Reading {
+    fn took(&mut self, words: &WordBytes, tops: Tops) -> Reading {
         self.took_beside();
         self.request_time = words.request_time();
         if let Some(request) = &mut self.request {

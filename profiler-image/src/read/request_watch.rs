@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// Which request the reads of a sample showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum RequestSeen {
     /// The known one.
     Same,
     /// Another one in all reads.
@@ -32,7 +32,7 @@ pub enum Seen {
 
 /// A request that was read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct FoundRequest {
     /// Its properties.
     pub request: HttpRequest,
     /// It is the one that was known before a read failed, as far as its trail tells.
@@ -41,7 +41,7 @@ pub struct Found {
 
 /// A request changed while it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Changed;
+pub struct RequestChanged;
 
 /// Watches the request of a worker.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ pub struct RequestWatch {
     place: RequestPlace,
     sapi_globals: Option<u64>,
     wanted: Wanted,
-    known: Option<Known>,
+    known: Option<KnownRequest>,
     /// What was known before a read failed.
-    lost: Option<Known>,
+    lost: Option<KnownRequest>,
     /// The bytes of the last read.
     slice: [u8; SLICE],
     bytes: Vec<u8>,
@@ -67,14 +67,14 @@ pub struct RequestWatch {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownRequest {
     slice: [u8; SLICE],
     trail: Trail,
     /// `SG(global_request_time)`; 0 until the program asks for it.
     time: u64,
 }
 
-impl Known {
+impl KnownRequest {
     /// Whether a later read shows the same request, as far as can be told.
     fn is_shown_by(&self, later: &Self) -> bool {
         self.slice == later.slice
@@ -180,12 +180,12 @@ impl RequestWatch {
     }
 
     /// Which request the sample's reads have shown.
-    pub fn seen(&mut self) -> Seen {
+    pub fn seen(&mut self) -> RequestSeen {
         if !self.are_equal {
-            return Seen::Changing;
+            return RequestSeen::Changing;
         }
         if self.reads == 0 || self.has_failed {
-            return Seen::Nothing;
+            return RequestSeen::Nothing;
         }
         let (slice, bytes, time) = (&self.slice, &self.bytes, self.time);
         let known = self.known.as_mut().filter(|known| {
@@ -194,25 +194,28 @@ impl RequestWatch {
         match known {
             Some(known) => {
                 known.time = time;
-                Seen::Same
+                RequestSeen::Same
             }
             // The stack may be the earlier request's.
-            None if self.was_held_up => Seen::Changing,
-            None => Seen::Other,
+            None if self.was_held_up => RequestSeen::Changing,
+            None => RequestSeen::Other,
         }
     }
 
     /// Reads the request that the sample's reads showed.
     ///
     /// # Errors
-    /// [`Changed`] if it is another one by now: then nothing is known.
-    pub fn read<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Found>, Changed> {
+    /// [`RequestChanged`] if it is another one by now: then nothing is known.
+    pub fn read<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+    ) -> Result<Option<FoundRequest>, RequestChanged> {
         self.known = None;
         let lost = self.lost.take();
         let (layout, place) = (self.layout, &self.place);
         let (request, trail) = request::read(memory, layout, place, &self.slice, self.wanted);
         let (slice, time) = (self.slice, self.time);
-        self.known = Some(Known { slice, trail, time });
+        self.known = Some(KnownRequest { slice, trail, time });
         let mut time = [0; 8];
         let time_at = self
             .sapi_globals
@@ -237,11 +240,11 @@ impl RequestWatch {
             Some(known) if is_one => {
                 known.time = self.time;
                 let is_again = lost.is_some_and(|lost| lost.is_shown_by(known));
-                Ok(request.map(|request| Found { request, is_again }))
+                Ok(request.map(|request| FoundRequest { request, is_again }))
             }
             known => {
                 *known = None;
-                Err(Changed)
+                Err(RequestChanged)
             }
         }
     }

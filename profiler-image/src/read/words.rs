@@ -12,7 +12,7 @@ use crate::target::process::Process;
 
 /// Where the words of a worker are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Addresses {
+pub(super) struct WordAddresses {
     pub layout: &'static Layout,
     pub executor_globals: u64,
     pub phase: PhaseGlobals,
@@ -20,7 +20,7 @@ pub(super) struct Addresses {
     request_time: Option<u64>,
 }
 
-impl Addresses {
+impl WordAddresses {
     pub fn new(process: &Process) -> Self {
         Self {
             layout: process.engine.layout,
@@ -51,7 +51,7 @@ impl Addresses {
 
 /// The bytes of the words.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct WordBytes {
     moment: MomentBytes,
     gc: [u8; 2],
     last: [u8; Globals::SIZE],
@@ -59,7 +59,7 @@ pub(super) struct Words {
     request_time: [u8; 8],
 }
 
-impl Words {
+impl WordBytes {
     pub fn new() -> Self {
         Self {
             moment: MomentBytes::default(),
@@ -73,7 +73,7 @@ impl Words {
     /// The pieces that tell the phase without a frame, and if that is asked, the request.
     pub fn of_phase(
         &mut self,
-        at: &Addresses,
+        at: &WordAddresses,
         asks_request: bool,
     ) -> impl Iterator<Item = Piece<'_>> {
         let moment = self
@@ -84,7 +84,7 @@ impl Words {
     }
 
     /// The pieces of all words, in the order in which a read with a stack takes them.
-    pub fn of_stack(&mut self, at: &Addresses) -> impl Iterator<Item = Piece<'_>> {
+    pub fn of_stack(&mut self, at: &WordAddresses) -> impl Iterator<Item = Piece<'_>> {
         let moment = self
             .moment
             .pieces(&at.phase, at.layout, at.executor_globals);
@@ -96,7 +96,7 @@ impl Words {
     }
 
     /// The phase without a frame; `None` if a word's address is not known.
-    pub fn phase(&self, at: &Addresses) -> Option<Phase> {
+    pub fn phase(&self, at: &WordAddresses) -> Option<Phase> {
         self.moment.phase(&at.phase, at.layout)
     }
 
@@ -106,7 +106,7 @@ impl Words {
     }
 
     /// Whether the request is being ended; false if that is not known.
-    pub fn in_shutdown(&self, at: &Addresses) -> bool {
+    pub fn in_shutdown(&self, at: &WordAddresses) -> bool {
         self.moment.in_shutdown(at.layout)
     }
 
@@ -116,12 +116,12 @@ impl Words {
     }
 
     /// The top frame at the end of the read.
-    pub fn last(&self, at: &Addresses) -> Globals {
+    pub fn last(&self, at: &WordAddresses) -> Globals {
         Globals::parse(at.layout, &self.last)
     }
 
     /// Whether the JIT has compiled code; `None` if that is unknown.
-    pub fn has_jit_code(&self, at: &Addresses) -> Option<bool> {
+    pub fn has_jit_code(&self, at: &WordAddresses) -> Option<bool> {
         match at.jit {
             Some(buffer) => buffer.has_code(&self.jit),
             None => Some(false),

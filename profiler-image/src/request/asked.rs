@@ -5,7 +5,7 @@ use std::time::Duration;
 use phpprof_profile::labels::OF_REQUESTS;
 use phpprof_zend::request::{HttpRequest, Wanted};
 
-use super::route::{Rules, template_of_file};
+use super::route::{RouteRules, template_of_file};
 
 /// The largest number of values of one kind on the command line: prefixes, methods, scripts.
 pub const MAX_VALUES: usize = 16;
@@ -13,7 +13,7 @@ pub const MAX_VALUES: usize = 16;
 /// A label of a sample that comes from its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub enum Label {
+pub enum SampleLabel {
     /// GET, POST, …
     Method,
     /// The template of the request's path.
@@ -26,7 +26,7 @@ pub enum Label {
     TraceId,
 }
 
-impl Label {
+impl SampleLabel {
     /// The number of labels.
     pub const COUNT: usize = 5;
     /// All, in the order of their numbers.
@@ -52,18 +52,18 @@ impl Label {
 }
 
 /// The requested labels, by their number.
-pub type Labels = [bool; Label::COUNT];
+pub type SampleLabels = [bool; SampleLabel::COUNT];
 
 /// Reads a list of names, as `Method,Route`.
 ///
 /// # Errors
 /// A name that is not a label's.
-pub fn labels(text: &str) -> Result<Labels, String> {
-    let mut labels = Labels::default();
+pub fn labels(text: &str) -> Result<SampleLabels, String> {
+    let mut labels = SampleLabels::default();
     for name in text.split(',').filter(|name| !name.is_empty()) {
-        let label = Label::ALL.iter().find(|label| label.name() == name);
+        let label = SampleLabel::ALL.iter().find(|label| label.name() == name);
         let label = label.ok_or_else(|| {
-            let names = Label::ALL.map(Label::name).join(", ");
+            let names = SampleLabel::ALL.map(SampleLabel::name).join(", ");
             format!("{name} is not a label of a request; use {names}")
         })?;
         labels[*label as usize] = true;
@@ -73,7 +73,7 @@ pub fn labels(text: &str) -> Result<Labels, String> {
 
 /// Which requests are kept; an empty list keeps all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RequestFilter {
     /// The path begins with this, compared byte by byte.
     pub path_prefix: Option<String>,
     /// The method is one of these, as HTTP writes them.
@@ -88,7 +88,7 @@ pub struct Filter {
 
 /// The result of a filter for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterVerdict {
     /// The request matches.
     Kept,
     /// The request does not match.
@@ -97,7 +97,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Filter {
+impl RequestFilter {
     /// Whether it may drop anything.
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -109,7 +109,7 @@ impl Filter {
 
     /// The result for a request, without its age. `script` is the label's value.
     #[must_use]
-    pub fn verdict(&self, request: &HttpRequest, script: Option<&str>) -> Verdict {
+    pub fn verdict(&self, request: &HttpRequest, script: Option<&str>) -> FilterVerdict {
         let plain = |script: &str| script.trim_start_matches('/').to_owned();
         let path = self.path_prefix.as_ref().map(|prefix| {
             let path = request.path.as_ref()?;
@@ -124,27 +124,27 @@ impl Filter {
         let parts = [path, method, script];
         let mut parts = parts.into_iter().flatten();
         if parts.clone().any(|part| part == Some(false)) {
-            Verdict::Refused
+            FilterVerdict::Refused
         } else if parts.any(|part| part.is_none()) {
-            Verdict::Unknown
+            FilterVerdict::Unknown
         } else {
-            Verdict::Kept
+            FilterVerdict::Kept
         }
     }
 }
 
 /// The requested labels, rules and filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestSettings {
     /// The requested labels.
-    pub labels: Labels,
+    pub labels: SampleLabels,
     /// The administrator's names of routes.
-    pub rules: Rules,
+    pub rules: RouteRules,
     /// Which requests are kept.
-    pub filter: Filter,
+    pub filter: RequestFilter,
 }
 
-impl Asked {
+impl RequestSettings {
     /// Whether anything of requests is read.
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -153,7 +153,7 @@ impl Asked {
 
     /// Whether a label is requested.
     #[must_use]
-    pub fn has(&self, label: Label) -> bool {
+    pub fn has(&self, label: SampleLabel) -> bool {
         self.labels[label as usize]
     }
 
@@ -162,10 +162,10 @@ impl Asked {
     pub fn wanted(&self) -> Wanted {
         let filter = &self.filter;
         Wanted {
-            method: self.has(Label::Method) || !filter.methods.is_empty(),
-            path: self.has(Label::Route) || filter.path_prefix.is_some(),
-            script: self.has(Label::Script) || !filter.scripts.is_empty(),
-            traceparent: self.has(Label::TraceId),
+            method: self.has(SampleLabel::Method) || !filter.methods.is_empty(),
+            path: self.has(SampleLabel::Route) || filter.path_prefix.is_some(),
+            script: self.has(SampleLabel::Script) || !filter.scripts.is_empty(),
+            traceparent: self.has(SampleLabel::TraceId),
         }
     }
 }
@@ -200,12 +200,12 @@ mod tests {
     #[test]
     fn labels_are_read_by_their_names() {
         let all = labels("Method,Route,Script,RequestAge,TraceID").unwrap();
-        assert_eq!(all, [true; Label::COUNT]);
-        for label in Label::ALL {
+        assert_eq!(all, [true; SampleLabel::COUNT]);
+        for label in SampleLabel::ALL {
             let name = label.name().to_lowercase();
             assert_eq!(label.key().replace('_', ""), name);
         }
-        assert_eq!(labels("").unwrap(), Labels::default());
+        assert_eq!(labels("").unwrap(), SampleLabels::default());
         assert_eq!(
             labels("route").unwrap_err(),
             "route is not a label of a request; use Method, Route, Script, RequestAge, TraceID"
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn a_filter_tells_what_it_refuses_from_what_it_does_not_know() {
-        let filter = Filter {
+        let filter = RequestFilter {
             path_prefix: Some("/shop".to_owned()),
             methods: vec!["POST".to_owned()],
             scripts: vec!["/index.php".to_owned()],
-            ..Filter::default()
+            ..RequestFilter::default()
         };
         let request = |method: &str, path: Option<&str>| HttpRequest {
             method: Some(method.to_owned()),
@@ -249,14 +249,21 @@ mod tests {
             assert_eq!(filter.verdict(&request, script), verdict);
         };
         let index = Some("index.php");
-        check(request("POST", Some("/shop/7")), index, Verdict::Kept);
-        check(request("GET", Some("/shop/7")), index, Verdict::Refused);
-        check(request("POST", Some("/")), index, Verdict::Refused);
-        check(request("POST", None), index, Verdict::Unknown);
-        check(request("GET", None), index, Verdict::Refused);
-        check(request("POST", Some("/shop")), None, Verdict::Unknown);
-        let all = Filter::default();
-        assert_eq!(all.verdict(&HttpRequest::default(), None), Verdict::Kept);
+        check(request("POST", Some("/shop/7")), index, FilterVerdict::Kept);
+        check(
+            request("GET", Some("/shop/7")),
+            index,
+            FilterVerdict::Refused,
+        );
+        check(request("POST", Some("/")), index, FilterVerdict::Refused);
+        check(request("POST", None), index, FilterVerdict::Unknown);
+        check(request("GET", None), index, FilterVerdict::Refused);
+        check(request("POST", Some("/shop")), None, FilterVerdict::Unknown);
+        let all = RequestFilter::default();
+        assert_eq!(
+            all.verdict(&HttpRequest::default(), None),
+            FilterVerdict::Kept
+        );
         assert!(!all.is_on());
     }
 }

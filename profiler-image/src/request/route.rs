@@ -55,17 +55,17 @@ const PARTS: &[(&str, Looks)] = &[
 
 /// The administrator's rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules(Vec<Rule>);
+pub struct RouteRules(Vec<RouteRule>);
 
 /// The paths of one route.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct RouteRule {
     /// The segments; `*` is one segment, `**` at the end any rest.
     glob: Vec<String>,
     name: String,
 }
 
-impl Rule {
+impl RouteRule {
     /// Reads `GLOB=NAME`.
     ///
     /// # Errors
@@ -112,12 +112,12 @@ impl Rule {
     }
 }
 
-impl Rules {
+impl RouteRules {
     /// Takes the rules in their order.
     ///
     /// # Errors
     /// If there are too many.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, String> {
+    pub fn new(rules: Vec<RouteRule>) -> Result<Self, String> {
         if rules.len() > MAX_RULES {
             return Err(format!("at most {MAX_RULES} routes can be named"));
         }
@@ -419,8 +419,8 @@ mod tests {
     #[test]
     fn the_administrators_rules_come_first_in_their_order() {
         let rules = ["/shop/*/cart=cart", "/shop/**=shop", "/=home"];
-        let rules = rules.map(|rule| Rule::parse(rule).unwrap());
-        let rules = Rules::new(rules.to_vec()).unwrap();
+        let rules = rules.map(|rule| RouteRule::parse(rule).unwrap());
+        let rules = RouteRules::new(rules.to_vec()).unwrap();
         let check = |path: &str, expected: &str| assert_eq!(rules.route(path), expected);
         check("/shop/4711/cart", "cart");
         check("/shop/4711/cart/x", "shop");
@@ -434,11 +434,11 @@ mod tests {
         for rule in [
             "shop=x", "/shop", "/shop=", "/a*=x", "/**/a=x", "/a=x y", "/a=x?y",
         ] {
-            assert!(Rule::parse(rule).is_err(), "{rule}");
+            assert!(RouteRule::parse(rule).is_err(), "{rule}");
         }
-        assert!(Rule::parse(&format!("/{}=x", "a".repeat(MAX_GLOB))).is_err());
-        let rule = Rule::parse("/a=x").unwrap();
-        assert!(Rules::new(vec![rule; MAX_RULES + 1]).is_err());
+        assert!(RouteRule::parse(&format!("/{}=x", "a".repeat(MAX_GLOB))).is_err());
+        let rule = RouteRule::parse("/a=x").unwrap();
+        assert!(RouteRules::new(vec![rule; MAX_RULES + 1]).is_err());
     }
 
     /// Paths of all kinds of segments.

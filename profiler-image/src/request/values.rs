@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::asked::Label;
+use super::asked::SampleLabel;
 
 /// The largest number of distinct values of a label in a run.
 pub const MAX_VALUES: usize = 1000;
@@ -20,7 +20,7 @@ const NO_VALUE: u16 = 0;
 pub const OTHER_VALUE: u16 = u16::MAX;
 
 /// The values of a sample's labels, by label; 0 means none.
-pub type Set = [u16; Label::COUNT];
+pub type Set = [u16; SampleLabel::COUNT];
 
 /// The number of a set; the default has no value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,28 +28,28 @@ pub struct SetId(u16);
 
 /// Values and sets by their numbers, as a profile needs them.
 #[derive(Debug, Clone, Default)]
-pub struct Table {
-    values: [Vec<Arc<str>>; Label::COUNT],
+pub struct ValueTable {
+    values: [Vec<Arc<str>>; SampleLabel::COUNT],
     sets: Vec<Set>,
     /// Requests with a value without room, by label.
-    pub other: [u64; Label::COUNT],
+    pub other: [u64; SampleLabel::COUNT],
 }
 
 /// Values and sets, which can be looked up.
 #[derive(Debug, Default)]
-pub struct Values {
+pub struct RequestValues {
     /// The values by their numbers.
-    pub table: Table,
-    numbers: [FxHashMap<Arc<str>, u16>; Label::COUNT],
+    pub table: ValueTable,
+    numbers: [FxHashMap<Arc<str>, u16>; SampleLabel::COUNT],
     ids: FxHashMap<Set, SetId>,
 }
 
-impl Table {
+impl ValueTable {
     /// The labels of a set, each a key and a value.
     pub fn labels(&self, id: SetId) -> impl Iterator<Item = (&'static str, &str)> {
         let set = usize::from(id.0).checked_sub(1);
         let set = set.and_then(|index| self.sets.get(index)).copied();
-        let labels = Label::ALL.into_iter().zip(set.unwrap_or_default());
+        let labels = SampleLabel::ALL.into_iter().zip(set.unwrap_or_default());
         labels.filter_map(|(label, value)| {
             let value = match value {
                 NO_VALUE => return None,
@@ -62,7 +62,7 @@ impl Table {
 
     /// A value by its number; empty if it has none.
     #[must_use]
-    pub fn value(&self, label: Label, number: u16) -> &str {
+    pub fn value(&self, label: SampleLabel, number: u16) -> &str {
         let list = &self.values[label as usize];
         match number {
             NO_VALUE => "",
@@ -72,9 +72,9 @@ impl Table {
     }
 }
 
-impl Values {
+impl RequestValues {
     /// The number of a request's value.
-    pub fn number(&mut self, label: Label, value: &str) -> u16 {
+    pub fn number(&mut self, label: SampleLabel, value: &str) -> u16 {
         let numbers = &mut self.numbers[label as usize];
         if let Some(&number) = numbers.get(value) {
             return number;
@@ -107,7 +107,7 @@ impl Values {
                 OTHER_VALUE
             }
         });
-        if self.table.sets.len() >= MAX_SETS - (1 << Label::COUNT) && set != other {
+        if self.table.sets.len() >= MAX_SETS - (1 << SampleLabel::COUNT) && set != other {
             return self.set(other);
         }
         self.table.sets.push(set);
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn the_thousand_and_first_value_is_other_and_counted() {
-        let mut values = Values::default();
+        let mut values = RequestValues::default();
         for index in 0..10_000 {
-            values.number(Label::Route, &format!("/{index}"));
+            values.number(SampleLabel::Route, &format!("/{index}"));
         }
-        assert_eq!(values.table.other[Label::Route as usize], 9_000);
-        let number = values.number(Label::Route, "/new");
+        assert_eq!(values.table.other[SampleLabel::Route as usize], 9_000);
+        let number = values.number(SampleLabel::Route, "/new");
         let set = values.set([0, number, 0, 0, 0]);
         let labels: Vec<_> = values.table.labels(set).collect();
         assert_eq!(labels, [("route", OTHER)]);
-        let number = values.number(Label::Route, "/999");
+        let number = values.number(SampleLabel::Route, "/999");
         let set = values.set([0, number, 0, 0, 0]);
         assert_eq!(
             values.table.labels(set).collect::<Vec<_>>(),
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn sets_that_find_no_room_have_other_values() {
-        let mut values = Values::default();
+        let mut values = RequestValues::default();
         let mut last = SetId::default();
         for route in 1..=200 {
             for trace in 1..=200 {

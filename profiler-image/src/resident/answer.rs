@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::deliver::grants::{Grant, NEXT, UploadRoute, check_printable, is_pinned};
-use crate::deliver::put::{Verdict, verdict_of_call};
+use crate::deliver::grants::{DeliveryRoute, NEXT, WriteGrant, check_printable, is_pinned};
+use crate::deliver::put::{PutVerdict, verdict_of_call};
 use crate::deliver::relay_client::{self, CallError};
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 /// The environment variable with the first poll's URL and grant.
 pub const ASK: &str = "PHPPROF_ASK";
@@ -28,7 +28,7 @@ const HOLD_SECONDS: std::ops::RangeInclusive<u64> = 1..=60;
 
 /// The poll's URL and grant.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-pub struct Ask {
+pub struct PollAccess {
     /// The relay's URL; contains nothing secret.
     pub url: String,
     /// They contain the grant to poll.
@@ -38,7 +38,7 @@ pub struct Ask {
 }
 
 /// Only what is no grant.
-impl std::fmt::Debug for Ask {
+impl std::fmt::Debug for PollAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ask")
             .field("url", &self.url)
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Ask {
 
 /// The relay's instructions for the sampler.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Instructions {
     /// When the next poll is due, by a fifth more or less at random.
     pub ask_again: Duration,
     /// How long the relay keeps the next poll open, until there is news.
@@ -56,18 +56,18 @@ pub struct Answer {
     /// Counted from the answer on.
     pub lease: Duration,
     /// The next poll's URL and grant.
-    pub ask: Ask,
+    pub ask: PollAccess,
     /// In the order in which they begin.
-    pub runs: Vec<Run>,
+    pub runs: Vec<AssignedRun>,
 }
 
 /// A run that the relay assigns.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct AssignedRun {
     /// The key of its profile, which names the run.
     pub key: String,
     /// The grant for its receipt.
-    pub receipt: Grant,
+    pub receipt: WriteGrant,
     /// What to do, or why it is not done.
     pub work: Result<Work, &'static str>,
 }
@@ -92,34 +92,36 @@ impl std::fmt::Debug for Work {
 
 /// The result of a poll.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum PollResult {
     /// The relay has answered.
-    Answer(Box<Answer>),
+    Answer(Box<Instructions>),
     /// The sampler has to end, for this reason.
-    End(Failure),
+    End(SamplerFailure),
     /// There is no answer, but another poll may succeed.
-    Nothing(Trouble),
+    Nothing(PollError),
 }
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PollError {
     /// The cause, which quotes nothing of a grant.
     pub why: String,
     /// The server has none of the expected keys.
     pub is_untrusted: bool,
 }
 
-impl Ask {
+impl PollAccess {
     /// Parses the environment variable.
     ///
     /// # Errors
-    /// A [`Failure`] that quotes nothing of it.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    /// A [`SamplerFailure`] that quotes nothing of it.
+    pub fn parse(text: &str) -> Result<Self, SamplerFailure> {
         let ask: Result<Self, _> = serde_json::from_str(text);
         let ask = ask.map_err(|_| "it is not JSON of the expected form");
         let ask = ask.and_then(|ask| ask.check().map(|()| ask));
-        ask.map_err(|what| Failure::new(Reason::Usage, ASK, format!("{ASK}: {what}; {NEXT}")))
+        ask.map_err(|what| {
+            SamplerFailure::new(Reason::Usage, ASK, format!("{ASK}: {what}; {NEXT}"))
+        })
     }
 
     fn check(&self) -> Result<(), &'static str> {
@@ -135,19 +137,22 @@ impl Ask {
 
 /// Interprets an answer, for the sampler of this container.
 #[must_use]
-pub fn heard(called: Result<relay_client::Answer, CallError>, container_id: &str) -> Heard {
+pub fn heard(
+    called: Result<relay_client::RelayResponse, CallError>,
+    container_id: &str,
+) -> PollResult {
     match called {
         Ok(answer) if answer.status == 200 => match parse(&answer.body, container_id) {
-            Ok(answer) => Heard::Answer(Box::new(answer)),
+            Ok(answer) => PollResult::Answer(Box::new(answer)),
             Err(what) => nothing(format!("the answer is refused: {what}")),
         },
         Ok(answer) if answer.status == 410 => {
             let message = "profiling was stopped here";
-            Heard::End(Failure::new(Reason::LeaseEnded, "HTTP 410", message))
+            PollResult::End(SamplerFailure::new(Reason::LeaseEnded, "HTTP 410", message))
         }
-        Ok(answer) if answer.status == 403 => Heard::End(refusal(Ok(answer))),
+        Ok(answer) if answer.status == 403 => PollResult::End(refusal(Ok(answer))),
         Ok(answer) => nothing(format!("HTTP {}", answer.status)),
-        Err(error @ CallError::Untrusted) => Heard::Nothing(Trouble {
+        Err(error @ CallError::Untrusted) => PollResult::Nothing(PollError {
             why: error.to_string(),
             is_untrusted: true,
         }),
@@ -155,23 +160,23 @@ pub fn heard(called: Result<relay_client::Answer, CallError>, container_id: &str
     }
 }
 
-fn nothing(why: String) -> Heard {
-    Heard::Nothing(Trouble {
+fn nothing(why: String) -> PollResult {
+    PollResult::Nothing(PollError {
         why,
         is_untrusted: false,
     })
 }
 
-fn refusal(called: Result<relay_client::Answer, CallError>) -> Failure {
+fn refusal(called: Result<relay_client::RelayResponse, CallError>) -> SamplerFailure {
     match verdict_of_call(called) {
-        Verdict::SourceNotPod(addresses) => {
+        PutVerdict::SourceNotPod(addresses) => {
             let message =
                 format!("the relay refuses the poll because of its source address: {addresses}");
-            Failure::new(Reason::SourceNotPod, addresses, message)
+            SamplerFailure::new(Reason::SourceNotPod, addresses, message)
         }
         _ => {
             let message = "the relay refuses the poll with HTTP 403; has the grant expired?";
-            Failure::new(Reason::UploadRefused, "HTTP 403", message)
+            SamplerFailure::new(Reason::UploadRefused, "HTTP 403", message)
         }
     }
 }
@@ -182,7 +187,7 @@ struct AnswerText {
     ask_again_seconds: u64,
     hold_seconds: Option<u64>,
     lease_seconds: u64,
-    ask: Ask,
+    ask: PollAccess,
     runs: Vec<RunText>,
 }
 
@@ -191,14 +196,14 @@ struct RunText {
     key: String,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
-    receipt: Grant,
+    receipt: WriteGrant,
 }
 
 /// Parses an answer for the sampler of this container.
 ///
 /// # Errors
 /// What is expected, in a few words.
-pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
+pub fn parse(text: &str, container_id: &str) -> Result<Instructions, &'static str> {
     if text.len() > LONGEST {
         return Err("it is longer than 256 KiB");
     }
@@ -221,7 +226,7 @@ pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
         return Err("there are at most 64 runs");
     }
     let run = |run| checked(run, container_id);
-    Ok(Answer {
+    Ok(Instructions {
         ask_again: Duration::from_secs(answer.ask_again_seconds),
         hold: answer.hold_seconds.map(Duration::from_secs),
         lease: Duration::from_secs(answer.lease_seconds),
@@ -231,20 +236,20 @@ pub fn parse(text: &str, container_id: &str) -> Result<Answer, &'static str> {
 }
 
 /// Checks a run. Without a valid grant for its receipt it is an error, because the run's end could not be reported.
-fn checked(run: RunText, container_id: &str) -> Result<Run, &'static str> {
+fn checked(run: RunText, container_id: &str) -> Result<AssignedRun, &'static str> {
     let is_printable = run.key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if run.key.is_empty() || run.key.len() > LONGEST_KEY || !is_printable {
         return Err("a key is 1 to 1024 characters of printable ASCII");
     }
     run.receipt.check()?;
-    if run.receipt.route != UploadRoute::Relay {
+    if run.receipt.route != DeliveryRoute::Relay {
         return Err("a receipt goes over the relay");
     }
     let work = Work {
         arguments: run.arguments,
         environment: run.environment,
     };
-    Ok(Run {
+    Ok(AssignedRun {
         key: run.key,
         receipt: run.receipt,
         work: work.check(container_id).map(|()| work),

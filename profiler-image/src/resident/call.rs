@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Ask, LONGEST};
+use super::answer::{LONGEST, PollAccess};
 use super::shed::shed;
 use crate::contract;
-use crate::deliver::addresses::Addresses;
-use crate::deliver::grants::Grant;
-use crate::deliver::relay_client::{Answer, Call, CallError, Pinned, SHORT_ANSWER};
-use crate::failure::{Failure, Reason};
+use crate::deliver::addresses::ResolvedRelay;
+use crate::deliver::grants::WriteGrant;
+use crate::deliver::relay_client::{CallError, Pinned, RelayCall, RelayResponse, SHORT_ANSWER};
+use crate::failure::{Reason, SamplerFailure};
 
 /// The longest order, in bytes: grants, and a receipt.
 const LONGEST_ORDER: u64 = LONGEST as u64 * 2;
@@ -43,7 +43,7 @@ pub struct Order {
 
 /// The first line of a call's result.
 #[derive(Serialize, Deserialize)]
-enum Outcome {
+enum CallOutcome {
     Status(u16),
     Untrusted,
     Unreachable(String),
@@ -53,7 +53,7 @@ enum Outcome {
 impl Order {
     /// Polls for runs. The relay may keep the poll open for `hold`; the rest of the call has the time limit `takes`.
     #[must_use]
-    pub fn to_ask(ask: Ask, hold: Option<Duration>, takes: Duration) -> Self {
+    pub fn to_ask(ask: PollAccess, hold: Option<Duration>, takes: Duration) -> Self {
         let number = (contract::HEADER.to_owned(), contract::NUMBER.to_string());
         let mut headers = ask.headers;
         headers.extend([number]);
@@ -74,7 +74,7 @@ impl Order {
 
     /// Stores a receipt.
     #[must_use]
-    pub fn to_put(grant: Grant, body: String, takes: Duration) -> Self {
+    pub fn to_put(grant: WriteGrant, body: String, takes: Duration) -> Self {
         Self {
             method: grant.method,
             url: grant.url,
@@ -89,7 +89,7 @@ impl Order {
 
     /// The same call, of a relay that has these addresses beside its name.
     #[must_use]
-    pub fn at(self, addresses: &Addresses) -> Self {
+    pub fn at(self, addresses: &ResolvedRelay) -> Self {
         let addresses = addresses.given().to_vec();
         Self { addresses, ..self }
     }
@@ -103,11 +103,11 @@ impl Order {
     /// Reads the order in that process.
     ///
     /// # Errors
-    /// A [`Failure`] that quotes nothing of it.
-    pub fn read(input: impl Read) -> Result<Self, Failure> {
+    /// A [`SamplerFailure`] that quotes nothing of it.
+    pub fn read(input: impl Read) -> Result<Self, SamplerFailure> {
         let order = serde_json::from_reader(input.take(LONGEST_ORDER));
         let message = "standard input is not a call; a resident sampler starts this command itself";
-        order.map_err(|_| Failure::new(Reason::Usage, "call", message))
+        order.map_err(|_| SamplerFailure::new(Reason::Usage, "call", message))
     }
 
     /// Makes the call, and returns its result as text.
@@ -121,7 +121,7 @@ impl Order {
             };
             let _ = std::thread::Builder::new().spawn(wait);
         }
-        let call = Call {
+        let call = RelayCall {
             method: &self.method,
             url: &self.url,
             headers: &self.headers,
@@ -129,7 +129,7 @@ impl Order {
             takes: Duration::from_millis(self.milliseconds),
             longest_answer: self.longest_answer,
         };
-        let addresses = Addresses::of(self.addresses.clone());
+        let addresses = ResolvedRelay::of(self.addresses.clone());
         text_of(Pinned::new(&self.pins, &addresses).call(&call))
     }
 }
@@ -138,12 +138,12 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn text_of(called: Result<Answer, CallError>) -> String {
+fn text_of(called: Result<RelayResponse, CallError>) -> String {
     let (outcome, body) = match called {
-        Ok(answer) => (Outcome::Status(answer.status), answer.body),
-        Err(CallError::Untrusted) => (Outcome::Untrusted, String::new()),
-        Err(CallError::Unreachable(why)) => (Outcome::Unreachable(why), String::new()),
-        Err(CallError::Broken(why)) => (Outcome::Broken(why), String::new()),
+        Ok(answer) => (CallOutcome::Status(answer.status), answer.body),
+        Err(CallError::Untrusted) => (CallOutcome::Untrusted, String::new()),
+        Err(CallError::Unreachable(why)) => (CallOutcome::Unreachable(why), String::new()),
+        Err(CallError::Broken(why)) => (CallOutcome::Broken(why), String::new()),
     };
     format!(
         "{}\n{body}",
@@ -155,19 +155,19 @@ fn text_of(called: Result<Answer, CallError>) -> String {
 ///
 /// # Errors
 /// The error of the call itself; or the output is not valid.
-pub fn parse(said: &[u8]) -> Result<Answer, CallError> {
+pub fn parse(said: &[u8]) -> Result<RelayResponse, CallError> {
     let broken = || CallError::Broken("the call ended without an answer".to_owned());
     let text = std::str::from_utf8(said).map_err(|_| broken())?;
     let (line, body) = text.split_once('\n').ok_or_else(broken)?;
     match serde_json::from_str(line).map_err(|_| broken())? {
-        Outcome::Status(status) => Ok(Answer {
+        CallOutcome::Status(status) => Ok(RelayResponse {
             status,
             date: None,
             body: body.to_owned(),
         }),
-        Outcome::Untrusted => Err(CallError::Untrusted),
-        Outcome::Unreachable(why) => Err(CallError::Unreachable(why)),
-        Outcome::Broken(why) => Err(CallError::Broken(why)),
+        CallOutcome::Untrusted => Err(CallError::Untrusted),
+        CallOutcome::Unreachable(why) => Err(CallError::Unreachable(why)),
+        CallOutcome::Broken(why) => Err(CallError::Broken(why)),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
-        let ask = Ask {
+        let ask = PollAccess {
             url: "https://a/x".to_owned(),
             headers: [("authorization".to_owned(), "Bearer t".to_owned())].into(),
             pins: vec!["pin".to_owned()],
@@ -185,7 +185,7 @@ mod tests {
         let order = Order::to_ask(ask.clone(), None, Duration::from_secs(10));
         assert_eq!(Order::read(order.text().as_bytes()).unwrap(), order);
         assert_eq!((order.headers.len(), order.milliseconds), (2, 10_000));
-        let addresses = Addresses::parse(Some("10.96.0.5,fd00::5"));
+        let addresses = ResolvedRelay::parse(Some("10.96.0.5,fd00::5"));
         let order = order.at(&addresses);
         let read = Order::read(order.text().as_bytes()).unwrap();
         assert_eq!(read.addresses, addresses.given());
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_came_of_a_call_is_told_word_for_word() {
         let told = |called| parse(text_of(called).as_bytes());
-        let answer = || Answer {
+        let answer = || RelayResponse {
             status: 200,
             date: None,
             body: "{\n\"runs\": []}".to_owned(),

@@ -14,11 +14,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::deliver::addresses::Addresses;
+use crate::deliver::addresses::ResolvedRelay;
 use crate::deliver::put::verdict_of_call;
 use crate::deliver::receipt;
 use crate::deliver::upload::random_byte;
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 pub mod answer;
 pub mod call;
@@ -26,10 +26,10 @@ mod child;
 pub mod shed;
 pub mod state;
 
-use answer::{Ask, LONGEST, heard};
+use answer::{LONGEST, PollAccess, heard};
 use call::Order;
 use child::{Child, words};
-use state::{Event, State, Step};
+use state::{ResidentEvent, ResidentState, ResidentStep};
 
 /// The time limit of a poll, beside the time that the relay keeps it open: the name, the connection, the answer.
 const ASK_TAKES: Duration = Duration::from_secs(10);
@@ -42,13 +42,13 @@ const LONGEST_LINE: usize = 4 << 10;
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The options of a resident sampler.
-pub struct Options {
+pub struct ResidentOptions {
     /// The target: runs for another container are not begun.
     pub container_id: String,
     /// The first poll's URL and grant.
-    pub ask: Ask,
+    pub ask: PollAccess,
     /// Addresses of the relay beside its name.
-    pub addresses: Addresses,
+    pub addresses: ResolvedRelay,
     /// The sampler ends if the relay has not answered by then.
     pub first_answer: Duration,
     /// The sampler ends if it has had no run for this long.
@@ -57,13 +57,13 @@ pub struct Options {
 
 /// Runs until the lease is over, and returns why it ended. The normal end has the reason `LeaseEnded`.
 #[must_use]
-pub fn reside(options: Options) -> Failure {
+pub fn reside(options: ResidentOptions) -> SamplerFailure {
     let signals = match signals() {
         Ok(signals) => signals,
-        Err(error) => return Failure::new(Reason::Internal, error.desc(), error.desc()),
+        Err(error) => return SamplerFailure::new(Reason::Internal, error.desc(), error.desc()),
     };
-    let resident = Resident {
-        state: State::new(options.ask, options.first_answer, options.idle),
+    let resident = ResidentSampler {
+        state: ResidentState::new(options.ask, options.first_answer, options.idle),
         container_id: options.container_id,
         addresses: options.addresses,
         signals,
@@ -83,71 +83,71 @@ fn signals() -> nix::Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
-struct Resident {
-    state: State,
+struct ResidentSampler {
+    state: ResidentState,
     container_id: String,
-    addresses: Addresses,
+    addresses: ResolvedRelay,
     signals: SignalFd,
     began: Instant,
-    jobs: Vec<Job>,
+    jobs: Vec<ChildJob>,
 }
 
 /// A process and its purpose.
-struct Job {
-    purpose: Purpose,
+struct ChildJob {
+    purpose: ChildPurpose,
     child: Child,
     /// When it is killed.
     until: Option<Duration>,
 }
 
-enum Purpose {
+enum ChildPurpose {
     Ask,
     Run(String),
     Receipt(String),
 }
 
 /// How a process ended, and its output.
-struct Outcome {
+struct ChildOutcome {
     ended: std::io::Result<ExitStatus>,
     said: Vec<u8>,
 }
 
-impl Resident {
-    fn stay(mut self) -> Failure {
+impl ResidentSampler {
+    fn stay(mut self) -> SamplerFailure {
         loop {
             match self.state.next(self.began.elapsed()) {
-                Step::Say(text) => say(&text),
-                Step::Ask { ask, hold } => {
+                ResidentStep::Say(text) => say(&text),
+                ResidentStep::Ask { ask, hold } => {
                     let order = Order::to_ask(ask, hold, ASK_TAKES).at(&self.addresses);
                     let takes = ASK_TAKES + hold.unwrap_or_default();
-                    self.call(Purpose::Ask, &order, takes, LONGEST + LONGEST_LINE);
+                    self.call(ChildPurpose::Ask, &order, takes, LONGEST + LONGEST_LINE);
                 }
-                Step::Begin { key, work } => {
+                ResidentStep::Begin { key, work } => {
                     say(&format!("the run {key} begins"));
                     let arguments = work.arguments.iter().map(String::as_str);
                     let input = serde_json::to_string(&work.environment).unwrap_or_default();
                     let child = Child::start(arguments, input, LONGEST_LINE);
-                    self.started(Purpose::Run(key), child, None);
+                    self.started(ChildPurpose::Run(key), child, None);
                 }
-                Step::Deliver { key, grant, line } => {
+                ResidentStep::Deliver { key, grant, line } => {
                     let order = Order::to_put(grant, line, RECEIPT_TAKES).at(&self.addresses);
                     self.call(
-                        Purpose::Receipt(key),
+                        ChildPurpose::Receipt(key),
                         &order,
                         RECEIPT_TAKES,
                         LONGEST_LINE * 4,
                     );
                 }
-                Step::Wait(until) => {
+                ResidentStep::Wait(until) => {
                     shed::shed();
                     self.wait(until);
                 }
-                Step::End(failure) => return failure,
+                ResidentStep::End(failure) => return failure,
             }
         }
     }
 
-    fn call(&mut self, purpose: Purpose, order: &Order, takes: Duration, at_most: usize) {
+    fn call(&mut self, purpose: ChildPurpose, order: &Order, takes: Duration, at_most: usize) {
         let child = Child::start(["call"], order.text(), at_most);
         let until = self.began.elapsed() + takes + MARGIN;
         self.started(purpose, child, Some(until));
@@ -155,18 +155,18 @@ impl Resident {
 
     fn started(
         &mut self,
-        purpose: Purpose,
+        purpose: ChildPurpose,
         child: std::io::Result<Child>,
         until: Option<Duration>,
     ) {
         match child {
-            Ok(child) => self.jobs.push(Job {
+            Ok(child) => self.jobs.push(ChildJob {
                 purpose,
                 child,
                 until,
             }),
             Err(error) => {
-                let outcome = Outcome {
+                let outcome = ChildOutcome {
                     ended: Err(error),
                     said: Vec::new(),
                 };
@@ -200,11 +200,11 @@ impl Resident {
                 continue;
             };
             for job in &self.jobs {
-                if let Purpose::Run(_) = job.purpose {
+                if let ChildPurpose::Run(_) = job.purpose {
                     job.child.signal(signal);
                 }
             }
-            self.take(Event::Signalled);
+            self.take(ResidentEvent::Signalled);
         }
     }
 
@@ -217,27 +217,27 @@ impl Resident {
             match job.child.poll() {
                 None => self.jobs.push(job),
                 Some((ended, said)) => {
-                    let outcome = Outcome { ended, said };
+                    let outcome = ChildOutcome { ended, said };
                     self.take(event(job.purpose, outcome, &self.container_id));
                 }
             }
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ResidentEvent) {
         self.state.take(self.began.elapsed(), event, random_byte());
     }
 }
 
 /// Interprets the end of a process.
-fn event(purpose: Purpose, outcome: Outcome, container_id: &str) -> Event {
+fn event(purpose: ChildPurpose, outcome: ChildOutcome, container_id: &str) -> ResidentEvent {
     match purpose {
-        Purpose::Run(key) => Event::Ended {
+        ChildPurpose::Run(key) => ResidentEvent::Ended {
             key,
             receipt: receipt_of(&outcome),
         },
-        Purpose::Ask => Event::Heard(heard(call::parse(&outcome.said), container_id)),
-        Purpose::Receipt(key) => Event::Delivered {
+        ChildPurpose::Ask => ResidentEvent::Heard(heard(call::parse(&outcome.said), container_id)),
+        ChildPurpose::Receipt(key) => ResidentEvent::Delivered {
             key,
             verdict: verdict_of_call(call::parse(&outcome.said)),
         },
@@ -245,7 +245,7 @@ fn event(purpose: Purpose, outcome: Outcome, container_id: &str) -> Event {
 }
 
 /// The receipt of a run is its process's line; if there is none, a receipt is made that says so.
-fn receipt_of(outcome: &Outcome) -> String {
+fn receipt_of(outcome: &ChildOutcome) -> String {
     let line = std::str::from_utf8(&outcome.said).ok();
     let line = line.and_then(|said| Some(said.split_once('\n')?.0));
     match line.filter(|line| receipt::is_receipt(line)) {
@@ -268,7 +268,7 @@ mod tests {
 
     #[track_caller]
     fn check_receipt(said: &str, status: i32, expected: &str) {
-        let outcome = Outcome {
+        let outcome = ChildOutcome {
             ended: Ok(ExitStatus::from_raw(status)),
             said: said.into(),
         };

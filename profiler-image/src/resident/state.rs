@@ -1,6 +1,6 @@
 //! Decides what a resident sampler does next.
 //!
-//! Pure: it takes events ([`Event`]) and returns steps ([`Step`]); times are since the sampler's start.
+//! Pure: it takes events ([`ResidentEvent`]) and returns steps ([`ResidentStep`]); times are since the sampler's start.
 //!
 //! Invariant: a key has at most one process, at most four keys have one at the same time, and the sampler ends once the lease is over and
 //! the runs have ended, whatever the relay answers.
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use super::answer::{Answer, Ask, Heard, Run, Trouble, Work};
-use crate::deliver::grants::Grant;
-use crate::deliver::put::Verdict;
+use super::answer::{AssignedRun, Instructions, PollAccess, PollError, PollResult, Work};
+use crate::deliver::grants::WriteGrant;
+use crate::deliver::put::PutVerdict;
 use crate::deliver::receipt;
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 
 /// Runs at the same time.
 const RUNS_AT_ONCE: usize = 4;
@@ -28,9 +28,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// What happened.
 #[derive(Debug)]
-pub enum Event {
+pub enum ResidentEvent {
     /// A poll has ended.
-    Heard(Heard),
+    Heard(PollResult),
     /// A run's process has ended.
     Ended {
         /// The run's key.
@@ -43,7 +43,7 @@ pub enum Event {
         /// The run's key.
         key: String,
         /// The relay's answer.
-        verdict: Verdict,
+        verdict: PutVerdict,
     },
     /// A signal tells the sampler to end. The caller passes it on to the runs.
     Signalled,
@@ -51,13 +51,13 @@ pub enum Event {
 
 /// What to do next. After each step except `Wait` and `End` the caller asks for the next one.
 #[derive(Debug)]
-pub enum Step {
+pub enum ResidentStep {
     /// A line for the log.
     Say(String),
     /// Poll the relay; one event `Heard` follows.
     Ask {
         /// The poll's URL and grant.
-        ask: Ask,
+        ask: PollAccess,
         /// How long the relay may keep the poll open.
         hold: Option<Duration>,
     },
@@ -73,19 +73,19 @@ pub enum Step {
         /// The run's key.
         key: String,
         /// The grant for its receipt.
-        grant: Grant,
+        grant: WriteGrant,
         /// The receipt.
         line: String,
     },
     /// Wait for an event, or until then.
     Wait(Option<Duration>),
     /// End. The normal end has the reason `LeaseEnded`.
-    End(Failure),
+    End(SamplerFailure),
 }
 
 /// The state of a resident sampler.
-pub struct State {
-    ask: Ask,
+pub struct ResidentState {
+    ask: PollAccess,
     /// When to poll; `None` during a poll.
     ask_at: Option<Duration>,
     /// How long the relay keeps the next poll open, and when the last one began.
@@ -98,36 +98,36 @@ pub struct State {
     idle_since: Duration,
     is_answered: bool,
     /// The trouble of the last poll.
-    trouble: Option<Trouble>,
+    trouble: Option<PollError>,
     /// The runs of the last answer that have not begun.
-    waiting: VecDeque<Run>,
-    running: Vec<Running>,
-    receipts: Vec<Receipt>,
+    waiting: VecDeque<AssignedRun>,
+    running: Vec<RunningChild>,
+    receipts: Vec<RunReceipt>,
     /// Runs that have begun or were refused, the newest last. These are hashes of keys, which are kept for hours and take 2 KiB. The chance
     /// that another key has the hash of one of them, and is not begun, is 1 in 2^56.
     known: VecDeque<u64>,
     hasher: RandomState,
-    ending: Option<Failure>,
+    ending: Option<SamplerFailure>,
     to_say: VecDeque<String>,
 }
 
-struct Running {
+struct RunningChild {
     key: String,
-    receipt: Grant,
+    receipt: WriteGrant,
 }
 
-struct Receipt {
+struct RunReceipt {
     key: String,
-    grant: Grant,
+    grant: WriteGrant,
     line: String,
     /// When to try; `None` during a try.
     at: Option<Duration>,
 }
 
-impl State {
+impl ResidentState {
     /// A sampler that polls at once. It ends if there is no answer within the first of these times, or no run for the second.
     #[must_use]
-    pub fn new(ask: Ask, first_answer: Duration, idle: Duration) -> Self {
+    pub fn new(ask: PollAccess, first_answer: Duration, idle: Duration) -> Self {
         Self {
             ask,
             ask_at: Some(Duration::ZERO),
@@ -149,16 +149,16 @@ impl State {
     }
 
     /// The step at that time.
-    pub fn next(&mut self, now: Duration) -> Step {
+    pub fn next(&mut self, now: Duration) -> ResidentStep {
         if let Some(text) = self.to_say.pop_front() {
-            return Step::Say(text);
+            return ResidentStep::Say(text);
         }
         if self.ending.is_none() && now >= self.lease_until {
             self.end(self.end_of_lease());
         }
         if self.ending.is_none() && self.idle_until().is_some_and(|until| now >= until) {
             let message = "there was no run for too long";
-            self.end(Failure::new(Reason::LeaseEnded, "idle", message));
+            self.end(SamplerFailure::new(Reason::LeaseEnded, "idle", message));
         }
         if let Some(step) = self.deliver(now) {
             return step;
@@ -166,8 +166,8 @@ impl State {
         if let Some(ending) = &self.ending {
             let is_over = self.running.is_empty() && self.receipts.is_empty();
             return match is_over {
-                true => Step::End(ending.clone()),
-                false => Step::Wait(self.wake_at()),
+                true => ResidentStep::End(ending.clone()),
+                false => ResidentStep::Wait(self.wake_at()),
             };
         }
         if let Some(step) = self.begin(now) {
@@ -176,58 +176,60 @@ impl State {
         if self.ask_at.is_some_and(|at| now >= at) {
             (self.ask_at, self.asked_at) = (None, now);
             // If polls that are kept open fail, every other one asks for an answer at once.
-            return Step::Ask {
+            return ResidentStep::Ask {
                 ask: self.ask.clone(),
                 hold: self.hold.take(),
             };
         }
-        Step::Wait(self.wake_at())
+        ResidentStep::Wait(self.wake_at())
     }
 
     /// Takes an event. `chance` is random, from 0 to 255.
-    pub fn take(&mut self, now: Duration, event: Event, chance: u8) {
+    pub fn take(&mut self, now: Duration, event: ResidentEvent, chance: u8) {
         match event {
-            Event::Heard(heard) => self.hear(now, heard, chance),
-            Event::Ended { key, receipt } => self.ended(now, &key, receipt),
-            Event::Delivered { key, verdict } => self.delivered(now, &key, &verdict, chance),
-            Event::Signalled => {
+            ResidentEvent::Heard(heard) => self.hear(now, heard, chance),
+            ResidentEvent::Ended { key, receipt } => self.ended(now, &key, receipt),
+            ResidentEvent::Delivered { key, verdict } => {
+                self.delivered(now, &key, &verdict, chance)
+            }
+            ResidentEvent::Signalled => {
                 self.lease_until = self.lease_until.min(now);
                 let message = "a signal ends it";
-                self.end(Failure::new(Reason::LeaseEnded, "signal", message));
+                self.end(SamplerFailure::new(Reason::LeaseEnded, "signal", message));
             }
         }
     }
 
     /// Begins to end; the first reason is kept.
-    fn end(&mut self, failure: Failure) {
+    fn end(&mut self, failure: SamplerFailure) {
         self.waiting.clear();
         self.ending.get_or_insert(failure);
     }
 
-    fn end_of_lease(&self) -> Failure {
+    fn end_of_lease(&self) -> SamplerFailure {
         if self.is_answered {
-            return Failure::new(Reason::LeaseEnded, "", "the lease is over");
+            return SamplerFailure::new(Reason::LeaseEnded, "", "the lease is over");
         }
-        let silent = Trouble {
+        let silent = PollError {
             why: "timeout".to_owned(),
             is_untrusted: false,
         };
         let trouble = self.trouble.clone().unwrap_or(silent);
         let message = format!("the relay did not answer in time: {}", trouble.why);
         match trouble.is_untrusted {
-            true => Failure::new(Reason::CertificateUntrusted, "", message),
-            false => Failure::new(Reason::RelayUnreachable, trouble.why, message),
+            true => SamplerFailure::new(Reason::CertificateUntrusted, "", message),
+            false => SamplerFailure::new(Reason::RelayUnreachable, trouble.why, message),
         }
     }
 
-    fn hear(&mut self, now: Duration, heard: Heard, chance: u8) {
+    fn hear(&mut self, now: Duration, heard: PollResult, chance: u8) {
         self.ask_at = Some(now + spread(AGAIN, chance));
         match heard {
             // An answer after the end has begun does not extend the lease.
             _ if self.ending.is_some() => {}
-            Heard::Answer(answer) => self.follow(now, *answer, chance),
-            Heard::End(failure) => self.end(failure),
-            Heard::Nothing(trouble) => {
+            PollResult::Answer(answer) => self.follow(now, *answer, chance),
+            PollResult::End(failure) => self.end(failure),
+            PollResult::Nothing(trouble) => {
                 // The same trouble is logged once.
                 if self.trouble.as_ref() != Some(&trouble) {
                     let why = &trouble.why;
@@ -239,7 +241,7 @@ impl State {
         }
     }
 
-    fn follow(&mut self, now: Duration, answer: Answer, chance: u8) {
+    fn follow(&mut self, now: Duration, answer: Instructions, chance: u8) {
         if self.trouble.take().is_some() || !self.is_answered {
             self.to_say.push_back("the relay answers".to_owned());
         }
@@ -259,7 +261,7 @@ impl State {
     }
 
     /// Updates the grant for a run's receipt: grants expire, and a newer answer has a newer one.
-    fn renew(&mut self, run: &Run) {
+    fn renew(&mut self, run: &AssignedRun) {
         let running = self.running.iter_mut().find(|it| it.key == run.key);
         let receipt = self.receipts.iter_mut().find(|it| it.key == run.key);
         let running = running.map(|it| &mut it.receipt);
@@ -269,7 +271,7 @@ impl State {
     }
 
     /// Begins the next waiting run, or refuses it.
-    fn begin(&mut self, now: Duration) -> Option<Step> {
+    fn begin(&mut self, now: Duration) -> Option<ResidentStep> {
         let is_full = self.running.len() >= RUNS_AT_ONCE
             || self.running.len() + self.receipts.len() >= OPEN_AT_MOST;
         if is_full {
@@ -281,27 +283,27 @@ impl State {
                 break run;
             }
         };
-        let Run { key, receipt, work } = run;
+        let AssignedRun { key, receipt, work } = run;
         self.remember(&key);
         self.idle_since = now;
         match work {
             Ok(work) => {
-                let running = Running {
+                let running = RunningChild {
                     key: key.clone(),
                     receipt,
                 };
                 self.running.push(running);
-                Some(Step::Begin { key, work })
+                Some(ResidentStep::Begin { key, work })
             }
             Err(what) => {
                 let text = format!("refused the run {key}: {what}");
-                self.receipts.push(Receipt {
+                self.receipts.push(RunReceipt {
                     key,
                     grant: receipt,
                     line: receipt::failed(Reason::Usage, what),
                     at: Some(now),
                 });
-                Some(Step::Say(text))
+                Some(ResidentStep::Say(text))
             }
         }
     }
@@ -323,11 +325,11 @@ impl State {
         let Some(index) = self.running.iter().position(|it| it.key == key) else {
             return;
         };
-        let Running { key, receipt } = self.running.swap_remove(index);
+        let RunningChild { key, receipt } = self.running.swap_remove(index);
         self.idle_since = now;
         self.to_say
             .push_back(format!("the run {key} has ended: {line}"));
-        self.receipts.push(Receipt {
+        self.receipts.push(RunReceipt {
             key,
             grant: receipt,
             line,
@@ -336,26 +338,26 @@ impl State {
     }
 
     /// The next receipt to try. Once the lease is over each has one last try, at once.
-    fn deliver(&mut self, now: Duration) -> Option<Step> {
+    fn deliver(&mut self, now: Duration) -> Option<ResidentStep> {
         let is_last = now >= self.lease_until;
-        let is_due = |it: &&mut Receipt| it.at.is_some_and(|at| is_last || now >= at);
+        let is_due = |it: &&mut RunReceipt| it.at.is_some_and(|at| is_last || now >= at);
         let receipt = self.receipts.iter_mut().find(is_due)?;
         receipt.at = None;
-        Some(Step::Deliver {
+        Some(ResidentStep::Deliver {
             key: receipt.key.clone(),
             grant: receipt.grant.clone(),
             line: receipt.line.clone(),
         })
     }
 
-    fn delivered(&mut self, now: Duration, key: &str, verdict: &Verdict, chance: u8) {
+    fn delivered(&mut self, now: Duration, key: &str, verdict: &PutVerdict, chance: u8) {
         let Some(index) = self.receipts.iter().position(|it| it.key == key) else {
             return;
         };
         let why = match verdict {
-            Verdict::Stored => None,
-            Verdict::SourceNotPod(addresses) => Some(addresses.clone()),
-            Verdict::Refused(status @ (403 | 409), _) => Some(format!("HTTP {status}")),
+            PutVerdict::Stored => None,
+            PutVerdict::SourceNotPod(addresses) => Some(addresses.clone()),
+            PutVerdict::Refused(status @ (403 | 409), _) => Some(format!("HTTP {status}")),
             _ if now < self.lease_until => {
                 self.receipts[index].at = Some(now + spread(AGAIN, chance));
                 return;

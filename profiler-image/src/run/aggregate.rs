@@ -6,10 +6,10 @@
 use rustc_hash::FxHashMap;
 
 use crate::request::values::SetId;
-use crate::stack::call_tree::{CallTree, PathId, Paths};
+use crate::stack::call_tree::{CallPaths, CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::names::{NameId, Names};
-use crate::stack::trace::{Ending, Stack};
+use crate::stack::names::{FunctionNames, NameId};
+use crate::stack::trace::{Ending, SummedStack};
 use crate::target::process::held::Held;
 
 /// Beyond this many sums, new ones are without a candidate for their call path,
@@ -23,11 +23,11 @@ const MAX_SUMS: usize = 57_344;
 pub const ANY_WORKER: i32 = 0;
 
 /// A frame of a sample: the function, and the line being executed in it.
-pub type Line = (NameId, u32);
+pub type FrameLine = (NameId, u32);
 
 /// The sums of the samples of one stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sum {
+pub struct StackSum {
     /// The number of samples.
     pub samples: i64,
     /// The time that they represent.
@@ -40,7 +40,7 @@ pub struct Sum {
     pub heap_change: i64,
 }
 
-impl Sum {
+impl StackSum {
     /// One sample that represents this time.
     pub(crate) fn of_one(wall_nanoseconds: i64) -> Self {
         Self {
@@ -63,15 +63,15 @@ impl Sum {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Labelled {
     /// The stack.
-    pub stack: Stack,
+    pub stack: SummedStack,
     /// The labels of its request.
     pub labels: SetId,
     /// Whether the worker could go on.
     pub held: Held,
 }
 
-impl From<Stack> for Labelled {
-    fn from(stack: Stack) -> Self {
+impl From<SummedStack> for Labelled {
+    fn from(stack: SummedStack) -> Self {
         Self {
             stack,
             labels: SetId::default(),
@@ -81,23 +81,23 @@ impl From<Stack> for Labelled {
 }
 
 /// A stack with labels, and its worker (a thread id).
-type Key = (Labelled, i32);
+type SumKey = (Labelled, i32);
 
-/// Samples, wall time and CPU time: the part of a [`Sum`] that each stack has.
-type Times = [i64; 3];
+/// Samples, wall time and CPU time: the part of a [`StackSum`] that each stack has.
+type TimeSums = [i64; 3];
 
 /// Growth and change of heaps, for stacks in which they are not zero.
-type Heaps = FxHashMap<Key, [i64; 2]>;
+type Heaps = FxHashMap<SumKey, [i64; 2]>;
 
 /// All samples of a run.
 #[derive(Debug, Default)]
 pub struct Aggregate {
-    sums: FxHashMap<Key, Times>,
+    sums: FxHashMap<SumKey, TimeSums>,
     /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it has no memory for it.
     heaps: Heaps,
 }
 
-fn times(sum: &Sum) -> Times {
+fn times(sum: &StackSum) -> TimeSums {
     [sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds]
 }
 
@@ -110,8 +110,8 @@ fn add<const N: usize>(sums: &mut [i64; N], more: [i64; N]) {
 /// All samples at a moment: a copy of the numbers.
 #[derive(Debug)]
 pub struct Settled {
-    paths: Paths,
-    sums: Vec<(Key, Times)>,
+    paths: CallPaths,
+    sums: Vec<(SumKey, TimeSums)>,
     heaps: Heaps,
 }
 
@@ -127,12 +127,12 @@ pub struct Settlement {
     /// The number of the worker; [`ANY_WORKER`] for those without room.
     pub tid: i32,
     /// The sums of its samples.
-    pub sum: Sum,
+    pub sum: StackSum,
 }
 
 /// How a stack is shown: its calls as far as they are proven, and a frame for the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shown {
+pub struct ShownStack {
     path: PathId,
     leaf: Option<NameId>,
 }
@@ -151,8 +151,8 @@ pub enum Full {
 impl Settlement {
     /// The table without room for it, if any; `lines` are its own.
     #[must_use]
-    pub fn full(&self, lines: &[Line]) -> Option<Full> {
-        if self.leaf == Some(Names::OVERFLOW) {
+    pub fn full(&self, lines: &[FrameLine]) -> Option<Full> {
+        if self.leaf == Some(FunctionNames::OVERFLOW) {
             let has_lost_all = self.path == PathId::NONE && self.tid == ANY_WORKER;
             return Some(if has_lost_all {
                 Full::Stacks
@@ -162,7 +162,7 @@ impl Settlement {
         }
         let mut names = lines.iter().map(|(name, _)| *name);
         names
-            .any(|name| name == Names::OVERFLOW)
+            .any(|name| name == FunctionNames::OVERFLOW)
             .then_some(Full::Names)
     }
 
@@ -192,7 +192,7 @@ impl Settled {
         order.sort_unstable_by_key(|&index| self.settlement(index).as_ref().map(key));
         let (mut unstable, mut last) = (0, None::<Settlement>);
         for stack in order.iter().filter_map(|&index| self.settlement(index)) {
-            if stack.leaf == Some(Names::UNSTABLE) {
+            if stack.leaf == Some(FunctionNames::UNSTABLE) {
                 unstable += stack.sum.samples;
             }
             match &mut last {
@@ -216,7 +216,7 @@ impl Settled {
         let &(key, times) = self.sums.get(index as usize)?;
         let [samples, wall_nanoseconds, cpu_nanoseconds] = times;
         let [heap_growth, heap_change] = self.heaps.get(&key).copied().unwrap_or_default();
-        let sum = Sum {
+        let sum = StackSum {
             samples,
             wall_nanoseconds,
             cpu_nanoseconds,
@@ -228,7 +228,7 @@ impl Settled {
 
     /// The sums of a sample under its stack as it is shown.
     #[must_use]
-    pub fn settlement_of(&self, sample: Labelled, tid: i32, sum: Sum) -> Settlement {
+    pub fn settlement_of(&self, sample: Labelled, tid: i32, sum: StackSum) -> Settlement {
         let Labelled {
             stack,
             labels,
@@ -247,20 +247,20 @@ impl Settled {
 
     /// How a stack is shown.
     #[must_use]
-    pub fn shown(&self, stack: Stack) -> Shown {
+    pub fn shown(&self, stack: SummedStack) -> ShownStack {
         if stack.candidate != PathId::NONE && self.paths.is_proven(stack.candidate) {
-            return Shown {
+            return ShownStack {
                 path: self.paths.proven(stack.candidate),
                 leaf: None,
             };
         }
         let is_proven = self.paths.is_proven(stack.path);
         let leaf = match stack.ending {
-            Ending::Full if is_proven => Some(Names::OVERFLOW),
+            Ending::Full if is_proven => Some(FunctionNames::OVERFLOW),
             Ending::Whole if is_proven => stack.phase,
-            _ => Some(Names::UNSTABLE),
+            _ => Some(FunctionNames::UNSTABLE),
         };
-        Shown {
+        ShownStack {
             path: self.paths.proven(stack.path),
             leaf,
         }
@@ -270,20 +270,20 @@ impl Settled {
     pub fn depths(&self) -> impl Iterator<Item = usize> {
         let depths = self.paths.depths();
         self.sums.iter().map(move |((sample, _), _)| {
-            let Shown { path, leaf } = self.shown(sample.stack);
+            let ShownStack { path, leaf } = self.shown(sample.stack);
             let depth = depths.get(path.0 as usize).copied().unwrap_or(0);
             usize::from(depth) + usize::from(leaf.is_some())
         })
     }
 
     /// Writes a stack's lines, root first.
-    pub fn lines(&self, settlement: &Settlement, lines: &mut Vec<Line>) {
+    pub fn lines(&self, settlement: &Settlement, lines: &mut Vec<FrameLine>) {
         let Settlement { path, leaf, .. } = *settlement;
-        self.lines_of(Shown { path, leaf }, lines);
+        self.lines_of(ShownStack { path, leaf }, lines);
     }
 
     /// Writes the lines of a shown stack, root first.
-    pub fn lines_of(&self, shown: Shown, lines: &mut Vec<Line>) {
+    pub fn lines_of(&self, shown: ShownStack, lines: &mut Vec<FrameLine>) {
         self.paths.lines(shown.path, lines);
         lines.extend(shown.leaf.map(|leaf| (leaf, 0)));
     }
@@ -292,11 +292,11 @@ impl Settled {
 impl Aggregate {
     /// Adds one sample of a worker. Its CPU time and heap are added later by [`Aggregate::merge`].
     pub fn add(&mut self, sample: impl Into<Labelled>, tid: i32, wall_nanoseconds: i64) {
-        self.merge(sample.into(), tid, Sum::of_one(wall_nanoseconds));
+        self.merge(sample.into(), tid, StackSum::of_one(wall_nanoseconds));
     }
 
     /// Adds sums to a stack: from elsewhere, or values that become known after the sample.
-    pub fn merge(&mut self, sample: Labelled, tid: i32, sum: Sum) {
+    pub fn merge(&mut self, sample: Labelled, tid: i32, sum: StackSum) {
         let key = self.key(sample, tid);
         add(self.sums.entry(key).or_default(), times(&sum));
         let heap = [sum.heap_growth, sum.heap_change];
@@ -318,10 +318,10 @@ impl Aggregate {
     }
 
     /// The key under which the samples of a stack are summed: without room, without the candidate, the worker, and then the stack.
-    fn key(&self, sample: Labelled, tid: i32) -> Key {
+    fn key(&self, sample: Labelled, tid: i32) -> SumKey {
         let count = self.sums.len();
         let plain = Labelled {
-            stack: Stack {
+            stack: SummedStack {
                 candidate: PathId::NONE,
                 ..sample.stack
             },
@@ -334,7 +334,7 @@ impl Aggregate {
         ]
         .into_iter()
         .find_map(|(has_room, key)| (has_room || self.sums.contains_key(&key)).then_some(key));
-        key.unwrap_or((Stack::NO_ROOM.into(), ANY_WORKER))
+        key.unwrap_or((SummedStack::NO_ROOM.into(), ANY_WORKER))
     }
 
     /// Settles the stacks: all edges proven, or cut below the first that is not.

@@ -14,7 +14,7 @@ const RELAXED_PERCENT: u64 = 60;
 
 /// What the sampler may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowed {
+pub struct Allowance {
     /// Nanoseconds between the samples of a worker.
     pub period: u64,
     /// Whether further reads may prove a sample.
@@ -29,7 +29,7 @@ pub struct Budget {
     asked: u64,
     begin: u64,
     end: u64,
-    allowed: Allowed,
+    allowed: Allowance,
     /// The CPU time used, and when it was measured.
     spent: (u64, u64),
     /// Since when this period applies, and how many periods had passed by then, in thousandths.
@@ -45,7 +45,7 @@ impl Budget {
             asked: period.max(1),
             begin: now,
             end,
-            allowed: Allowed {
+            allowed: Allowance {
                 period: period.max(1),
                 proof: true,
             },
@@ -60,7 +60,7 @@ impl Budget {
     }
 
     /// What is allowed from now on; `cpu` is the CPU time that the sampler has used.
-    pub fn look(&mut self, cpu: u64, now: u64) -> Allowed {
+    pub fn look(&mut self, cpu: u64, now: u64) -> Allowance {
         let (spent, at) = self.spent;
         let Some(percent) = self.percent.filter(|_| now >= at + WINDOW) else {
             return self.allowed;
@@ -71,7 +71,7 @@ impl Budget {
         }
         let used = cpu.saturating_sub(spent).saturating_mul(100);
         let budget = (now - at).saturating_mul(percent);
-        let Allowed { period, proof } = self.allowed;
+        let Allowance { period, proof } = self.allowed;
         if used > budget {
             match proof {
                 true => self.allowed.proof = false,
@@ -121,7 +121,7 @@ mod tests {
     const PERIOD: u64 = SECOND / 100;
 
     /// What is allowed after windows that used these percentages of a core, with a budget of 25.
-    fn after(shares: &[u64]) -> Allowed {
+    fn after(shares: &[u64]) -> Allowance {
         let mut budget = Budget::new(Some(25), PERIOD, 0, 0, 1000 * SECOND);
         let (mut cpu, mut now) = (0, START_UP);
         budget.leave_out(0, now);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn proof_is_cut_first_then_the_rate_and_both_come_back() {
         let check = |shares: &[u64], period: u64, proof: bool| {
-            assert_eq!(after(shares), Allowed { period, proof }, "{shares:?}");
+            assert_eq!(after(shares), Allowance { period, proof }, "{shares:?}");
         };
         check(&[20], PERIOD, true);
         check(&[30], PERIOD, false);
@@ -187,7 +187,7 @@ mod tests {
         fn the_rate_is_never_above_the_asked_one_and_comes_back(shares in proptest::collection::vec(0_u64..200, 0..60)) {
             prop_assert!(after(&shares).period >= PERIOD);
             let quiet = vec![0; 40];
-            prop_assert_eq!(after(&[shares, quiet].concat()), Allowed { period: PERIOD, proof: true });
+            prop_assert_eq!(after(&[shares, quiet].concat()), Allowance { period: PERIOD, proof: true });
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fs::read_dir;
 use std::time::Duration;
 
-use super::Options;
+use super::RecordingOptions;
 use super::time::SECOND;
 use crate::target::Scope;
 use crate::target::pattern::{Pattern, title};
@@ -17,7 +17,7 @@ const ENDLESS: Duration = Duration::from_secs(30);
 const MASTER: &str = "php-fpm: master process";
 
 /// How long to wait for the first worker, in nanoseconds, if there was none for a moment; tells the user.
-pub(super) fn wait(options: &Options) -> u64 {
+pub(super) fn wait(options: &RecordingOptions) -> u64 {
     let Scope::Fitting(pattern @ Pattern::Pool(_)) = &options.scope else {
         return 0;
     };

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 
 use phpprof_zend::heap::Sizes;
 
-use super::aggregate::{Labelled, Sum};
+use super::aggregate::{Labelled, StackSum};
 use super::requests::Fate;
-use crate::read::heap::{Heap, HeapWatch};
+use crate::read::heap::{HeapSizes, HeapWatch};
 use crate::read::reader::Reader;
 use crate::target::process::Process;
 
@@ -32,24 +32,24 @@ pub struct HeapAccount {
     ends_with_request: bool,
     /// Whether the engine empties it follows from how the worker waits.
     is_either: bool,
-    before: Option<Shown>,
+    before: Option<SeenHeap>,
     /// The fate of the last sample with a stack.
     last: Option<Fate>,
     /// The added bytes that are still held, and the stacks that added them; the newest last.
     added: VecDeque<(Fate, i64)>,
-    highest: Option<Highest>,
+    highest: Option<HeapPeak>,
 }
 
 /// A heap, and the time of its request; 0 if that is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shown {
-    heap: Heap,
+struct SeenHeap {
+    heap: HeapSizes,
     request_time: u64,
 }
 
 /// The change of a heap since it was last seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
+struct HeapChange {
     growth: u64,
     net: i64,
     /// The heap belongs to another request.
@@ -58,7 +58,7 @@ struct Change {
 
 /// The worker's state when its heap was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Worker {
+enum WorkerState {
     /// It ran code of a request.
     Runs,
     /// The engine began a request or ended it: memory that it frees then counts for no stack.
@@ -71,7 +71,7 @@ enum Worker {
 
 /// A heap at its largest size in its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Highest {
+pub struct HeapPeak {
     /// The sizes at that time.
     pub sizes: Sizes,
     /// The stack at that time.
@@ -84,7 +84,7 @@ pub struct Highest {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapTold {
     /// The largest heap of all workers.
-    pub highest: Option<Highest>,
+    pub highest: Option<HeapPeak>,
     /// Reads with inconsistent numbers.
     pub refused: u64,
     /// Workers whose heap cannot be read.
@@ -101,8 +101,8 @@ impl HeapTold {
     }
 
     /// Keeps the larger one.
-    pub fn offer(&mut self, highest: Option<Highest>) {
-        let peak = |highest: &Highest| highest.sizes.peak;
+    pub fn offer(&mut self, highest: Option<HeapPeak>) {
+        let peak = |highest: &HeapPeak| highest.sizes.peak;
         if highest.as_ref().map(peak) > self.highest.as_ref().map(peak) {
             self.highest = highest;
         }
@@ -126,18 +126,18 @@ impl HeapAccount {
 
     /// Takes the heap of the newest read. `fate` is that of the sample; it is `None` if the worker waits for a request: then the change
     /// counts for the last stack that was seen. Calls `give` with the part of each sample.
-    pub fn take(&mut self, reader: &Reader, fate: Option<Fate>, give: impl FnMut(Fate, Sum)) {
+    pub fn take(&mut self, reader: &Reader, fate: Option<Fate>, give: impl FnMut(Fate, StackSum)) {
         self.last = fate.or(self.last);
         let worker = match (fate, reader.has_frame) {
-            (Some(_), true) => Worker::Runs,
-            (Some(_), false) => Worker::BeginsOrEnds,
-            (None, true) => Worker::Waits,
-            (None, false) => Worker::Idle,
+            (Some(_), true) => WorkerState::Runs,
+            (Some(_), false) => WorkerState::BeginsOrEnds,
+            (None, true) => WorkerState::Waits,
+            (None, false) => WorkerState::Idle,
         };
         let sizes = reader.heap_watch.as_ref().and_then(HeapWatch::sizes);
         if let (Some(heap), Some(sizes)) = (reader.heap, sizes) {
             let request_time = reader.request_time;
-            self.add(Shown { heap, request_time }, sizes, worker, give);
+            self.add(SeenHeap { heap, request_time }, sizes, worker, give);
         }
     }
 
@@ -149,54 +149,60 @@ impl HeapAccount {
 
     /// The peak that can be reported with a sample of this fate.
     #[must_use]
-    pub fn highest(&self, fate: Option<Fate>) -> Option<Highest> {
+    pub fn highest(&self, fate: Option<Fate>) -> Option<HeapPeak> {
         let is_summed = matches!(fate, Some(Fate::Summed(..)));
         self.highest.filter(|_| is_summed)
     }
 
-    fn add(&mut self, now: Shown, sizes: Sizes, worker: Worker, mut give: impl FnMut(Fate, Sum)) {
+    fn add(
+        &mut self,
+        now: SeenHeap,
+        sizes: Sizes,
+        worker: WorkerState,
+        mut give: impl FnMut(Fate, StackSum),
+    ) {
         match worker {
-            Worker::Idle if self.is_either => self.ends_with_request = true,
-            Worker::Waits if self.is_either => self.ends_with_request = false,
+            WorkerState::Idle if self.is_either => self.ends_with_request = true,
+            WorkerState::Waits if self.is_either => self.ends_with_request = false,
             _ => {}
         }
         let change = self
             .before
             .map(|before| between(before, now, self.ends_with_request));
         let is_new = change.is_some_and(|change| change.is_new);
-        self.before = Some(Shown {
+        self.before = Some(SeenHeap {
             request_time: match (is_new, now.request_time, self.before) {
                 (false, 0, Some(before)) => before.request_time,
                 _ => now.request_time,
             },
             ..now
         });
-        if is_new || worker == Worker::Idle {
+        if is_new || worker == WorkerState::Idle {
             self.highest = None;
             self.added.clear();
         }
-        let Some(fate) = self.last.filter(|_| worker != Worker::Idle) else {
+        let Some(fate) = self.last.filter(|_| worker != WorkerState::Idle) else {
             return;
         };
         let growth = change.map_or(0, |change| change.growth);
         if let Fate::Summed(_, sample) | Fate::Young(_, sample) = fate
             && self.tells_more(growth, &sizes)
         {
-            self.highest = Some(Highest {
+            self.highest = Some(HeapPeak {
                 sizes,
                 sample,
                 is_seen: growth > 0 || is_at_peak(&sizes),
             });
         }
         let net = match (worker, change.map_or(0, |change| change.net)) {
-            (Worker::BeginsOrEnds, net) => net.max(0),
+            (WorkerState::BeginsOrEnds, net) => net.max(0),
             (_, net) => net,
         };
         if growth > 0 {
             let heap_growth = i64::try_from(growth).unwrap_or(i64::MAX);
-            let sum = Sum {
+            let sum = StackSum {
                 heap_growth,
-                ..Sum::default()
+                ..StackSum::default()
             };
             give(fate, sum);
         }
@@ -210,11 +216,11 @@ impl HeapAccount {
     }
 
     /// Distributes a net change that was seen while this stack was running.
-    fn change(&mut self, net: i64, fate: Fate, mut give: impl FnMut(Fate, Sum)) {
+    fn change(&mut self, net: i64, fate: Fate, mut give: impl FnMut(Fate, StackSum)) {
         let mut change = |fate: Fate, heap_change: i64| {
-            let sum = Sum {
+            let sum = StackSum {
                 heap_change,
-                ..Sum::default()
+                ..StackSum::default()
             };
             give(fate, sum);
         };
@@ -253,16 +259,20 @@ fn is_at_peak(sizes: &Sizes) -> bool {
     sizes.size >= sizes.peak - sizes.peak / 20
 }
 
-fn between(before: Shown, now: Shown, ends_with_request: bool) -> Change {
+fn between(before: SeenHeap, now: SeenHeap, ends_with_request: bool) -> HeapChange {
     let are_known = before.request_time != 0 && now.request_time != 0;
     let is_same_request = are_known && before.request_time == now.request_time;
     let is_other_request = are_known && before.request_time != now.request_time;
     // Within one request the peak only falls if the program resets it: `memory_reset_peak_usage`.
     let has_fallen = now.heap.peak < before.heap.peak && !is_same_request;
     let is_new = ends_with_request && (is_other_request || has_fallen);
-    let base = if is_new { Heap::default() } else { before.heap };
+    let base = if is_new {
+        HeapSizes::default()
+    } else {
+        before.heap
+    };
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    Change {
+    HeapChange {
         growth: now.heap.peak.saturating_sub(base.peak),
         net: signed(now.heap.size) - signed(base.size),
         is_new,
@@ -272,8 +282,8 @@ fn between(before: Shown, now: Shown, ends_with_request: bool) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::names::{NameId, Names};
-    use crate::stack::trace::Stack;
+    use crate::stack::names::{FunctionNames, NameId};
+    use crate::stack::trace::SummedStack;
 
     fn account(ends_with_request: bool) -> HeapAccount {
         HeapAccount {
@@ -287,12 +297,12 @@ mod tests {
     }
 
     fn fate(phase: NameId) -> Fate {
-        Fate::Summed(0, Stack::of_phase(phase).into())
+        Fate::Summed(0, SummedStack::of_phase(phase).into())
     }
 
     /// Growth and net change at each read of a heap with this size and peak, in a request of that time.
     fn seen(account: &mut HeapAccount, looks: &[(u64, u64, u64)]) -> Vec<(i64, i64)> {
-        account.last = account.last.or(Some(fate(Names::STARTUP)));
+        account.last = account.last.or(Some(fate(FunctionNames::STARTUP)));
         let mut look = |&(size, peak, request_time): &(u64, u64, u64)| {
             let sizes = Sizes {
                 size,
@@ -300,10 +310,10 @@ mod tests {
                 real_peak: peak,
                 limit: None,
             };
-            let heap = Heap { size, peak };
-            let mut given = Sum::default();
-            let now = Shown { heap, request_time };
-            account.add(now, sizes, Worker::Runs, |_, sum| given.add(sum));
+            let heap = HeapSizes { size, peak };
+            let mut given = StackSum::default();
+            let now = SeenHeap { heap, request_time };
+            account.add(now, sizes, WorkerState::Runs, |_, sum| given.add(sum));
             (given.heap_growth, given.heap_change)
         };
         looks.iter().map(&mut look).collect()
@@ -371,25 +381,25 @@ mod tests {
     #[test]
     fn the_highest_peak_is_that_of_the_stack_in_which_it_was_seen() {
         let mut account = account(true);
-        account.last = Some(fate(Names::STARTUP));
+        account.last = Some(fate(FunctionNames::STARTUP));
         seen(&mut account, &[(90, 99, 7)]);
         assert!(!account.highest.unwrap().is_seen);
-        account.last = Some(fate(Names::LOADING));
+        account.last = Some(fate(FunctionNames::LOADING));
         seen(&mut account, &[(95, 99, 7), (99, 99, 7)]);
-        let loading: Labelled = Stack::of_phase(Names::LOADING).into();
+        let loading: Labelled = SummedStack::of_phase(FunctionNames::LOADING).into();
         let highest = account.highest.unwrap();
         assert_eq!((highest.sample, highest.is_seen), (loading, true));
         let mut account = self::account(true);
-        account.last = Some(fate(Names::STARTUP));
+        account.last = Some(fate(FunctionNames::STARTUP));
         seen(&mut account, &[(90, 99, 7)]);
         let highest = account.highest(account.last).unwrap();
         assert!(!highest.is_seen && highest.sizes.peak == 99);
-        account.last = Some(fate(Names::COMPILING));
+        account.last = Some(fate(FunctionNames::COMPILING));
         seen(&mut account, &[(20, 30, 8)]);
-        account.last = Some(fate(Names::SHUTDOWN));
+        account.last = Some(fate(FunctionNames::SHUTDOWN));
         seen(&mut account, &[(10, 30, 8)]);
         let highest = account.highest(account.last).unwrap();
-        let compiling: Labelled = Stack::of_phase(Names::COMPILING).into();
+        let compiling: Labelled = SummedStack::of_phase(FunctionNames::COMPILING).into();
         assert_eq!((highest.sample, highest.is_seen), (compiling, true));
         assert_eq!(account.highest(Some(Fate::Dropped)), None);
         let mut told = HeapTold::default();
@@ -404,7 +414,7 @@ mod tests {
         let mut held = [0; 2];
         for (phase, net) in changes {
             account.change(*net, fate(*phase), |whose, sum| {
-                held[usize::from(whose == fate(Names::COMPILING))] += sum.heap_change;
+                held[usize::from(whose == fate(FunctionNames::COMPILING))] += sum.heap_change;
             });
         }
         held
@@ -412,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_is_freed_is_taken_back_from_those_who_added_last() {
-        let (one, other) = (Names::STARTUP, Names::COMPILING);
+        let (one, other) = (FunctionNames::STARTUP, FunctionNames::COMPILING);
         assert_eq!(held(&[(one, 10), (other, -10)]), [0, 0]);
         assert_eq!(held(&[(one, 10), (other, 5), (one, -7)]), [8, 0]);
         assert_eq!(held(&[(one, 10), (other, 5), (other, -3)]), [10, 2]);
@@ -421,7 +431,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_additions_can_be_taken_back() {
-        let (one, other) = (Names::STARTUP, Names::COMPILING);
+        let (one, other) = (FunctionNames::STARTUP, FunctionNames::COMPILING);
         let turns = i64::try_from(MAX_ADDED).unwrap();
         let mut changes: Vec<_> = (0..turns).flat_map(|_| [(one, 1), (other, 1)]).collect();
         changes.push((one, -2 * turns));
@@ -437,44 +447,44 @@ mod tests {
         let (small, large) = ((20, 25, 0), (90, 99, 0));
         assert_eq!(seen(&mut account, &[large, small])[1], (0, -70));
         let wait = |account: &mut HeapAccount, worker| {
-            let heap = Heap::default();
+            let heap = HeapSizes::default();
             let sizes = Sizes {
                 size: 0,
                 peak: 0,
                 real_peak: 0,
                 limit: None,
             };
-            let now = Shown {
+            let now = SeenHeap {
                 heap,
                 request_time: 0,
             };
             account.add(now, sizes, worker, |_, _| {});
         };
-        wait(&mut account, Worker::Idle);
+        wait(&mut account, WorkerState::Idle);
         assert_eq!(seen(&mut account, &[large, small])[1], (25, 20));
-        wait(&mut account, Worker::Waits);
+        wait(&mut account, WorkerState::Waits);
         assert_eq!(seen(&mut account, &[large, small])[1], (0, -70));
     }
 
     #[track_caller]
-    fn check_later(worker: Worker, size: u64, expected: Option<i64>) {
+    fn check_later(worker: WorkerState, size: u64, expected: Option<i64>) {
         let mut account = account(false);
-        account.last = Some(fate(Names::COMPILING));
+        account.last = Some(fate(FunctionNames::COMPILING));
         seen(&mut account, &[(10, 10, 0)]);
-        let heap = Heap { size, peak: 10 };
+        let heap = HeapSizes { size, peak: 10 };
         let sizes = Sizes {
             size,
             peak: 10,
             real_peak: 10,
             limit: None,
         };
-        let now = Shown {
+        let now = SeenHeap {
             heap,
             request_time: 0,
         };
         let mut given = None;
         account.add(now, sizes, worker, |whose, sum| {
-            assert_eq!(whose, fate(Names::COMPILING));
+            assert_eq!(whose, fate(FunctionNames::COMPILING));
             given = Some(sum.heap_change);
         });
         assert_eq!(given, expected, "{worker:?}");
@@ -483,14 +493,14 @@ mod tests {
 
     #[test]
     fn what_a_worker_freed_before_it_waits_belongs_to_the_last_stack() {
-        check_later(Worker::Waits, 4, Some(-6));
-        check_later(Worker::Waits, 10, None);
+        check_later(WorkerState::Waits, 4, Some(-6));
+        check_later(WorkerState::Waits, 10, None);
     }
 
     #[test]
     fn what_the_engine_frees_at_a_requests_end_is_nobodys() {
-        check_later(Worker::BeginsOrEnds, 4, None);
-        check_later(Worker::BeginsOrEnds, 12, Some(2));
-        check_later(Worker::Idle, 4, None);
+        check_later(WorkerState::BeginsOrEnds, 4, None);
+        check_later(WorkerState::BeginsOrEnds, 12, Some(2));
+        check_later(WorkerState::Idle, 4, None);
     }
 }

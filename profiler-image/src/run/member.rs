@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::aggregate::{Aggregate, Sum};
+use super::aggregate::{Aggregate, StackSum};
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
-use super::schedule::Slot;
+use super::schedule::SampleSlot;
 use super::time::SECOND;
-use crate::read::clocks::{Look, Mark};
+use crate::read::clocks::{Mark, SchedStat};
 use crate::read::cpu_shares::CpuShares;
 use crate::read::worker::Worker;
-use crate::stack::trace::Stack;
+use crate::stack::trace::SummedStack;
 use crate::target::process::Process;
 use crate::target::process::held::{Held, HeldFiles};
 
@@ -43,7 +43,7 @@ pub struct Member {
     /// In how many samples up to the last it ran.
     ran: u32,
     /// The numbers of its thread when they last changed, or were doubted, and when that was.
-    moved: Option<(Look, u64)>,
+    moved: Option<(SchedStat, u64)>,
     pub busy_samples: u64,
     pub idle_samples: u64,
     /// The requests that it serves, if they are requested.
@@ -61,7 +61,7 @@ pub struct Asleep {
     /// The worker's mark, which is the same as long as the sleep lasts.
     pub mark: Mark,
     /// `None` between requests.
-    pub stack: Option<Stack>,
+    pub stack: Option<SummedStack>,
     /// Whether it could go on; `None` if nobody has asked yet.
     pub held: Option<Held>,
 }
@@ -139,11 +139,11 @@ impl Member {
 
     /// Notes a sample now; returns the time that it represents: the rest of the slots up to the current one, or without a schedule the
     /// time since the last sample.
-    pub fn sampled(&mut self, now: u64, slot: Option<Slot>) -> Slot {
+    pub fn sampled(&mut self, now: u64, slot: Option<SampleSlot>) -> SampleSlot {
         let last = std::mem::replace(&mut self.sampled_at, now);
         let represented = match slot {
             Some(slot) => slot.since(self.sampled_to, last),
-            None => Slot {
+            None => SampleSlot {
                 from: last,
                 to: now,
             },
@@ -154,7 +154,7 @@ impl Member {
 
     /// Whether it seems to run, but the kernel has not counted that for [`STILL_FOR`]: it waits for a CPU, or was stopped in its code.
     /// Then it is asked at most as often.
-    pub fn has_stood_still(&mut self, look: Option<Look>, now: u64) -> bool {
+    pub fn has_stood_still(&mut self, look: Option<SchedStat>, now: u64) -> bool {
         let Some(look) = look else {
             return false;
         };
@@ -218,7 +218,7 @@ impl Member {
     /// the worker ran in it.
     pub fn spend(
         &mut self,
-        look: Option<Look>,
+        look: Option<SchedStat>,
         ran: Option<Fate>,
         aggregate: &mut Aggregate,
         recorder: Option<&mut Recorder>,
@@ -259,9 +259,9 @@ fn give_to(
         if let (Some(recorder), Some(number)) = (&mut recorder, fate.request()) {
             recorder.give_cpu(tid, number, nanoseconds);
         }
-        let cpu = Sum {
+        let cpu = StackSum {
             cpu_nanoseconds: i64::try_from(nanoseconds).unwrap_or(i64::MAX),
-            ..Sum::default()
+            ..StackSum::default()
         };
         served.give(fate, summed_as, cpu, aggregate);
     }

@@ -15,8 +15,8 @@ use phpprof_zend::extensions::Extensions;
 use crate::read::heap::HeapWatch;
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
-use crate::request::asked::Label;
-use crate::sample::Sampler;
+use crate::request::asked::SampleLabel;
+use crate::sample::StackSampler;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
@@ -53,14 +53,14 @@ use budget::Budget;
 use heap::{HeapAccount, HeapTold};
 use lateness::Lateness;
 use member::Member;
-use quiescent::{ASK_AT_LEAST, Asks};
+use quiescent::{ASK_AT_LEAST, AskHistory};
 use recorder::Recorder;
-pub use recording::{Options, RecordError, Recording};
-use requests::Requests;
-use schedule::{Schedule, Slot, Turn};
+pub use recording::{RecordError, Recording, RecordingOptions};
+use requests::RunRequests;
+use schedule::{SampleSlot, SampleTurn, WakeSchedule};
 use seen::{Busy, Workers};
-use snapshot::Counted;
-pub use snapshot::{Ended, Seen};
+use snapshot::RunCounts;
+pub use snapshot::{RunEnd, WorkerLabels};
 pub use time::own_cpu;
 use time::{Clock, SECOND, SystemClock};
 
@@ -80,13 +80,13 @@ const FIRST_SCAN_TAKES: u64 = 10 * SECOND;
 ///
 /// # Errors
 /// A [`RecordError`]; nothing was sampled then.
-pub fn record(options: &Options) -> Result<Recording, RecordError> {
+pub fn record(options: &RecordingOptions) -> Result<Recording, RecordError> {
     let mask = SigSet::thread_get_mask()?;
     let signals = match options.of_program {
         true => None,
         false => Some(stop::signals()?),
     };
-    let recording = Run::new(options).and_then(|mut run| {
+    let recording = RunLoop::new(options).and_then(|mut run| {
         let engine = run.wait_for_workers(signals.as_ref())?;
         Ok(run.record(signals.as_ref(), engine))
     });
@@ -104,8 +104,8 @@ struct Begun {
 }
 
 /// The state of the loop.
-struct Run<'a> {
-    options: &'a Options,
+struct RunLoop<'a> {
+    options: &'a RecordingOptions,
     clock: Box<dyn Clock + 'a>,
     scanner: Box<dyn Scan + 'a>,
     last_pid: LastPid,
@@ -128,11 +128,11 @@ struct Run<'a> {
     /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
     without_room: usize,
     members: Vec<Member>,
-    sampler: Sampler,
+    sampler: StackSampler,
     aggregate: Aggregate,
     /// The samples that were already given, if each is given once.
     given: Aggregate,
-    requests: Requests,
+    requests: RunRequests,
     /// The largest heap, and the data of workers that have ended.
     heap: HeapTold,
     recorder: Option<Recorder>,
@@ -141,11 +141,11 @@ struct Run<'a> {
     seed: u32,
     period: u64,
     /// The slot of the current turn.
-    slot: Option<Slot>,
+    slot: Option<SampleSlot>,
     next_look: u64,
     next_ask: u64,
     ask_interval: u64,
-    asks: Asks,
+    asks: AskHistory,
     budget: Budget,
     /// How busy the workers were that have ended.
     busy: Busy,
@@ -163,8 +163,8 @@ struct Run<'a> {
     workers: Workers,
 }
 
-impl<'a> Run<'a> {
-    fn new(options: &'a Options) -> Result<Self, RecordError> {
+impl<'a> RunLoop<'a> {
+    fn new(options: &'a RecordingOptions) -> Result<Self, RecordError> {
         // The default slack of 50 µs would be added to each wake-up.
         let _ = nix::sys::prctl::set_timerslack(1);
         raise_limit();
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
 
     /// A run by this clock, of the workers that this scanner finds.
     fn by(
-        options: &'a Options,
+        options: &'a RecordingOptions,
         clock: Box<dyn Clock + 'a>,
         scanner: Box<dyn Scan + 'a>,
     ) -> Result<Self, RecordError> {
@@ -197,10 +197,10 @@ impl<'a> Run<'a> {
             is_target_gone: false,
             without_room: 0,
             members: Vec::new(),
-            sampler: Sampler::new(),
+            sampler: StackSampler::new(),
             aggregate: Aggregate::default(),
             given: Aggregate::default(),
-            requests: Requests::new(&options.requests),
+            requests: RunRequests::new(&options.requests),
             heap: HeapTold::default(),
             recorder: None,
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             next_look: 0,
             next_ask: 0,
             ask_interval: ASK_AT_LEAST,
-            asks: Asks::default(),
+            asks: AskHistory::default(),
             budget,
             busy: Busy::default(),
             cpu_unattributed: 0,
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
             unix_nanoseconds,
             at: began,
         };
-        let has_routes = self.requests.asked().has(Label::Route);
+        let has_routes = self.requests.asked().has(SampleLabel::Route);
         self.recorder = has_routes.then(|| Recorder::new(began));
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
         let percent = self
@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
         self.budget = Budget::new(percent, self.period, self.clock.own_cpu(), began, until);
         self.missed_before = self.scanner.missed(SCAN_TAKES).unwrap_or_default();
         self.sampled_of_ended = 0;
-        let mut schedule = Schedule::new(self.seed, began, self.period, self.members.len());
+        let mut schedule = WakeSchedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
                 self.clock
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
             let current = self.clock.now();
             let max = self.options.max_samples;
             if current >= until || max.is_some_and(|max| self.samples() >= max) {
-                break Ended::Done;
+                break RunEnd::Done;
             }
             if self.options.unpaced || current >= schedule.due() {
                 let turn = self.turn(&mut schedule, current);
@@ -311,7 +311,7 @@ impl<'a> Run<'a> {
     }
 
     /// The next turn, or the look before it if it cannot wait for the turn.
-    fn next_wake_up(&self, schedule: &Schedule) -> u64 {
+    fn next_wake_up(&self, schedule: &WakeSchedule) -> u64 {
         let due = schedule.due();
         match due <= self.next_look + WAIT_FOR_TURN {
             true => due,
@@ -320,13 +320,13 @@ impl<'a> Run<'a> {
     }
 
     /// Checks some ten times a second whether the run has to end, whether to look for workers, the budget, and the checkpoints.
-    fn look(&mut self, signals: Option<&SignalFd>, begun: &Begun, current: u64) -> Option<Ended> {
+    fn look(&mut self, signals: Option<&SignalFd>, begun: &Begun, current: u64) -> Option<RunEnd> {
         if stop::is_signalled(signals) || self.options.stop.is_requested() {
-            return Some(Ended::Stopped);
+            return Some(RunEnd::Stopped);
         }
         // The target may be between two workers; a target that is gone takes the sampler with it.
         if self.is_target_gone {
-            return Some(Ended::WorkersGone);
+            return Some(RunEnd::WorkersGone);
         }
         // Both are asked: each forgets what it has reported.
         if std::mem::take(&mut self.may_be_gone) | self.last_pid.has_moved() {
@@ -341,9 +341,9 @@ impl<'a> Run<'a> {
         None
     }
 
-    fn turn(&mut self, schedule: &mut Schedule, current: u64) -> Turn {
+    fn turn(&mut self, schedule: &mut WakeSchedule, current: u64) -> SampleTurn {
         if self.options.unpaced {
-            return Turn {
+            return SampleTurn {
                 group: 0,
                 groups: 1,
                 missed: 0,
@@ -383,7 +383,7 @@ impl<'a> Run<'a> {
             self.sampler.forget_family(family);
         }
         for process in changes.new {
-            let seen = Seen {
+            let seen = WorkerLabels {
                 pid: process.pid,
                 engine: Arc::clone(&process.engine),
             };
@@ -449,7 +449,7 @@ impl<'a> Run<'a> {
         let Some(checkpoints) = &self.options.checkpoints else {
             return;
         };
-        let counted = Counted {
+        let counted = RunCounts {
             quality: self.sampler.quality,
             idle: self.idle_calls,
             workers: self.members.len(),
@@ -467,6 +467,6 @@ impl<'a> Run<'a> {
     }
 }
 
-fn asked_period(options: &Options) -> u64 {
+fn asked_period(options: &RecordingOptions) -> u64 {
     SECOND / u64::from(options.samples_per_second.max(1))
 }

@@ -4,14 +4,14 @@
 //! neighbours become one, by a resolution that doubles until a quarter of the room is free: the result has the stack of
 //! the longer one, and the time of both.
 
-use crate::stack::trace::Stack;
+use crate::stack::trace::SummedStack;
 
 /// The first resolution, in nanoseconds.
 const FIRST_RESOLUTION: u64 = 1_000_000;
 
 /// A stack, when it was first seen, and for how long; in nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct TimedStack {
     /// When it was first seen.
     pub from: u64,
     /// The time of samples in which the worker ran.
@@ -19,10 +19,10 @@ pub struct Moment {
     /// The time of samples in which it slept.
     pub waiting: u64,
     /// The stack.
-    pub stack: Stack,
+    pub stack: SummedStack,
 }
 
-impl Moment {
+impl TimedStack {
     /// When it was last seen.
     #[must_use]
     pub fn to(&self) -> u64 {
@@ -50,13 +50,13 @@ impl Moment {
 /// The moments of a request.
 #[derive(Debug, Default)]
 pub struct Moments {
-    list: Vec<Moment>,
+    list: Vec<TimedStack>,
     resolution: u64,
 }
 
 impl Moments {
     /// Adds a sample's stack after all others. Then there are at most this many moments, but at least one.
-    pub fn add(&mut self, moment: Moment, most: usize) {
+    pub fn add(&mut self, moment: TimedStack, most: usize) {
         if let Some(last) = self
             .list
             .last_mut()
@@ -91,13 +91,13 @@ impl Moments {
 
     /// The moments in order.
     #[must_use]
-    pub fn list(&self) -> &[Moment] {
+    pub fn list(&self) -> &[TimedStack] {
         &self.list
     }
 
     /// Ends the list.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Moment> {
+    pub fn finish(mut self) -> Vec<TimedStack> {
         self.list.shrink_to_fit();
         self.list
     }
@@ -108,16 +108,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::stack::names::Names;
+    use crate::stack::names::FunctionNames;
 
-    const STACKS: [Stack; 3] = [
-        Stack::of_phase(Names::COMPILING),
-        Stack::of_phase(Names::LOADING),
-        Stack::of_phase(Names::COLLECTING),
+    const STACKS: [SummedStack; 3] = [
+        SummedStack::of_phase(FunctionNames::COMPILING),
+        SummedStack::of_phase(FunctionNames::LOADING),
+        SummedStack::of_phase(FunctionNames::COLLECTING),
     ];
 
-    fn moment(from: u64, busy: u64, waiting: u64, stack: usize) -> Moment {
-        Moment {
+    fn moment(from: u64, busy: u64, waiting: u64, stack: usize) -> TimedStack {
+        TimedStack {
             from,
             busy,
             waiting,

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::Run;
-use super::schedule::Turn;
+use super::RunLoop;
+use super::schedule::SampleTurn;
 use super::time::SECOND;
 use crate::target::Scope;
 use crate::target::discovery::Missed;
@@ -15,9 +15,9 @@ use crate::target::scanner::Found;
 /// At higher rates not each turn looks.
 const LOOK_EVERY: u64 = 4 * SECOND / 1000;
 
-impl Run<'_> {
+impl RunLoop<'_> {
     /// Looks for newborn workers, and samples those that are due in this turn.
-    pub(super) fn take_newborn(&mut self, turn: Turn, current: u64) {
+    pub(super) fn take_newborn(&mut self, turn: SampleTurn, current: u64) {
         if turn.slot.is_none() || current < self.next_quick {
             return;
         }
@@ -44,7 +44,7 @@ impl Run<'_> {
     }
 
     /// Samples the workers of the turn's group whose index is at least this.
-    fn take_those_from(&mut self, first: usize, turn: Turn) {
+    fn take_those_from(&mut self, first: usize, turn: SampleTurn) {
         let mut wanted = None;
         for index in first..self.members.len() {
             let is_due = index % turn.groups.max(1) == turn.group;

@@ -7,12 +7,12 @@ use phpprof_zend::engine::Engine;
 
 use super::member::Member;
 use super::recording::Recording;
-use super::snapshot::{Ended, Samples, Snapshot};
-use super::{Begun, Run, SCAN_TAKES, asked_period};
-use crate::sample::Quality;
+use super::snapshot::{RunEnd, Samples, Snapshot};
+use super::{Begun, RunLoop, SCAN_TAKES, asked_period};
+use crate::sample::SampleQuality;
 use crate::target::process::calls::Calls;
 
-impl Run<'_> {
+impl RunLoop<'_> {
     pub(super) fn snapshot(
         &mut self,
         engine: &Arc<Engine>,
@@ -58,18 +58,18 @@ impl Run<'_> {
 
     /// The average time between two samples of a worker so far.
     pub(super) fn effective_period(&self) -> Duration {
-        let Quality { due, late, .. } = self.sampler.quality;
+        let SampleQuality { due, late, .. } = self.sampler.quality;
         Duration::from_nanos(self.budget.effective_period(self.clock.now(), (due, late)))
     }
 
     pub(super) fn samples(&self) -> u64 {
-        let Quality { taken, idle, .. } = self.sampler.quality;
+        let SampleQuality { taken, idle, .. } = self.sampler.quality;
         taken - idle - self.not_running
     }
 
     pub(super) fn finish(
         mut self,
-        ended: Ended,
+        ended: RunEnd,
         begun: Begun,
         took: Duration,
         calls: Calls,

@@ -3,7 +3,7 @@
 //! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an answer
 //! while the run goes on.
 
-use super::{Run, SECOND};
+use super::{RunLoop, SECOND};
 
 /// The quiescent reader is not asked more often than this, and less and less often while it does not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
@@ -16,12 +16,12 @@ const IN_VAIN: u32 = 16;
 
 /// What came of the last asks.
 #[derive(Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct AskHistory {
     /// How many in a row gave no quiescent read of a worker that ran.
     in_vain: u32,
 }
 
-impl Asks {
+impl AskHistory {
     /// Notes whether an ask gave a quiescent read, and if so, whether the worker slept: such a read says nothing of workers that run.
     fn note(&mut self, was_asleep: Option<bool>) {
         self.in_vain = match was_asleep {
@@ -37,7 +37,7 @@ impl Asks {
     }
 }
 
-impl Run<'_> {
+impl RunLoop<'_> {
     /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new (`is_new`) stack is likely to last, and
     /// may be rare, so it is read now.
     pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn asks_are_in_vain_after_sixteen_without_a_read_until_the_next_read() {
-        let mut asks = Asks::default();
+        let mut asks = AskHistory::default();
         let mut after = |reads: &[Option<bool>]| {
             reads.iter().for_each(|&was_asleep| asks.note(was_asleep));
             asks.are_in_vain()

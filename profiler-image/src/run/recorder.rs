@@ -14,11 +14,11 @@ use phpprof_profile::timeline::{
 use rustc_hash::FxHashMap;
 
 use super::aggregate::ANY_WORKER;
-use super::moments::{Moment, Moments};
-use crate::read::heap::Heap;
-use crate::request::asked::Label;
+use super::moments::{Moments, TimedStack};
+use crate::read::heap::HeapSizes;
+use crate::request::asked::SampleLabel;
 use crate::request::values::{OTHER_VALUE, Set};
-use crate::stack::trace::Stack;
+use crate::stack::trace::SummedStack;
 
 /// Moments of all current requests together: if many workers are busy at once, each has fewer,
 const MAX_LIVE_MOMENTS: usize = 50_000;
@@ -27,7 +27,7 @@ const FEWEST_MOMENTS: usize = 8;
 
 /// A sample that is summed, or will be once its request is old enough.
 #[derive(Debug, Clone, Copy)]
-pub struct Taken {
+pub struct TakenSample {
     /// The worker's thread id.
     pub tid: i32,
     /// The number that the worker's samples are summed under.
@@ -41,9 +41,9 @@ pub struct Taken {
     /// Whether the worker ran; otherwise it slept.
     pub ran: bool,
     /// The stack.
-    pub stack: Stack,
+    pub stack: SummedStack,
     /// The heap, if it is requested.
-    pub heap: Option<Heap>,
+    pub heap: Option<HeapSizes>,
 }
 
 /// The request of a sample.
@@ -61,7 +61,7 @@ pub struct Of {
 
 /// A request that was seen.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenRequest {
     /// The number that the worker's samples are summed under.
     pub summed_as: i32,
     /// The values of its labels.
@@ -81,10 +81,10 @@ pub struct Seen {
     /// The size of its largest heap in bytes; 0 if that is not requested.
     pub peak_heap: u64,
     /// Empty if it was not among the slowest.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimedStack>,
 }
 
-impl Seen {
+impl SeenRequest {
     fn duration(&self) -> u64 {
         self.ended.saturating_sub(self.began)
     }
@@ -92,9 +92,9 @@ impl Seen {
 
 /// A current request.
 #[derive(Debug)]
-struct Live {
+struct LiveRequest {
     number: u32,
-    seen: Seen,
+    seen: SeenRequest,
     /// The heap's peak when the request was first seen: only a larger one is its own.
     first_peak: u64,
     is_young: bool,
@@ -113,8 +113,8 @@ pub struct Recorder {
     /// By the number of the label's value.
     pub routes: Rows<u16>,
     /// Its times are since the first step.
-    pub parts: Parts<Stack>,
-    live: FxHashMap<i32, Live>,
+    pub parts: Parts<SummedStack>,
+    live: FxHashMap<i32, LiveRequest>,
     /// Requests that have ended.
     pub slowest: Slowest,
 }
@@ -122,7 +122,7 @@ pub struct Recorder {
 /// The slowest of the requests that have ended.
 #[derive(Debug, Default)]
 pub struct Slowest {
-    listed: FxHashMap<u32, Seen>,
+    listed: FxHashMap<u32, SeenRequest>,
     /// By duration and number: all listed ones, and those that still have their moments.
     order: BTreeSet<(u64, u32)>,
     recorded: BTreeSet<(u64, u32)>,
@@ -146,10 +146,10 @@ impl Recorder {
     }
 
     /// Adds a sample, with its request if that is known.
-    pub fn add(&mut self, taken: &Taken, of: Option<Of>) {
+    pub fn add(&mut self, taken: &TakenSample, of: Option<Of>) {
         let wall = taken.to.saturating_sub(taken.from);
         let (busy, waiting) = if taken.ran { (wall, 0) } else { (0, wall) };
-        let moment = Moment {
+        let moment = TimedStack {
             from: taken.from,
             busy,
             waiting,
@@ -161,12 +161,12 @@ impl Recorder {
             return;
         };
         self.serves(taken.tid, of.number);
-        let route = of.values[Label::Route as usize];
+        let route = of.values[SampleLabel::Route as usize];
         let room = MAX_LIVE_MOMENTS / (self.live.len() + 1);
         let live = self
             .live
             .entry(taken.tid)
-            .or_insert_with(|| Live::new(taken, &of));
+            .or_insert_with(|| LiveRequest::new(taken, &of));
         live.add(taken, &of, wall);
         live.moments
             .add(moment, room.clamp(FEWEST_MOMENTS, MAX_MOMENTS));
@@ -223,7 +223,7 @@ impl Recorder {
         let Some(live) = self.live.remove(&tid).filter(|live| !live.is_young) else {
             return;
         };
-        let seen = Seen {
+        let seen = SeenRequest {
             is_unfinished,
             moments: live.moments.finish(),
             ..live.seen
@@ -232,7 +232,7 @@ impl Recorder {
     }
 
     /// Adds a moment to its steps, to each the part within it, and to the part of the run in which it began.
-    fn spread(&mut self, worker: i32, route: u16, moment: &Moment, heap: u64) {
+    fn spread(&mut self, worker: i32, route: u16, moment: &TimedStack, heap: u64) {
         // A worker may have been attached before the first step.
         let from = moment.from.saturating_sub(self.began);
         let to = moment.to().saturating_sub(self.began).max(from + 1);
@@ -267,11 +267,11 @@ impl Recorder {
     }
 }
 
-impl Live {
-    fn new(taken: &Taken, of: &Of) -> Self {
+impl LiveRequest {
+    fn new(taken: &TakenSample, of: &Of) -> Self {
         Self {
             number: of.number,
-            seen: Seen {
+            seen: SeenRequest {
                 summed_as: taken.summed_as,
                 values: of.values,
                 began: of.began.unwrap_or(taken.from),
@@ -289,7 +289,7 @@ impl Live {
         }
     }
 
-    fn add(&mut self, taken: &Taken, of: &Of, wall: u64) {
+    fn add(&mut self, taken: &TakenSample, of: &Of, wall: u64) {
         let seen = &mut self.seen;
         // Its time is only set when the program asks for it, and `$_SERVER` may be built late.
         seen.values = of.values;
@@ -309,7 +309,7 @@ impl Live {
 }
 
 impl Slowest {
-    fn add(&mut self, number: u32, seen: Seen) {
+    fn add(&mut self, number: u32, seen: SeenRequest) {
         let key = (seen.duration(), number);
         self.listed.insert(number, seen);
         self.order.insert(key);
@@ -329,7 +329,7 @@ impl Slowest {
     }
 
     /// The slowest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Seen> {
+    pub fn iter(&self) -> impl Iterator<Item = &SeenRequest> {
         let order = self.order.iter().rev();
         order.filter_map(|(_, number)| self.listed.get(number))
     }

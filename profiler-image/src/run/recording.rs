@@ -12,12 +12,12 @@ use super::aggregate::Aggregate;
 use super::heap::HeapTold;
 use super::lateness::Lateness;
 use super::recorder::Recorder;
-use super::requests::Told;
+use super::requests::RequestReport;
 use super::seen::Busy;
-use super::snapshot::{Ended, Keep, Seen};
-use super::stop::Stop;
-use crate::request::asked::Asked;
-use crate::sample::Sampler;
+use super::snapshot::{Keep, RunEnd, WorkerLabels};
+use super::stop::StopSwitch;
+use crate::request::asked::RequestSettings;
+use crate::sample::StackSampler;
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
@@ -25,7 +25,7 @@ use crate::target::process::calls::Calls;
 
 /// What to record.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct RecordingOptions {
     /// The processes to sample.
     pub scope: Scope,
     /// The rate for each worker.
@@ -50,22 +50,22 @@ pub struct Options {
     /// The CPUs that the quiescent reader may use; by default all that the kernel allows.
     pub quiescent_cpus: Option<CpuSet>,
     /// Ends the run from outside, like a signal.
-    pub stop: Stop,
+    pub stop: StopSwitch,
     /// Keeps the samples so far while the run goes on.
     pub checkpoints: Option<Arc<dyn Keep>>,
     /// The requested labels of requests, and the filter.
-    pub requests: Asked,
+    pub requests: RequestSettings,
 }
 
 /// A run's result.
 #[derive(Debug)]
 pub struct Recording {
     /// The known functions, call paths and edges.
-    pub sampler: Sampler,
+    pub sampler: StackSampler,
     /// All samples.
     pub aggregate: Aggregate,
     /// The data about requests, if it was requested.
-    pub requests: Option<Told>,
+    pub requests: Option<RequestReport>,
     /// The data about heaps, if it was requested.
     pub heap: Option<HeapTold>,
     /// What ran when, if the label Route was requested.
@@ -77,11 +77,11 @@ pub struct Recording {
     /// The extensions of a worker, when they were last read.
     pub extensions: Option<Extensions>,
     /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
-    pub seen: HashMap<i32, Seen>,
+    pub seen: HashMap<i32, WorkerLabels>,
     /// How busy the workers were that were busy at least once.
     pub busy: Busy,
     /// Why the run ended.
-    pub ended: Ended,
+    pub ended: RunEnd,
     /// The Unix time of the first turn.
     pub began_unix_nanoseconds: i64,
     /// How long the run took.

@@ -8,14 +8,14 @@ mod look;
 
 use phpprof_zend::request::HttpRequest;
 
-use super::aggregate::{Aggregate, Labelled, Sum};
+use super::aggregate::{Aggregate, Labelled, StackSum};
 use super::recorder::Of;
 use super::time::SECOND;
-use crate::request::asked::{Asked, Label, Verdict, shown_script};
-use crate::request::values::{Set, SetId, Table, Values};
-use crate::stack::trace::Stack;
+use crate::request::asked::{FilterVerdict, RequestSettings, SampleLabel, shown_script};
+use crate::request::values::{RequestValues, Set, SetId, ValueTable};
+use crate::stack::trace::SummedStack;
 use crate::target::process::held::Held;
-use look::Current;
+use look::CurrentRequest;
 use rustc_hash::FxHashMap;
 
 /// The largest number of distinct stacks of a young request that are kept for a worker.
@@ -50,9 +50,9 @@ pub struct RequestCounts {
 
 /// A profile's data about requests.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct RequestReport {
     /// The values of labels by their numbers.
-    pub table: Table,
+    pub table: ValueTable,
     /// The counts of requests and samples.
     pub counts: RequestCounts,
     /// Whether labels were requested.
@@ -110,38 +110,38 @@ pub struct Served {
     /// The number of the current or last request; 0 means none.
     number: u32,
     /// The current request, if it is known.
-    current: Option<Current>,
+    current: Option<CurrentRequest>,
     /// The last request that was read: an equal one is not read again.
-    last: Option<Known>,
+    last: Option<RequestEntry>,
     /// When the worker was last idle: nanoseconds of the monotonic clock.
     idle_at: Option<u64>,
     /// The samples of a request before it was old enough, and its number; 0 means none.
-    young: FxHashMap<Labelled, Sum>,
+    young: FxHashMap<Labelled, StackSum>,
     young_of: u32,
     /// Whether they were kept in the end, until [`Served::decided`] tells it.
     is_kept: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct RequestEntry {
     values: Set,
-    verdict: Verdict,
+    verdict: FilterVerdict,
 }
 
 /// All known requests of a run.
 #[derive(Debug, Default)]
-pub struct Requests {
-    asked: Asked,
-    values: Values,
+pub struct RunRequests {
+    asked: RequestSettings,
+    values: RequestValues,
     bands: [u16; BANDS.len()],
     /// The counts so far.
     pub counts: RequestCounts,
 }
 
-impl Requests {
+impl RunRequests {
     /// The requests of a run with these options.
     #[must_use]
-    pub fn new(asked: &Asked) -> Self {
+    pub fn new(asked: &RequestSettings) -> Self {
         Self {
             asked: asked.clone(),
             ..Self::default()
@@ -150,14 +150,14 @@ impl Requests {
 
     /// The options.
     #[must_use]
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &RequestSettings {
         &self.asked
     }
 
     /// A profile's data about requests; `None` if nothing was requested.
     #[must_use]
-    pub fn told(&self) -> Option<Told> {
-        self.asked.is_on().then(|| Told {
+    pub fn told(&self) -> Option<RequestReport> {
+        self.asked.is_on().then(|| RequestReport {
             table: self.values.table.clone(),
             counts: self.counts,
             has_labels: self.asked.labels.contains(&true),
@@ -173,7 +173,13 @@ impl Requests {
     }
 
     /// The fate of a sample of this stack. `is_certain` tells that its request is the current one.
-    pub fn fate(&mut self, served: &mut Served, stack: Stack, now: u64, is_certain: bool) -> Fate {
+    pub fn fate(
+        &mut self,
+        served: &mut Served,
+        stack: SummedStack,
+        now: u64,
+        is_certain: bool,
+    ) -> Fate {
         if !self.asked.is_on() {
             return Fate::Summed(0, stack.into());
         }
@@ -191,15 +197,15 @@ impl Requests {
         let (min_age, include_young) = (filter.min_age, filter.include_young);
         let age = current.began.map(|began| now.saturating_sub(began));
         match (current.known.verdict, min_age, age) {
-            (Verdict::Refused, _, _) => {
+            (FilterVerdict::Refused, _, _) => {
                 self.counts.filtered += 1;
                 return Fate::Dropped;
             }
-            (Verdict::Unknown, _, _) | (Verdict::Kept, Some(_), None) => {
+            (FilterVerdict::Unknown, _, _) | (FilterVerdict::Kept, Some(_), None) => {
                 self.counts.undecided += 1;
                 return Fate::Dropped;
             }
-            (Verdict::Kept, _, _) => {}
+            (FilterVerdict::Kept, _, _) => {}
         }
         let labels = self.labels(&current, age);
         let labelled = Labelled {
@@ -224,7 +230,7 @@ impl Requests {
         served: &mut Served,
         number: u32,
         sample: Labelled,
-        sum: Sum,
+        sum: StackSum,
     ) -> bool {
         if served.young_of != number {
             self.end_young(served);
@@ -261,41 +267,44 @@ impl Requests {
         (served.young_of, served.is_kept) = (0, Some(false));
     }
 
-    fn known(&mut self, request: &HttpRequest) -> Known {
+    fn known(&mut self, request: &HttpRequest) -> RequestEntry {
         let asked = &self.asked;
         let script = request.script.as_deref();
         let script = script.map(|script| shown_script(script, request.root.as_deref()));
         let verdict = asked.filter.verdict(request, script.as_deref());
         let route = request.path.as_deref().map(|path| asked.rules.route(path));
         let values = [
-            (Label::Method, request.method.as_deref()),
-            (Label::Route, route.as_deref()),
-            (Label::Script, script.as_deref()),
-            (Label::TraceId, request.trace_id.as_deref()),
+            (SampleLabel::Method, request.method.as_deref()),
+            (SampleLabel::Route, route.as_deref()),
+            (SampleLabel::Script, script.as_deref()),
+            (SampleLabel::TraceId, request.trace_id.as_deref()),
         ];
         let mut set = Set::default();
         // Values of dropped requests take no room.
-        for (label, value) in values.into_iter().filter(|_| verdict == Verdict::Kept) {
+        for (label, value) in values
+            .into_iter()
+            .filter(|_| verdict == FilterVerdict::Kept)
+        {
             if let Some(value) = value.filter(|_| self.asked.has(label)) {
                 set[label as usize] = self.values.number(label, value);
             }
         }
-        Known {
+        RequestEntry {
             values: set,
             verdict,
         }
     }
 
     /// The set of a request's labels at an age.
-    fn labels(&mut self, current: &Current, age: Option<u64>) -> SetId {
+    fn labels(&mut self, current: &CurrentRequest, age: Option<u64>) -> SetId {
         let mut set = current.known.values;
-        if let Some(age) = age.filter(|_| self.asked.has(Label::RequestAge)) {
+        if let Some(age) = age.filter(|_| self.asked.has(SampleLabel::RequestAge)) {
             let band = BANDS.iter().position(|(end, _)| age < *end);
             let band = band.unwrap_or(BANDS.len() - 1);
             if self.bands[band] == 0 {
-                self.bands[band] = self.values.number(Label::RequestAge, BANDS[band].1);
+                self.bands[band] = self.values.number(SampleLabel::RequestAge, BANDS[band].1);
             }
-            set[Label::RequestAge as usize] = self.bands[band];
+            set[SampleLabel::RequestAge as usize] = self.bands[band];
         }
         self.values.set(set)
     }
@@ -328,7 +337,7 @@ impl Served {
     }
 
     /// Adds what has become known later of a sample with this fate: its CPU time, and its heap.
-    pub fn give(&mut self, fate: Fate, tid: i32, more: Sum, aggregate: &mut Aggregate) {
+    pub fn give(&mut self, fate: Fate, tid: i32, more: StackSum, aggregate: &mut Aggregate) {
         match fate {
             Fate::Summed(_, sample) => aggregate.merge(sample, tid, more),
             Fate::Young(_, sample) => {

@@ -13,7 +13,7 @@ pub const TOGETHER: usize = 64;
 
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
+pub struct WakeSchedule {
     seed: u32,
     period: u64,
     start: u64,
@@ -25,7 +25,7 @@ pub struct Schedule {
 /// The time that a sample represents. A sample at a random moment of it shows each function as often as it runs there, so
 /// its length does not depend on the moment: the time between two samples does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot {
+pub struct SampleSlot {
     /// Its begin.
     pub from: u64,
     /// Its end.
@@ -34,7 +34,7 @@ pub struct Slot {
 
 /// The current work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct SampleTurn {
     /// Which group of workers is due: those whose index is this number modulo the number of groups.
     pub group: usize,
     /// How many groups there are.
@@ -42,10 +42,10 @@ pub struct Turn {
     /// Whole turns of this and other groups that were missed.
     pub missed: u64,
     /// The slot of its samples; `None` without a schedule.
-    pub slot: Option<Slot>,
+    pub slot: Option<SampleSlot>,
 }
 
-impl Schedule {
+impl WakeSchedule {
     /// A schedule that begins now.
     #[must_use]
     pub fn new(seed: u32, now: u64, period: u64, workers: usize) -> Self {
@@ -65,7 +65,7 @@ impl Schedule {
     }
 
     /// Takes the turn that is due at `now`, the newest if several have passed.
-    pub fn take(&mut self, now: u64) -> Turn {
+    pub fn take(&mut self, now: u64) -> SampleTurn {
         // The newest tick whose part of a slot has begun, or if that is not due yet, the one before.
         let begun = now.saturating_sub(self.start) / self.interval();
         let newest = match self.due_of(begun) <= now {
@@ -80,7 +80,7 @@ impl Schedule {
         let first = scaled(self.drawn(slot.from, Draw::Group), self.groups);
         let group = (first + tick % self.groups) % self.groups;
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
-        Turn {
+        SampleTurn {
             group: index(group),
             groups: index(self.groups),
             missed,
@@ -113,9 +113,9 @@ impl Schedule {
         begin + scaled(self.drawn(begin, Draw::Offset), self.interval())
     }
 
-    fn slot_of(&self, tick: u64) -> Slot {
+    fn slot_of(&self, tick: u64) -> SampleSlot {
         let slot = tick / self.groups;
-        Slot {
+        SampleSlot {
             from: self.begin_of(slot * self.groups),
             to: self.begin_of((slot + 1) * self.groups),
         }
@@ -134,7 +134,7 @@ enum Draw {
     Group,
 }
 
-impl Slot {
+impl SampleSlot {
     /// The same with the slots before in which a worker should have been sampled: since the end of the last one that has a sample, or since it
     /// was attached. A worker's first slot counts as a whole: as many workers begin before the moment of their first slot as after it.
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use phpprof_zend::engine::Engine;
 
-use super::snapshot::Seen;
+use super::snapshot::WorkerLabels;
 
 /// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
 pub const MAX_SEEN: usize = 4096;
@@ -19,14 +19,14 @@ const MAX_KINDS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Workers {
     /// By the number that their samples are summed under.
-    pub seen: HashMap<i32, Seen>,
+    pub seen: HashMap<i32, WorkerLabels>,
     /// One engine of each kind, for workers that have ended.
     kinds: Vec<Arc<Engine>>,
 }
 
 impl Workers {
     /// Remembers a worker if there is room, or if its thread id was another's before.
-    pub fn tell_apart(&mut self, tid: i32, worker: Seen) -> bool {
+    pub fn tell_apart(&mut self, tid: i32, worker: WorkerLabels) -> bool {
         let has_room = self.seen.len() < MAX_SEEN || self.seen.contains_key(&tid);
         if has_room {
             self.seen.insert(tid, worker);
@@ -115,7 +115,7 @@ mod tests {
         let mut workers = Workers::default();
         for (pid, version) in [(1, "8.2.1"), (2, "8.2.1"), (3, "8.2.2"), (4, "8.2.1")] {
             let engine = of(version);
-            assert!(workers.tell_apart(pid, Seen { pid, engine }));
+            assert!(workers.tell_apart(pid, WorkerLabels { pid, engine }));
         }
         (1..4).for_each(|tid| workers.end(tid));
         let engine = |tid: i32| &workers.seen[&tid].engine;
@@ -130,7 +130,7 @@ mod tests {
         let mut workers = Workers::default();
         let mut begin = |tid: i32, pid: i32| {
             let engine = Arc::clone(&engine);
-            workers.tell_apart(tid, Seen { pid, engine })
+            workers.tell_apart(tid, WorkerLabels { pid, engine })
         };
         let most = i32::try_from(MAX_SEEN).unwrap();
         assert!((0..most).all(|tid| begin(tid, tid)));

@@ -13,16 +13,16 @@ use phpprof_zend::extensions::Extensions;
 use super::Recording;
 use super::aggregate::{Aggregate, Settled};
 use super::heap::HeapTold;
-use super::requests::Told;
+use super::requests::RequestReport;
 use super::seen::Busy;
-use crate::sample::{Quality, Sampler};
+use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
 use crate::target::process::calls::Calls;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// The time was over.
     Done,
     /// SIGTERM, SIGINT, SIGHUP, or a request that was cancelled: the samples so far are kept.
@@ -33,7 +33,7 @@ pub enum Ended {
 
 /// The worker's data in a sample's labels.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct WorkerLabels {
     /// Its process.
     pub pid: i32,
     /// Its version and SAPI.
@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// The samples.
     pub samples: Samples,
     /// The data about requests, if it was requested.
-    pub requests: Option<Told>,
+    pub requests: Option<RequestReport>,
     /// The data about heaps, if it was requested.
     pub heap: Option<HeapTold>,
     /// The engine of the worker that was found first.
@@ -56,7 +56,7 @@ pub struct Snapshot {
     /// The extensions of a worker, if they could be read.
     pub extensions: Option<Extensions>,
     /// The workers, by the number that their samples were summed under.
-    pub seen: HashMap<i32, Seen>,
+    pub seen: HashMap<i32, WorkerLabels>,
     /// How busy the workers were that were busy at least once.
     pub busy: Busy,
     /// Unix time of the first turn.
@@ -89,13 +89,13 @@ pub struct Samples {
     /// The names of their functions and files.
     pub names: NameList,
     /// What happened to the samples.
-    pub quality: Quality,
+    pub quality: SampleQuality,
 }
 
 impl Samples {
     /// All samples of a sampler until now.
     #[must_use]
-    pub fn of(sampler: &Sampler, aggregate: &Aggregate) -> Self {
+    pub fn of(sampler: &StackSampler, aggregate: &Aggregate) -> Self {
         Self {
             settled: aggregate.settle(&sampler.tree, &sampler.edges),
             names: sampler.functions.names.list(),
@@ -145,14 +145,14 @@ pub trait Keep: fmt::Debug + Send + Sync {
     }
 
     /// Receives the counts so far, about ten times a second. `make bench` uses it to separate the first seconds from the rest.
-    fn observe(&self, _sampled: Duration, _counted: &Counted) {}
+    fn observe(&self, _sampled: Duration, _counted: &RunCounts) {}
 }
 
 /// The counts of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counted {
+pub struct RunCounts {
     /// What happened to the samples.
-    pub quality: Quality,
+    pub quality: SampleQuality,
     /// Calls of turns that found a worker between two requests.
     pub idle: Calls,
     /// The current number of workers.

@@ -12,9 +12,9 @@ const DROP: u8 = 2;
 
 /// Whether to stop, and whether to keep the samples.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicU8>);
+pub struct StopSwitch(Arc<AtomicU8>);
 
-impl Stop {
+impl StopSwitch {
     /// Whether the run has to end.
     #[must_use]
     pub fn is_requested(&self) -> bool {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_not_kept_again() {
-        let stop = Stop::default();
+        let stop = StopSwitch::default();
         assert!(!stop.is_requested());
         stop.request("keep");
         assert!(stop.is_requested() && !stop.is_drop());

@@ -19,8 +19,8 @@ fn worker(scene: &Scene) -> Process {
 }
 
 /// 99 Hz for ten seconds.
-fn paced() -> Options {
-    Options {
+fn paced() -> RecordingOptions {
+    RecordingOptions {
         duration: SECONDS(10),
         unpaced: false,
         ..options()
@@ -29,18 +29,22 @@ fn paced() -> Options {
 
 /// Runs with these reports of the scanner, each at its time.
 fn run(
-    options: &Options,
+    options: &RecordingOptions,
     clock: &Rc<FakeClock>,
     reports: Vec<(Duration, Report)>,
 ) -> Result<Recording, RecordError> {
     let scanner = FakeScanner::new(clock, reports);
-    let mut run = Run::by(options, Box::new(Rc::clone(clock)), Box::new(scanner))?;
+    let mut run = RunLoop::by(options, Box::new(Rc::clone(clock)), Box::new(scanner))?;
     let engine = run.wait_for_workers(None)?;
     Ok(run.record(None, engine))
 }
 
 /// The same, with one worker from the begin.
-fn of_one(options: &Options, clock: &Rc<FakeClock>, more: Vec<(Duration, Report)>) -> Recording {
+fn of_one(
+    options: &RecordingOptions,
+    clock: &Rc<FakeClock>,
+    more: Vec<(Duration, Report)>,
+) -> Recording {
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut reports = vec![(Duration::ZERO, found(vec![worker(&scene)]))];
     reports.extend(more);
@@ -51,7 +55,7 @@ fn of_one(options: &Options, clock: &Rc<FakeClock>, more: Vec<(Duration, Report)
 fn each_slot_has_one_sample() {
     let recording = of_one(&paced(), &FakeClock::new(), Vec::new());
     let quality = recording.sampler.quality;
-    assert_eq!(recording.ended, Ended::Done);
+    assert_eq!(recording.ended, RunEnd::Done);
     assert_eq!(recording.took, SECONDS(10));
     assert_eq!((quality.due, quality.taken, quality.late), (990, 990, 0));
     assert_eq!(recording.effective_period, recording.asked_period);
@@ -59,7 +63,7 @@ fn each_slot_has_one_sample() {
 
 #[test]
 fn a_sampler_over_its_budget_lowers_its_rate_and_says_so() {
-    let options = Options {
+    let options = RecordingOptions {
         cpu_budget_percent: Some(10),
         duration: SECONDS(60),
         ..paced()
@@ -108,7 +112,7 @@ fn a_target_without_php_is_given_up_soon_after_its_first_scan() {
 
 #[test]
 fn a_program_that_was_started_is_waited_for() {
-    let options = Options {
+    let options = RecordingOptions {
         of_program: true,
         duration: SECONDS(2),
         ..paced()
@@ -131,7 +135,7 @@ fn a_worker_that_is_found_later_has_its_own_samples() {
 #[test]
 fn a_run_ends_soon_after_its_target() {
     let recording = of_one(&paced(), &FakeClock::new(), vec![(SECONDS(3), gone())]);
-    assert_eq!(recording.ended, Ended::WorkersGone);
+    assert_eq!(recording.ended, RunEnd::WorkersGone);
     let late = recording.took - SECONDS(3);
     assert!(late < Duration::from_millis(165), "{late:?}");
 }
@@ -139,7 +143,7 @@ fn a_run_ends_soon_after_its_target() {
 /// Keeps the first snapshot after two seconds, and then asks for the end.
 #[derive(Debug)]
 struct KeepOnce {
-    stop: stop::Stop,
+    stop: stop::StopSwitch,
     kept: Mutex<Option<(Duration, u64)>>,
 }
 
@@ -161,12 +165,12 @@ impl snapshot::Keep for KeepOnce {
 
 #[test]
 fn a_checkpoint_has_the_samples_so_far_and_a_stop_keeps_them() {
-    let stop = stop::Stop::default();
+    let stop = stop::StopSwitch::default();
     let keep = Arc::new(KeepOnce {
         stop: stop.clone(),
         kept: Mutex::default(),
     });
-    let options = Options {
+    let options = RecordingOptions {
         stop,
         checkpoints: Some(Arc::clone(&keep) as Arc<dyn snapshot::Keep>),
         ..paced()
@@ -175,7 +179,7 @@ fn a_checkpoint_has_the_samples_so_far_and_a_stop_keeps_them() {
     let (at, taken) = keep.kept.lock().unwrap().unwrap();
     assert!(at < SECONDS(2) + Duration::from_millis(100), "{at:?}");
     assert!((198..=208).contains(&taken), "{taken}");
-    assert_eq!(recording.ended, Ended::Stopped);
+    assert_eq!(recording.ended, RunEnd::Stopped);
     assert!(recording.took < at + Duration::from_millis(165));
     assert!(recording.sampler.quality.taken >= taken);
 }

@@ -6,16 +6,16 @@
 use phpprof_profile::waiting::kind;
 use rustc_hash::FxHashMap;
 
-use super::Run;
-use super::aggregate::Sum;
+use super::RunLoop;
+use super::aggregate::StackSum;
 use super::member::{Asleep, Did, Member};
-use super::recorder::{Recorder, Taken};
+use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
-use super::schedule::{Slot, Turn};
-use crate::read::clocks::{Look, Mark, NoLook};
-use crate::sample::Outcome;
-use crate::stack::names::{NameId, Names};
-use crate::stack::trace::{Ending, Stack};
+use super::schedule::{SampleSlot, SampleTurn};
+use crate::read::clocks::{Mark, NoLook, SchedStat};
+use crate::sample::TurnOutcome;
+use crate::stack::names::{FunctionNames, NameId};
+use crate::stack::trace::{Ending, SummedStack};
 use crate::target::process::calls::Calls;
 use crate::target::process::held::Held;
 
@@ -25,9 +25,9 @@ pub(super) type Says = FxHashMap<NameId, bool>;
 /// The failed workers that the next short look checks; a scan checks the others.
 const MAX_FAILED: usize = 64;
 
-impl Run<'_> {
+impl RunLoop<'_> {
     /// Reads the workers that are due.
-    pub(super) fn take(&mut self, turn: Turn) {
+    pub(super) fn take(&mut self, turn: SampleTurn) {
         let mut wanted = None;
         self.slot = turn.slot;
         let unsettled = self.sampler.edges.unsettled();
@@ -71,12 +71,12 @@ impl Run<'_> {
         let member = &mut self.members[index];
         member.asleep = None;
         let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
-            Outcome::Failed(_) => {
+            TurnOutcome::Failed(_) => {
                 self.failed(index);
                 return;
             }
-            Outcome::Idle => (None, true),
-            Outcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
+            TurnOutcome::Idle => (None, true),
+            TurnOutcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
         };
         let look = member.worker.clocks.look();
         // Code can be stopped anywhere, so it is asked for as well once its clock stands.
@@ -127,7 +127,7 @@ impl Run<'_> {
 
     /// Whether a worker that sleeps can go on; `None` as long as that need not be known. A leaf that says what it waits for, as most do
     /// that sleep, is believed until the sleep lasts for another sample: few disks take that long, and a worker that was stopped stays so.
-    fn held(&mut self, index: usize, is_asleep: bool, stack: Option<Stack>) -> Option<Held> {
+    fn held(&mut self, index: usize, is_asleep: bool, stack: Option<SummedStack>) -> Option<Held> {
         let stack = stack.filter(|_| is_asleep)?;
         let leaf = stack.phase.or_else(|| self.sampler.tree.name(stack.path))?;
         let names = &self.sampler.functions.names;
@@ -155,8 +155,8 @@ impl Run<'_> {
         &mut self,
         index: usize,
         current: u64,
-        look: Option<Look>,
-        (stack, is_certain): (Option<Stack>, bool),
+        look: Option<SchedStat>,
+        (stack, is_certain): (Option<SummedStack>, bool),
         did: Did,
     ) {
         self.sampler.quality.taken += 1;
@@ -175,7 +175,7 @@ impl Run<'_> {
                 fate
             }
             Fate::Young(number, sample) => {
-                let has_room = requests.keep_young(served, number, sample, Sum::of_one(wall));
+                let has_room = requests.keep_young(served, number, sample, StackSum::of_one(wall));
                 if has_room { fate } else { Fate::Dropped }
             }
             Fate::Dropped | Fate::Idle => fate,
@@ -202,7 +202,7 @@ impl Run<'_> {
         &mut self,
         index: usize,
         current: u64,
-        (stack, is_certain): (Option<Stack>, bool),
+        (stack, is_certain): (Option<SummedStack>, bool),
         did: Did,
     ) -> Fate {
         let member = &mut self.members[index];
@@ -211,7 +211,8 @@ impl Run<'_> {
             member.idle_samples += 1;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
             return match is_kept {
-                true => Fate::Summed(0, Stack::of_phase(Names::IDLE).into()).held(did.held()),
+                true => Fate::Summed(0, SummedStack::of_phase(FunctionNames::IDLE).into())
+                    .held(did.held()),
                 false => Fate::Idle,
             };
         };
@@ -233,9 +234,9 @@ impl Run<'_> {
 fn record(
     recorder: &mut Recorder,
     member: &Member,
-    stack: Option<Stack>,
+    stack: Option<SummedStack>,
     fate: Fate,
-    (slot, ran): (Slot, bool),
+    (slot, ran): (SampleSlot, bool),
 ) {
     let tid = member.worker.process.tid;
     let Some(stack) = stack else {
@@ -246,7 +247,7 @@ fn record(
         recorder.serves(tid, member.served.number());
         return;
     }
-    let taken = Taken {
+    let taken = TakenSample {
         tid,
         summed_as: member.summed_as,
         at: member.sampled_at,

@@ -12,7 +12,7 @@ use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::site::{EdgeSide, Evidence, Site, own_cache};
 use phpprof_zend::unwind::Frame;
 
-use super::Sampler;
+use super::StackSampler;
 use super::climb::UNWINDING;
 use crate::read::worker::Worker;
 use crate::stack::edges::Edge;
@@ -26,7 +26,7 @@ const OPS_TOGETHER: u64 = 32;
 
 /// What a call site says of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct SiteAnswer {
     pub evidence: Evidence,
     /// It says the same each time.
     pub is_steady: bool,
@@ -34,7 +34,7 @@ pub(super) struct Answer {
     pub left: Option<(u64, usize)>,
 }
 
-impl Sampler {
+impl StackSampler {
     /// The call site's answer for an edge; `None` if it cannot be read, or this read has asked enough.
     pub(super) fn ask(
         &mut self,
@@ -42,7 +42,7 @@ impl Sampler {
         trace: &Trace,
         index: usize,
         edge: Edge,
-    ) -> Option<Answer> {
+    ) -> Option<SiteAnswer> {
         self.asked += 1;
         if self.asked > MOST_ASKED {
             return None;
@@ -96,7 +96,7 @@ impl Sampler {
         let is_steady = site.is_steady(op.as_ref(), evidence)
             && holder.is_none_or(|holder| is_still_there(worker, holder));
         let is_open = evidence == Evidence::Open;
-        Some(Answer {
+        Some(SiteAnswer {
             evidence,
             is_steady,
             left: op.filter(|_| is_open).and_then(|op| site.left_by(&op)),

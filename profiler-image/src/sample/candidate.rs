@@ -4,13 +4,13 @@
 //! count until another sample proves its call path. Until then, and for good if none does, the sample counts for what the read has proven.
 //! Invariant: a candidate changes nothing that is known. It is only shown if the same call path has been proven without it.
 
-use super::Sampler;
+use super::StackSampler;
 use super::climb::Climb;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
 
-impl Sampler {
+impl StackSampler {
     /// The call path of this trace, whose climb has ended at a call that only one look shows; [`PathId::NONE`] if it is not whole either
     /// with such calls.
     pub(super) fn candidate(

@@ -14,13 +14,13 @@ use phpprof_zend::unwind::{Frame, UnwindEnd};
 
 use super::follow::next_to;
 use super::phase::autoloads;
-use super::{Sampler, collector};
+use super::{StackSampler, collector};
 use crate::read::worker::Worker;
-use crate::stack::call_tree::{Call, PathId};
-use crate::stack::edges::{Edge, EdgeId, Known};
+use crate::stack::call_tree::{CallPath, PathId};
+use crate::stack::edges::{Edge, EdgeId, EdgeKnowledge};
 use crate::stack::functions::{FunctionId, stands};
-use crate::stack::names::{NameId, Names};
-use crate::stack::trace::{Collector, Trace};
+use crate::stack::names::{FunctionNames, NameId};
+use crate::stack::trace::{GcPosition, Trace};
 
 /// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 pub(super) const UNWINDING: u32 = u32::MAX;
@@ -90,7 +90,7 @@ impl Climb {
     }
 }
 
-impl Sampler {
+impl StackSampler {
     /// Climbs the trace.
     pub(super) fn climb(
         &mut self,
@@ -108,8 +108,10 @@ impl Sampler {
             has_gone_on: false,
         };
         let root = match trace.end {
-            UnwindEnd::TooDeep => Some(Names::TRUNCATED),
-            _ => self.ends_request(worker, trace).then_some(Names::SHUTDOWN),
+            UnwindEnd::TooDeep => Some(FunctionNames::TRUNCATED),
+            _ => self
+                .ends_request(worker, trace)
+                .then_some(FunctionNames::SHUTDOWN),
         };
         if let Some(name) = root {
             let Some(path) = self.mark(at.path, name) else {
@@ -123,10 +125,14 @@ impl Sampler {
                 && (self.has_autoloaded(trace, index, at.path)
                     || *are_loading.get_or_insert_with(|| autoloads(worker, autoloaders.len())))
             {
-                at.path = self.mark(at.path, Names::AUTOLOAD).unwrap_or(at.path);
+                at.path = self
+                    .mark(at.path, FunctionNames::AUTOLOAD)
+                    .unwrap_or(at.path);
             }
-            if trace.collector == Collector::Calls(index) {
-                at.path = self.mark(at.path, Names::COLLECTING).unwrap_or(at.path);
+            if trace.collector == GcPosition::Calls(index) {
+                at.path = self
+                    .mark(at.path, FunctionNames::COLLECTING)
+                    .unwrap_or(at.path);
             }
             if self
                 .step(worker, trace, index, &mut at, (climb, now))
@@ -143,7 +149,7 @@ impl Sampler {
     fn has_autoloaded(&mut self, trace: &Trace, index: usize, path: PathId) -> bool {
         let id = trace.ids.get(index).copied().flatten();
         let name = id.map(|id| self.functions.name(id, false));
-        let mark = self.tree.child(path, Names::AUTOLOAD, NO_OP);
+        let mark = self.tree.child(path, FunctionNames::AUTOLOAD, NO_OP);
         mark.zip(name)
             .is_some_and(|(mark, name)| self.tree.call_of(mark, name).is_some())
     }
@@ -151,7 +157,7 @@ impl Sampler {
     /// A node that is not a function.
     fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
         let known = self.tree.child(parent, name, NO_OP);
-        known.or_else(|| self.tree.add(parent, name, NO_OP, 0, Call::default()))
+        known.or_else(|| self.tree.add(parent, name, NO_OP, 0, CallPath::default()))
     }
 
     /// Takes one frame; `None` if the climb ends below it.
@@ -217,7 +223,7 @@ impl Sampler {
         below: PathId,
         (id, name): (FunctionId, NameId),
         (key, op): (&FunctionKey, Option<u32>),
-        call: Call,
+        call: CallPath,
         climb: &mut Climb,
     ) -> Option<PathId> {
         let own = op.unwrap_or(NO_OP);
@@ -242,7 +248,7 @@ impl Sampler {
         at: &mut At,
         name: NameId,
         climb: &mut Climb,
-    ) -> Option<Call> {
+    ) -> Option<CallPath> {
         if !climb.is_refuted && !climb.is_apart {
             return None;
         }
@@ -305,7 +311,7 @@ impl Sampler {
         at: &At,
         (id, name): (FunctionId, NameId),
         (climb, now): (&mut Climb, u64),
-    ) -> Option<Call> {
+    ) -> Option<CallPath> {
         let known = self.tree.call_of(at.path, name).copied();
         let open = known.and_then(|call| call.edge);
         if let Some(call) = known
@@ -324,7 +330,7 @@ impl Sampler {
             let edge = self.edge_at(trace, index, at.site, name)?;
             if self.is_delegation(worker, trace, index, edge) {
                 self.edges.prove(edge, Relation::Nothing);
-                return Some(Call::default());
+                return Some(CallPath::default());
             }
         }
         // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
@@ -340,12 +346,12 @@ impl Sampler {
         };
         let mut call = known.unwrap_or_default();
         match found {
-            Known::Refuted => {
+            EdgeKnowledge::Refuted => {
                 climb.is_refuted = true;
                 return None;
             }
-            Known::Proven(check) => (call.edge, call.check) = (None, check),
-            Known::Open(edge) => {
+            EdgeKnowledge::Proven(check) => (call.edge, call.check) = (None, check),
+            EdgeKnowledge::Open(edge) => {
                 climb.open.push(edge);
                 call.edge = Some(edge);
             }
@@ -362,21 +368,21 @@ impl Sampler {
         index: usize,
         edge: Edge,
         climb: &mut Climb,
-    ) -> Option<Call> {
+    ) -> Option<CallPath> {
         let told = self.told_by_caller(worker, trace, index, edge);
         let (caller, frame) = (trace.frames.get(index + 1)?, &trace.frames[index]);
         // What is left from another caller may have calls above it that this one does not make.
         let is_confirmed = |check: Relation| check.confirmed(&worker.reader.copy, caller, frame);
-        if let Some(Known::Proven(check)) = told
+        if let Some(EdgeKnowledge::Proven(check)) = told
             && is_confirmed(check)
         {
-            return Some(Call {
+            return Some(CallPath {
                 check,
-                ..Call::default()
+                ..CallPath::default()
             });
         }
         climb.is_refuted = match told {
-            Some(known) => known == Known::Refuted,
+            Some(known) => known == EdgeKnowledge::Refuted,
             None => self.is_refuted(worker, trace, index, edge),
         };
         climb.is_unknown = !climb.is_refuted && self.edges.is_open(&edge);
@@ -386,17 +392,17 @@ impl Sampler {
         let is_possible = |check: &Relation| !climb.is_refuted && is_confirmed(*check);
         let check = self.edges.check_of(&edge).filter(is_possible)?;
         climb.is_seen_once = true;
-        climb.takes_candidates.then_some(Call {
+        climb.takes_candidates.then_some(CallPath {
             check,
             is_candidate: true,
-            ..Call::default()
+            ..CallPath::default()
         })
     }
 
     /// Whether the caller's op refutes the call of frame `index`.
     fn is_refuted(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
         match self.edges.known(&edge) {
-            Some(known) => known == Known::Refuted,
+            Some(known) => known == EdgeKnowledge::Refuted,
             None => self.denies(worker, trace, index, edge),
         }
     }
@@ -410,10 +416,10 @@ impl Sampler {
         trace: &mut Trace,
         (id, name): (FunctionId, NameId),
         now: u64,
-    ) -> Option<Known> {
+    ) -> Option<EdgeKnowledge> {
         let key = self.functions.get(id)?.function.key;
         if trace.end == UnwindEnd::TooDeep || key.is_top_level() {
-            return Some(Known::Proven(Relation::Nothing));
+            return Some(EdgeKnowledge::Proven(Relation::Nothing));
         }
         let root = trace.frames.len().checked_sub(1)?;
         let (copy, address) = (&worker.reader.copy, trace.frames[root].address);

@@ -7,10 +7,10 @@ use phpprof_zend::collector::{Destructor, called_by_collector};
 use phpprof_zend::memory::word_at;
 use phpprof_zend::unwind::Frame;
 
-use super::Sampler;
+use super::StackSampler;
 use crate::read::worker::Worker;
 use crate::stack::functions::Code;
-use crate::stack::trace::{Collector, Trace};
+use crate::stack::trace::{GcPosition, Trace};
 
 /// The function that runs the collector.
 const COLLECTS: &str = "gc_collect_cycles";
@@ -18,36 +18,36 @@ const COLLECTS: &str = "gc_collect_cycles";
 pub(super) const IN_FIBER: &str = "gc_destructor_fiber";
 const DESTRUCTOR: &[u8] = b"__destruct";
 
-impl Sampler {
+impl StackSampler {
     /// Where the collector is in the trace.
-    pub(super) fn collector(&self, worker: &Worker, trace: &Trace) -> Collector {
+    pub(super) fn collector(&self, worker: &Worker, trace: &Trace) -> GcPosition {
         let is_active = worker.reader.gc_active;
         let frames = (0..trace.frames.len()).rev();
         let by_call = frames
             .clone()
             .find(|&index| self.is_by_call(trace, index, is_active));
         if let Some(index) = by_call {
-            return Collector::Calls(index);
+            return GcPosition::Calls(index);
         }
         if !is_active {
-            return Collector::Absent;
+            return GcPosition::Absent;
         }
         let (indexes, destructors): (Vec<_>, Vec<_>) = frames
             .filter_map(|index| Some((index, self.destructor(worker, trace, index)?)))
             .unzip();
         if destructors.is_empty() {
-            return Collector::AtLeaf;
+            return GcPosition::AtLeaf;
         }
         let (reader, layout) = (&worker.reader, worker.process.engine.layout);
         let called = reader
             .gc_enabled_at()
             .and_then(|at| called_by_collector(&reader.memory, layout, at, &destructors));
         match called.as_deref() {
-            Some([]) => Collector::AtLeaf,
+            Some([]) => GcPosition::AtLeaf,
             Some([one]) => indexes
                 .get(*one)
-                .map_or(Collector::Unknown, |&index| Collector::Calls(index)),
-            _ => Collector::Unknown,
+                .map_or(GcPosition::Unknown, |&index| GcPosition::Calls(index)),
+            _ => GcPosition::Unknown,
         }
     }
 

@@ -8,7 +8,7 @@
 use phpprof_zend::site::frameless::is_absent;
 use phpprof_zend::unwind::{Copy, Frame, UnwindEnd};
 
-use super::Sampler;
+use super::StackSampler;
 use super::climb::Climb;
 use super::follow::Followed;
 use crate::read::globals::Globals;
@@ -21,14 +21,14 @@ const CALLEES: usize = 8;
 
 /// The known part of a sample that is not whole yet: the callers of a path, from the root.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KnownCallers {
     pub path: PathId,
     pub frames: usize,
     /// The address of the path's last frame if that is on the page; else 0.
     pub address: u64,
 }
 
-impl Kept {
+impl KnownCallers {
     pub const NOTHING: Self = Self {
         path: PathId::NONE,
         frames: 0,
@@ -44,7 +44,7 @@ impl Kept {
     }
 }
 
-impl Sampler {
+impl StackSampler {
     /// Follows the first look up to the first word's depth; returns the known part if that is not whole.
     pub(super) fn follow_first_look(
         &mut self,
@@ -52,7 +52,7 @@ impl Sampler {
         tops: &[Globals],
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) -> Result<Followed, Kept> {
+    ) -> Result<Followed, KnownCallers> {
         let first = tops[0].current_execute_data;
         let mut kept = shown(&worker.reader.copy, trace, climb, first);
         if trace.end == UnwindEnd::Root && trace.stood == trace.frames.len() {
@@ -109,10 +109,10 @@ impl Sampler {
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        mut kept: Kept,
+        mut kept: KnownCallers,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) -> Result<Followed, Kept> {
+    ) -> Result<Followed, KnownCallers> {
         if kept.address == 0 {
             return Err(kept);
         }
@@ -155,7 +155,7 @@ impl Sampler {
 
 /// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A leaf
 /// without a frame is not among them; it is found again from its caller.
-fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
+fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> KnownCallers {
     let callers = trace.frames.iter().rev().take(climb.proven());
     let is_shown = |address: u64| copy.inside(address) && address <= word;
     let shown = callers.take_while(|frame| is_absent(frame) || is_shown(frame.address));
@@ -165,11 +165,11 @@ fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> Kept {
     let is_on_page = |frame: &Frame| is_absent(frame) || copy.inside(frame.address);
     let is_all = trace.frames.iter().all(is_on_page);
     match leaf.and_then(|leaf| trace.frames.get(leaf)) {
-        Some(leaf) if is_all && copy.inside(word) => Kept {
+        Some(leaf) if is_all && copy.inside(word) => KnownCallers {
             path: climb.path_of(frames),
             frames,
             address: leaf.address,
         },
-        _ => Kept::NOTHING,
+        _ => KnownCallers::NOTHING,
     }
 }

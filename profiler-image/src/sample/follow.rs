@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use phpprof_zend::unwind::{Copy, UnwindEnd, unwind};
 
-use super::Sampler;
+use super::StackSampler;
 use super::climb::Climb;
-use super::first_look::Kept;
+use super::first_look::KnownCallers;
 use crate::read::globals::Globals;
 use crate::read::reader::looks_before_below;
 use crate::read::worker::Worker;
@@ -31,7 +31,7 @@ pub(super) enum Followed {
     Part(PathId),
 }
 
-impl Sampler {
+impl StackSampler {
     /// Follows the stack to the first moment of this read in which it is whole. Also returns the candidate for its call path, if there is one.
     pub(super) fn follow(
         &mut self,
@@ -57,7 +57,7 @@ impl Sampler {
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
     ) -> Followed {
-        let mut kept = Kept::NOTHING;
+        let mut kept = KnownCallers::NOTHING;
         let mut has_callers = true;
         let is_elsewhere = is_elsewhere(tops, &worker.reader.copy);
         for (moment, (top, look)) in moments(tops.len()).enumerate() {
@@ -112,14 +112,14 @@ impl Sampler {
     }
 
     /// The frames that stood in the looks next to the first word.
-    fn stood(&self, worker: &Worker, trace: &Trace, climb: &Climb) -> Kept {
+    fn stood(&self, worker: &Worker, trace: &Trace, climb: &Climb) -> KnownCallers {
         let layout = worker.process.engine.layout;
         let stood = worker
             .reader
             .copy
             .stood(layout, &trace.frames, next_to(0))
             .min(climb.proven());
-        Kept {
+        KnownCallers {
             path: climb.path_of(stood),
             frames: stood,
             address: 0,

@@ -6,7 +6,7 @@ use phpprof_zend::op::{Op, is_frameless};
 use phpprof_zend::site::frameless::{frame, function_of, is_inside};
 use phpprof_zend::unwind::Frame;
 
-use super::{Sampler, place};
+use super::{StackSampler, place};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
@@ -15,7 +15,7 @@ use crate::stack::trace::Trace;
 /// Such calls in one stack: each takes several reads.
 pub(super) const MAX_ABSENT: usize = 64;
 
-impl Sampler {
+impl StackSampler {
     /// Inserts them into the identified frames of the trace.
     pub(super) fn add_frameless(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {
         let Some(table) = worker.process.engine.frameless_functions else {

@@ -33,9 +33,9 @@ use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::edges::Edges;
-use crate::stack::functions::{FunctionId, Functions, Gather, Map, Place};
-use crate::stack::names::Names;
-use crate::stack::trace::{Ending, Stack, Trace};
+use crate::stack::functions::{FunctionId, Functions, Gather, Map, StackPlace};
+use crate::stack::names::FunctionNames;
+use crate::stack::trace::{Ending, SummedStack, Trace};
 
 use climb::Climb;
 use follow::{Followed, MOST_UNWOUND, is_elsewhere};
@@ -46,7 +46,7 @@ const READS: usize = 4;
 
 /// What happened to the samples of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quality {
+pub struct SampleQuality {
     /// Turns that the schedule requested.
     pub due: u64,
     /// Turns in which a worker was read, or still slept since its last read.
@@ -73,20 +73,20 @@ pub struct Quality {
 
 /// The result of one turn.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TurnOutcome {
     /// Between requests.
     Idle,
     /// A stack.
-    Sample(Sampled),
+    Sample(SampledStack),
     /// The read failed.
     Failed(MemoryFault),
 }
 
 /// The stack of a worker that serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampledStack {
     /// The stack under which it is summed.
-    pub stack: Stack,
+    pub stack: SummedStack,
     /// An edge of it is not proven yet.
     pub is_open: bool,
     /// The leaf is not user code that runs: the worker may sleep in it.
@@ -95,7 +95,7 @@ pub struct Sampled {
 
 /// What samplers know, shared by all workers.
 #[derive(Debug, Default)]
-pub struct Sampler {
+pub struct StackSampler {
     /// The known functions.
     pub functions: Functions,
     /// The known edges.
@@ -103,7 +103,7 @@ pub struct Sampler {
     /// The call paths so far.
     pub tree: CallTree,
     /// The counts so far.
-    pub quality: Quality,
+    pub quality: SampleQuality,
     /// Whether a sample that is hard to prove may cost more: not if the CPU budget has no room.
     pub has_room: bool,
     /// Whether the quiescent reader cannot read workers that run: then a call that no site names is not proven soon either.
@@ -126,7 +126,7 @@ pub struct Sampler {
     copy: Copy,
 }
 
-impl Sampler {
+impl StackSampler {
     /// A sampler that knows nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -144,7 +144,7 @@ impl Sampler {
     }
 
     /// Takes one sample.
-    pub fn sample(&mut self, worker: &mut Worker, now: u64) -> Outcome {
+    pub fn sample(&mut self, worker: &mut Worker, now: u64) -> TurnOutcome {
         worker.reader.has_room = self.has_room;
         if let Some(request) = &mut worker.reader.request {
             request.begin();
@@ -158,30 +158,30 @@ impl Sampler {
         );
         let (mut outcome, mut is_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
         for _ in 1..READS {
-            let is_doubtful = |sampled: &Sampled| {
-                let Stack { path, ending, .. } = sampled.stack;
+            let is_doubtful = |sampled: &SampledStack| {
+                let SummedStack { path, ending, .. } = sampled.stack;
                 let is_cut = ending == Ending::Cut;
                 (is_cut && path == PathId::NONE) || (is_elsewhere && (is_cut || sampled.is_open))
             };
             let may_read_on = self.has_room && self.unwound < MOST_UNWOUND;
-            if !matches!(&outcome, Outcome::Sample(sampled) if may_read_on && is_doubtful(sampled))
+            if !matches!(&outcome, TurnOutcome::Sample(sampled) if may_read_on && is_doubtful(sampled))
             {
                 break;
             }
             let (later, is_later_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
             // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
-            if let Outcome::Sample(_) = later {
+            if let TurnOutcome::Sample(_) = later {
                 (outcome, is_elsewhere) = (later, is_later_elsewhere);
             }
         }
         (self.trace, self.climb) = (trace, climb);
         std::mem::swap(&mut self.copy, &mut worker.reader.copy);
-        let is_cut = |sampled: &Sampled| sampled.stack.ending == Ending::Cut;
-        if matches!(&outcome, Outcome::Sample(sampled) if is_cut(sampled)) {
+        let is_cut = |sampled: &SampledStack| sampled.stack.ending == Ending::Cut;
+        if matches!(&outcome, TurnOutcome::Sample(sampled) if is_cut(sampled)) {
             self.quality.unnamed += u64::from(self.functions.has_refused_name());
         }
         self.quality.unchecked_names = self.functions.unchecked_names();
-        if !matches!(outcome, Outcome::Idle | Outcome::Failed(_)) {
+        if !matches!(outcome, TurnOutcome::Idle | TurnOutcome::Failed(_)) {
             self.functions
                 .check(&mut place(worker, &mut self.families, now));
         }
@@ -194,7 +194,7 @@ impl Sampler {
         worker: &mut Worker,
         (trace, climb): (&mut Trace, &mut Climb),
         now: u64,
-    ) -> (Outcome, bool) {
+    ) -> (TurnOutcome, bool) {
         let (tops, last) = match worker.reader.read() {
             Ok(Reading::Busy { tops, last }) => (tops, last),
             Ok(Reading::NoFrame(phase)) => {
@@ -202,7 +202,7 @@ impl Sampler {
                 return (phase::without_frame(phase), false);
             }
             Ok(Reading::Elsewhere) => return (cut(PathId::NONE, false), true),
-            Err(fault) => return (Outcome::Failed(fault), false),
+            Err(fault) => return (TurnOutcome::Failed(fault), false),
         };
         let has_moved = tops.iter().chain([&last]).any(|top| {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
@@ -223,7 +223,7 @@ impl Sampler {
             }
             Followed::Part(path) => cut(path, climb.is_full),
         };
-        if let Outcome::Sample(Sampled { stack, .. }) = &mut outcome {
+        if let TurnOutcome::Sample(SampledStack { stack, .. }) = &mut outcome {
             // A later look may have shown the same call path; a sum of its own would show nothing else.
             let is_shown = (stack.path, stack.ending) == (candidate, Ending::Whole);
             if stack.phase.is_none() && !is_shown {
@@ -283,16 +283,16 @@ impl Sampler {
         trace: &Trace,
         climb: &Climb,
         has_moved: bool,
-    ) -> Outcome {
+    ) -> TurnOutcome {
         let phase = self.phase(worker, trace, has_moved);
-        if phase == Some(Names::IDLE) {
-            return Outcome::Idle;
+        if phase == Some(FunctionNames::IDLE) {
+            return TurnOutcome::Idle;
         }
         self.count_calls(worker, trace, climb);
         let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
         let mut open = climb.open.iter();
-        Outcome::Sample(Sampled {
-            stack: Stack {
+        TurnOutcome::Sample(SampledStack {
+            stack: SummedStack {
                 path: climb.path(),
                 ending: Ending::Whole,
                 phase,
@@ -305,9 +305,9 @@ impl Sampler {
 }
 
 /// The outcome for a stack of which only a part is known.
-fn cut(path: PathId, is_full: bool) -> Outcome {
-    Outcome::Sample(Sampled {
-        stack: Stack {
+fn cut(path: PathId, is_full: bool) -> TurnOutcome {
+    TurnOutcome::Sample(SampledStack {
+        stack: SummedStack {
             path,
             ending: if is_full { Ending::Full } else { Ending::Cut },
             phase: None,
@@ -323,7 +323,7 @@ fn place<'a>(
     worker: &'a mut Worker,
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
-) -> Place<'a, WorkerMemory> {
+) -> StackPlace<'a, WorkerMemory> {
     place_and_reader(worker, families, now).0
 }
 
@@ -331,9 +331,9 @@ fn place_and_reader<'a>(
     worker: &'a mut Worker,
     families: &'a mut FxHashMap<usize, Map>,
     now: u64,
-) -> (Place<'a, WorkerMemory>, &'a Reader) {
+) -> (StackPlace<'a, WorkerMemory>, &'a Reader) {
     let request_time = Some(worker.reader.request_time).filter(|&time| time != 0);
-    let place: Place<'a, WorkerMemory> = Place {
+    let place: StackPlace<'a, WorkerMemory> = StackPlace {
         memory: &worker.reader.memory,
         layout: worker.process.engine.layout,
         executor_globals: worker.process.engine.executor_globals,

@@ -12,11 +12,11 @@ use phpprof_zend::unwind::{Frame, UnwindEnd};
 use smallvec::SmallVec;
 
 use super::climb::{UNWINDING, op_index};
-use super::{Outcome, Sampled, Sampler};
+use super::{SampledStack, StackSampler, TurnOutcome};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;
-use crate::stack::names::{NameId, Names};
-use crate::stack::trace::{Collector, Stack, Trace};
+use crate::stack::names::{FunctionNames, NameId};
+use crate::stack::trace::{GcPosition, SummedStack, Trace};
 use crate::target::process::relay::Relay;
 
 /// Internal functions in which a worker in a loop waits for its next request.
@@ -42,21 +42,21 @@ pub(super) fn autoloads(worker: &mut Worker, count: usize) -> bool {
 }
 
 /// The outcome for a worker without a frame.
-pub(super) fn without_frame(phase: Option<Phase>) -> Outcome {
+pub(super) fn without_frame(phase: Option<Phase>) -> TurnOutcome {
     let name = match phase {
-        None | Some(Phase::Idle) => return Outcome::Idle,
-        Some(Phase::Startup) => Names::STARTUP,
-        Some(Phase::Compiling) => Names::COMPILING,
-        Some(Phase::Shutdown) => Names::SHUTDOWN,
+        None | Some(Phase::Idle) => return TurnOutcome::Idle,
+        Some(Phase::Startup) => FunctionNames::STARTUP,
+        Some(Phase::Compiling) => FunctionNames::COMPILING,
+        Some(Phase::Shutdown) => FunctionNames::SHUTDOWN,
     };
-    Outcome::Sample(Sampled {
-        stack: Stack::of_phase(name),
+    TurnOutcome::Sample(SampledStack {
+        stack: SummedStack::of_phase(name),
         is_open: false,
         may_sleep: true,
     })
 }
 
-impl Sampler {
+impl StackSampler {
     /// The engine's phase at the leaf of the trace's frames; `moved` tells that the top differed after the read.
     pub(super) fn phase(&mut self, worker: &Worker, trace: &Trace, moved: bool) -> Option<NameId> {
         let reader = &worker.reader;
@@ -66,25 +66,25 @@ impl Sampler {
         let relay = worker.process.relay.as_ref();
         let waits = || name == READS && relay.is_some_and(Relay::is_awaited);
         if WAITS_FOR_REQUEST.contains(&name) || waits() {
-            return Some(Names::IDLE);
+            return Some(FunctionNames::IDLE);
         }
         if moved {
             return None;
         }
-        if trace.collector == Collector::AtLeaf {
-            return Some(Names::COLLECTING);
+        if trace.collector == GcPosition::AtLeaf {
+            return Some(FunctionNames::COLLECTING);
         }
         let method = (&function.class[..], &function.function_name[..]);
         let is_compiler = COMPILES.contains(&name) || method == COMPILING_METHOD;
         let layout = worker.process.engine.layout;
         let includes = self.opcode(worker, &leaf, id) == Some(INCLUDE_OR_EVAL);
         if reader.in_compilation {
-            return (includes || is_compiler).then_some(Names::COMPILING);
+            return (includes || is_compiler).then_some(FunctionNames::COMPILING);
         }
         // Code of the JIT saves a leaf's opline only for calls.
         let is_inside =
             || reader.is_interpreted() && is_inside_include(&reader.memory, layout, leaf.opline);
-        (includes && is_inside()).then_some(Names::LOADING)
+        (includes && is_inside()).then_some(FunctionNames::LOADING)
     }
 
     /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or code at an op that can wait.

@@ -14,18 +14,18 @@ use phpprof_zend::site::{Evidence, Relation, Words};
 use phpprof_zend::unwind::Frame;
 use phpprof_zend::zval::ZVAL;
 
-use super::Sampler;
-use super::ask::{Answer, is_shared};
+use super::StackSampler;
+use super::ask::{SiteAnswer, is_shared};
 use super::climb::UNWINDING;
 use super::standing::{IDENTITY, PROOF, WORDS};
 use super::told::{caller_stood, is_plain, tells};
 use crate::read::worker::Worker;
-use crate::stack::edges::{Edge, Known};
+use crate::stack::edges::{Edge, EdgeKnowledge};
 use crate::stack::functions::FunctionId;
 use crate::stack::stand::Stand;
 use crate::stack::trace::Trace;
 
-impl Sampler {
+impl StackSampler {
     /// What is known of that edge.
     pub(super) fn edge(
         &mut self,
@@ -34,13 +34,13 @@ impl Sampler {
         index: usize,
         edge: Edge,
         now: u64,
-    ) -> Option<Known> {
+    ) -> Option<EdgeKnowledge> {
         let kind = &worker.process.engine.layout.call_info;
         let call_info = trace.frames[index].call_info;
         match self.edges.known(&edge) {
             // What a freed generator has left on the heap stands until that is used again, below any other resumer. So its call site is asked
             // in each sample until the edge is proven.
-            Some(Known::Open(_)) if call_info & kind.generator != 0 => {}
+            Some(EdgeKnowledge::Open(_)) if call_info & kind.generator != 0 => {}
             Some(known) => return Some(known),
             None => {}
         }
@@ -102,7 +102,7 @@ impl Sampler {
         index: usize,
         edge: Edge,
         (may_be_autoloader, now): (bool, u64),
-    ) -> Option<Known> {
+    ) -> Option<EdgeKnowledge> {
         if self.may_be_another_closure(worker, trace, index) {
             self.look_since(worker, trace, index, now);
         }
@@ -137,7 +137,7 @@ impl Sampler {
         !self.edges.is_autoloader(edge.callee)
             && matches!(
                 self.ask(worker, trace, index, edge),
-                Some(Answer {
+                Some(SiteAnswer {
                     evidence: Evidence::Proven(..),
                     is_steady: true,
                     ..

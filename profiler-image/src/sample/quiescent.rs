@@ -6,7 +6,7 @@ use phpprof_zend::site::Relation;
 use phpprof_zend::unwind::MAX_FRAMES;
 
 use super::climb::{NO_OP, UNWINDING, op_index};
-use super::{Sampled, Sampler, place};
+use super::{SampledStack, StackSampler, place};
 use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
@@ -14,9 +14,9 @@ use crate::stack::edges::Edge;
 use crate::stack::names::NameId;
 use crate::stack::trace::Trace;
 
-impl Sampler {
+impl StackSampler {
     /// Proves the edges of the last sample, which was taken while the worker slept.
-    pub fn prove_asleep(&mut self, worker: &Worker, sampled: &Sampled) {
+    pub fn prove_asleep(&mut self, worker: &Worker, sampled: &SampledStack) {
         self.quality.quiescent += 1;
         if !sampled.is_open {
             return;

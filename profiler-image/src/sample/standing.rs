@@ -45,7 +45,7 @@ const HEADER: usize = 128;
 /// Looks at frames again, with reused memory.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    shown: Shown,
+    shown: LooksShown,
     pauses: Pauses,
     /// How often this sample, or this newest moment, may still check what stands.
     left: usize,
@@ -53,7 +53,7 @@ pub(super) struct Standing {
 
 /// What the looks of one call showed.
 #[derive(Debug, Default)]
-struct Shown {
+struct LooksShown {
     /// The address of the part around the top, and each look at it.
     hot: u64,
     looks: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ impl Default for Header {
 
 /// The tops from which each look has to lead to the frames.
 #[derive(Debug, Clone, Copy)]
-enum Tops {
+enum TopChoice {
     /// The one between the looks, for calls that have to stand.
     Between,
     /// The one before the look or the one after it, for functions whose frames have to stand: in one of the looks a fast program has often
@@ -86,8 +86,8 @@ enum Tops {
     NextTo,
 }
 
-/// The part around the top that is looked at, which begins at [`Shown::hot`].
-struct Window {
+/// The part around the top that is looked at, which begins at [`LooksShown::hot`].
+struct TopWindow {
     length: usize,
     /// Where what is near the top begins.
     near: usize,
@@ -120,7 +120,9 @@ impl Standing {
             if self.look(reader, &window, gather).is_none() {
                 return Stand::default();
             }
-            let now = self.shown.stand(reader.layout(), frames, Tops::Between);
+            let now = self
+                .shown
+                .stand(reader.layout(), frames, TopChoice::Between);
             let stand = all.map_or(now, |before| before.and(now));
             if callee > stand.above {
                 return Stand::default();
@@ -142,17 +144,17 @@ impl Standing {
         if window.is_none_or(|window| self.look(reader, &window, gather).is_none()) {
             return Stand::default();
         }
-        self.shown.stand(reader.layout(), frames, Tops::NextTo)
+        self.shown.stand(reader.layout(), frames, TopChoice::NextTo)
     }
 
     /// Chooses what to look at; `None` if this sample may not look again.
-    fn begin_looks(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Option<Window> {
+    fn begin_looks(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Option<TopWindow> {
         self.left = self.left.checked_sub(1)?;
         Some(self.choose(reader, frames, lowest))
     }
 
     /// Chooses what to look at.
-    fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> Window {
+    fn choose(&mut self, reader: &Reader, frames: &[Frame], lowest: u64) -> TopWindow {
         let layout = reader.layout();
         let around = reader.copy.looks.first().map_or(0, Vec::len) as u64;
         let end = reader.copy.hot.saturating_add(around);
@@ -178,7 +180,7 @@ impl Standing {
             shown.frames += 1;
         }
         let bytes = |end: u64| usize::try_from(end.saturating_sub(window.start)).unwrap_or(0);
-        Window {
+        TopWindow {
             length: bytes(window.end),
             near: bytes(leaf.saturating_sub(NEAR)),
         }
@@ -198,7 +200,7 @@ impl Standing {
     fn look(
         &mut self,
         reader: &Reader,
-        window: &Window,
+        window: &TopWindow,
         gather: impl FnOnce(&mut [Piece<'_>]) -> Result<(), MemoryFault>,
     ) -> Option<()> {
         let shown = &mut self.shown;
@@ -235,9 +237,9 @@ fn follows_callee(frame: &Frame) -> bool {
     is_absent(frame) || frame.is_delegating
 }
 
-impl Shown {
+impl LooksShown {
     /// Which of the frames, leaf first, all looks show on the stack.
-    fn stand(&self, layout: &Layout, frames: &[Frame], tops: Tops) -> Stand {
+    fn stand(&self, layout: &Layout, frames: &[Frame], tops: TopChoice) -> Stand {
         let not_shown = frames.len() - self.frames;
         let mut above = not_shown;
         for (index, frame) in frames.iter().enumerate().take(self.frames).rev() {
@@ -259,8 +261,8 @@ impl Shown {
         }
         let on_stack = |look: usize| {
             let tops = match tops {
-                Tops::Between => &self.tops[1..LOOKS],
-                Tops::NextTo => &self.tops[look..look + 2],
+                TopChoice::Between => &self.tops[1..LOOKS],
+                TopChoice::NextTo => &self.tops[look..look + 2],
             };
             let tops = tops.iter();
             tops.map(|&top| self.on_stack(layout, look, u64::from_le_bytes(top), frames))

@@ -23,7 +23,7 @@ use phpprof_zend::unwind::frame_at;
 
 use super::*;
 use crate::read::globals::Globals;
-use crate::stack::edges::Known;
+use crate::stack::edges::EdgeKnowledge;
 use crate::stack::stand::Stand;
 use crate::target::process::Process;
 
@@ -204,8 +204,9 @@ impl Scene {
 
     /// Takes one sample: the names of its stack, root first, and whether all of it is proven.
     fn sampled(&self) -> (Vec<String>, bool) {
-        let mut sampler = Sampler::new();
-        let Outcome::Sample(Sampled { stack, is_open, .. }) = sampler.sample(&mut self.worker(), 1)
+        let mut sampler = StackSampler::new();
+        let TurnOutcome::Sample(SampledStack { stack, is_open, .. }) =
+            sampler.sample(&mut self.worker(), 1)
         else {
             panic!("no sample")
         };
@@ -221,7 +222,7 @@ impl Scene {
 }
 
 /// The functions of a path, root first.
-fn names(sampler: &Sampler, path: PathId) -> Vec<String> {
+fn names(sampler: &StackSampler, path: PathId) -> Vec<String> {
     let mut lines = Vec::new();
     let paths = sampler.tree.settle(&sampler.edges);
     paths.lines(path, &mut lines);
@@ -279,7 +280,11 @@ fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
 }
 
 /// A busy read of the scene's worker, followed at its first moment.
-fn followed(scene: &Scene, sampler: &mut Sampler, worker: &mut Worker) -> (Vec<Globals>, Trace) {
+fn followed(
+    scene: &Scene,
+    sampler: &mut StackSampler,
+    worker: &mut Worker,
+) -> (Vec<Globals>, Trace) {
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
@@ -295,14 +300,17 @@ fn followed(scene: &Scene, sampler: &mut Sampler, worker: &mut Worker) -> (Vec<G
 fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
     let mut scene = Scene::frameless("implode", IS_NULL);
     scene.call("text", scene.image.layout.call_info.top);
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    assert!(matches!(
+        sampler.sample(&mut worker, 1),
+        TurnOutcome::Sample(_)
+    ));
     // The functions are known, the calls are not.
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
-    let is_whole = |sampler: &mut Sampler, worker: &mut Worker| {
+    let is_whole = |sampler: &mut StackSampler, worker: &mut Worker| {
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         // No site names the callee, and nothing may be looked at again.
         sampler.standing.begin(false);
@@ -325,7 +333,7 @@ fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
 fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
     for (code, is_fast, expected) in [(0, true, true), (32, false, true), (32, true, false)] {
         let mut scene = Scene::calling().with_jit(code);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
         let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
         trace.is_fast = is_fast;
         for words in [site::Words::Frames, site::Words::Cache] {
@@ -346,7 +354,7 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
 #[test]
 fn a_file_runs_if_both_looks_next_to_the_moment_show_its_call() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
     trace.stood = 1;
     sampler.standing.begin(false);
@@ -367,7 +375,7 @@ fn a_file_runs_if_both_looks_next_to_the_moment_show_its_call() {
 #[test]
 fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
     let above = Stand { below: 2, above: 3 };
     (trace.stands, trace.stands_since) = (Some(above), Some(above));
@@ -381,7 +389,7 @@ fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
 #[test]
 fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
     (trace.ids[0], trace.stands_since) = (None, None);
     sampler.standing.begin(true);
@@ -392,9 +400,11 @@ fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
 #[test]
 fn a_read_asks_so_many_call_sites_and_no_more() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
-    let edge = sampler.edge_at(&trace, 0, None, Names::UNSTABLE).unwrap();
+    let edge = sampler
+        .edge_at(&trace, 0, None, FunctionNames::UNSTABLE)
+        .unwrap();
     let asks = (0..1000).take_while(|_| sampler.ask(&worker, &trace, 0, edge).is_some());
     assert!((64..256).contains(&asks.count()));
     // The next read may ask again.
@@ -406,7 +416,7 @@ fn a_read_asks_so_many_call_sites_and_no_more() {
 #[test]
 fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
     let names = [1, 0].map(|index| {
         sampler
@@ -424,7 +434,7 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.learn(&mut worker, &tops, (&mut trace, &mut climb), 2);
     let known = sampler.edges.known(&edge.unwrap());
-    assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
+    assert!(matches!(known, Some(EdgeKnowledge::Proven(_))), "{known:?}");
     assert_eq!(sampler.quality, before, "it is no sample");
 }
 
@@ -432,7 +442,7 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
 #[test]
 fn a_call_that_the_code_proves_while_it_is_asked_for_a_refusal_is_not_asked_for_again() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, trace) = followed(&scene, &mut sampler, &mut worker);
     let [main, found] = [1, 0].map(|index| {
         let id = trace.ids[index].unwrap();
@@ -444,6 +454,6 @@ fn a_call_that_the_code_proves_while_it_is_asked_for_a_refusal_is_not_asked_for_
     sampler.edges = Edges::default();
     assert!(!sampler.denies(&worker, &trace, 0, calls));
     let known = sampler.edges.known(&calls);
-    assert!(matches!(known, Some(Known::Proven(_))), "{known:?}");
+    assert!(matches!(known, Some(EdgeKnowledge::Proven(_))), "{known:?}");
     assert!(sampler.denies(&worker, &trace, 0, prepares));
 }

@@ -7,12 +7,12 @@
 
 use phpprof_zend::site::{Evidence, Relation, Words};
 
-use super::Sampler;
+use super::StackSampler;
 use crate::read::worker::Worker;
-use crate::stack::edges::{Edge, Known, Told};
+use crate::stack::edges::{Edge, EdgeKnowledge, FrameTells};
 use crate::stack::trace::Trace;
 
-impl Sampler {
+impl StackSampler {
     /// Whether the caller alone tells this call: it stood, and its code names the callee, or a method of its own object. Then the program makes
     /// this call, of whatever moment the callee's frame is. `None` if the caller tells nothing. Code of the JIT does not save each op, so
     /// there no caller tells.
@@ -22,7 +22,7 @@ impl Sampler {
         trace: &Trace,
         index: usize,
         edge: Edge,
-    ) -> Option<Known> {
+    ) -> Option<EdgeKnowledge> {
         if !caller_stood(worker, trace, index)
             || !worker.reader.is_interpreted()
             || !is_plain(worker, trace, index, &edge)
@@ -30,9 +30,9 @@ impl Sampler {
             return None;
         }
         match self.edges.told(&edge) {
-            Told::Yes(check) => return Some(Known::Proven(check)),
-            Told::No => return None,
-            Told::Ask => {}
+            FrameTells::Yes(check) => return Some(EdgeKnowledge::Proven(check)),
+            FrameTells::No => return None,
+            FrameTells::Ask => {}
         }
         let answer = self.ask(worker, trace, index, edge)?;
         match answer.evidence {

@@ -15,10 +15,10 @@ use phpprof_zend::site::Relation;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::edges::{EdgeId, Edges};
-use super::names::{NameId, Names};
-use callers::{Chain, Chains};
-use paths::Line;
-pub use paths::Paths;
+use super::names::{FunctionNames, NameId};
+use callers::{CallerChain, Chains};
+pub use paths::CallPaths;
+use paths::PathLine;
 
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
@@ -47,13 +47,13 @@ impl PathId {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct CallNode {
     parent: PathId,
     name: NameId,
     /// The index of the op.
     op: u32,
     line: u32,
-    /// The index of its [`Call`].
+    /// The index of its [`CallPath`].
     call: u32,
     /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the first one.
     earlier: PathId,
@@ -61,7 +61,7 @@ struct Node {
     last_child: PathId,
 }
 
-impl Node {
+impl CallNode {
     /// What distinguishes it from all other nodes.
     fn key(&self) -> (PathId, NameId, u32) {
         (self.parent, self.name, self.op)
@@ -71,7 +71,7 @@ impl Node {
 /// A call, and what the tree knows of it.
 #[derive(Debug, Clone, Copy)]
 struct KnownCall {
-    call: Call,
+    call: CallPath,
     /// Its last added node.
     newest: PathId,
     /// The doubt whether it is made, which rises and falls with each sample of it; `None` once it has ended.
@@ -87,7 +87,7 @@ impl KnownCall {
 
 /// A function with all its callers, at any of its ops.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Call {
+pub struct CallPath {
     /// The edge to it, if that was open when it was first seen.
     pub edge: Option<EdgeId>,
     /// What has to hold between the caller's frame and this one's.
@@ -101,7 +101,7 @@ pub struct Call {
 /// All call paths of a run.
 #[derive(Debug)]
 pub struct CallTree {
-    nodes: Vec<Node>,
+    nodes: Vec<CallNode>,
     calls: Vec<KnownCall>,
     /// The nodes by parent, function, and the index of its op.
     children: HashTable<PathId>,
@@ -118,7 +118,7 @@ impl CallTree {
             return Some(path);
         }
         let key = Some((parent, name, op));
-        let is_child = |path: &PathId| self.nodes.get(path.0 as usize).map(Node::key) == key;
+        let is_child = |path: &PathId| self.nodes.get(path.0 as usize).map(CallNode::key) == key;
         let path = *self.children.find(hash_of(key), is_child)?;
         self.nodes.get_mut(parent.0 as usize)?.last_child = path;
         Some(path)
@@ -126,7 +126,7 @@ impl CallTree {
 
     /// The call of a function by a path, if it is known.
     #[must_use]
-    pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&Call> {
+    pub fn call_of(&self, parent: PathId, name: NameId) -> Option<&CallPath> {
         let call = &self.known(parent, name)?.call;
         (!call.is_candidate).then_some(call)
     }
@@ -143,7 +143,7 @@ impl CallTree {
 
     /// The child that was asked for last, if it is a node of this function. Most samples have passed through the same callers as the one
     /// before, and memory that is next to the parent's costs less than a hash table.
-    fn last_child(&self, parent: PathId, name: NameId) -> Option<(PathId, &Node)> {
+    fn last_child(&self, parent: PathId, name: NameId) -> Option<(PathId, &CallNode)> {
         let path = self.nodes.get(parent.0 as usize)?.last_child;
         let node = self.nodes.get(path.0 as usize)?;
         (path != PathId::NONE && node.name == name).then_some((path, node))
@@ -225,7 +225,7 @@ impl CallTree {
         name: NameId,
         op: u32,
         line: u32,
-        call: Call,
+        call: CallPath,
     ) -> Option<PathId> {
         if self.nodes.len() >= MAX_PATHS {
             return None;
@@ -237,7 +237,7 @@ impl CallTree {
             None => u32::try_from(self.calls.len()).ok()?,
         };
         let earlier = known.and_then(|index| self.calls.get(index as usize));
-        self.nodes.push(Node {
+        self.nodes.push(CallNode {
             parent,
             name,
             op,
@@ -259,7 +259,7 @@ impl CallTree {
                 self.by_function.insert_unique(hash, index, rehash);
             }
         }
-        let rehash = |path: &PathId| hash_of(self.nodes.get(path.0 as usize).map(Node::key));
+        let rehash = |path: &PathId| hash_of(self.nodes.get(path.0 as usize).map(CallNode::key));
         let hash = hash_of(Some((parent, name, op)));
         self.children.insert_unique(hash, path, rehash);
         Some(path)
@@ -267,7 +267,7 @@ impl CallTree {
 
     /// The call that a path ends in.
     #[must_use]
-    pub fn call(&self, path: PathId) -> Call {
+    pub fn call(&self, path: PathId) -> CallPath {
         self.known_at(path)
             .map(|known| known.call)
             .unwrap_or_default()
@@ -284,12 +284,12 @@ impl CallTree {
     }
 
     /// Notes how a sample shows the call that a path ends in: a candidate becomes known by that, and an open edge proven.
-    pub fn note(&mut self, path: PathId, call: Call) {
+    pub fn note(&mut self, path: PathId, call: CallPath) {
         let Some(known) = self.known_at_mut(path).map(|known| &mut known.call) else {
             return;
         };
         if !call.is_candidate && (known.is_candidate || call.edge.is_none()) {
-            *known = Call {
+            *known = CallPath {
                 is_hidden: known.is_hidden,
                 ..call
             };
@@ -298,14 +298,14 @@ impl CallTree {
 
     /// The current nodes, from which a profile's stacks are made.
     #[must_use]
-    pub fn settle(&self, edges: &Edges) -> Paths {
+    pub fn settle(&self, edges: &Edges) -> CallPaths {
         let mut lines = Vec::with_capacity(self.nodes.len());
         let mut by_line = FxHashMap::default();
         let trusted = self.trusted();
         for (index, node) in self.nodes.iter().enumerate() {
             let known = self.calls.get(node.call as usize);
             let is_hidden = known.is_some_and(|known| known.call.is_hidden);
-            let above: Line = lines
+            let above: PathLine = lines
                 .get(node.parent.0 as usize)
                 .copied()
                 .unwrap_or_default();
@@ -322,7 +322,7 @@ impl CallTree {
             let is_mixture =
                 known.is_some_and(KnownCall::is_doubtful) && trusted.only_below_others(self, node);
             let is_proven = above.is_proven && is_settled && !is_mixture;
-            lines.push(Line {
+            lines.push(PathLine {
                 parent: node.parent.0,
                 name: node.name.shown(),
                 line: node.line,
@@ -332,7 +332,7 @@ impl CallTree {
                 proven: if is_proven { shown } else { above.proven },
             });
         }
-        Paths(lines)
+        CallPaths(lines)
     }
 
     /// The calls that are made beyond doubt by some path.
@@ -355,7 +355,7 @@ impl CallTree {
     }
 
     /// What calls a node's function, at which op, and the function.
-    fn call_at(&self, node: &Node) -> Option<CallAt> {
+    fn call_at(&self, node: &CallNode) -> Option<CallAt> {
         let caller = self.nodes.get(node.parent.0 as usize)?;
         Some((caller.name, caller.op, node.name))
     }
@@ -369,13 +369,13 @@ struct Trusted {
     chains: Chains,
     calls: FxHashSet<CallAt>,
     /// Whether one of these callers is a recursion.
-    by_callers: FxHashMap<(Chain, CallAt), bool>,
+    by_callers: FxHashMap<(CallerChain, CallAt), bool>,
 }
 
 impl Trusted {
     /// Whether the call of a node is made beyond doubt below other callers only. In a recursion these do not differ by its depth: how seldom
     /// two looks in a row show a call is a matter of its length and of the machine, so the same call at another depth tells that it is made.
-    fn only_below_others(&self, tree: &CallTree, node: &Node) -> bool {
+    fn only_below_others(&self, tree: &CallTree, node: &CallNode) -> bool {
         let (chain, is_recursion) = self.chains.get(node.parent);
         tree.call_at(node).is_some_and(|call| {
             let made_here = self.by_callers.get(&(chain, call));
@@ -386,7 +386,7 @@ impl Trusted {
 }
 
 /// The path and the function of a call.
-fn key_of(nodes: &[Node], calls: &[KnownCall], call: u32) -> Option<(PathId, NameId)> {
+fn key_of(nodes: &[CallNode], calls: &[KnownCall], call: u32) -> Option<(PathId, NameId)> {
     let newest = calls.get(call as usize)?.newest;
     let node = nodes.get(newest.0 as usize)?;
     Some((node.parent, node.name))
@@ -407,9 +407,9 @@ fn all<T>(below: T) -> Vec<T> {
 impl Default for CallTree {
     fn default() -> Self {
         Self {
-            nodes: all(Node {
+            nodes: all(CallNode {
                 parent: PathId::NONE,
-                name: Names::UNSTABLE,
+                name: FunctionNames::UNSTABLE,
                 op: 0,
                 line: 0,
                 call: 0,
@@ -417,7 +417,7 @@ impl Default for CallTree {
                 last_child: PathId::NONE,
             }),
             calls: all(KnownCall {
-                call: Call::default(),
+                call: CallPath::default(),
                 newest: PathId::NONE,
                 doubt: None,
             }),

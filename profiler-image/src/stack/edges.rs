@@ -8,7 +8,7 @@ use phpprof_zend::site::Relation;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::names::{NameId, Names};
+use super::names::{FunctionNames, NameId};
 
 /// At this number edges are forgotten, and proven again, except those that samples refer to. It is the capacity of a hash table of 2^15, in a good megabyte.
 pub const MAX_EDGES: usize = 28_672;
@@ -40,7 +40,7 @@ impl Edge {
     #[must_use]
     pub fn of_root(callee: NameId) -> Self {
         Self {
-            site: (Names::ENGINE, 0),
+            site: (FunctionNames::ENGINE, 0),
             via: None,
             callee,
         }
@@ -49,7 +49,7 @@ impl Edge {
 
 /// What is known of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum EdgeKnowledge {
     /// The program has it; two frames of it have to satisfy this check.
     Proven(Relation),
     /// It needs a quiescent read.
@@ -64,7 +64,7 @@ pub struct EdgeId(u32);
 
 /// Whether the caller's frame alone tells that it makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum FrameTells {
     /// It does, and two frames of the call have to satisfy this check.
     Yes(Relation),
     /// It does not.
@@ -74,8 +74,8 @@ pub enum Told {
 }
 
 #[derive(Debug)]
-struct Entry {
-    known: Known,
+struct EdgeEntry {
+    known: EdgeKnowledge,
     /// How often the call site was asked without a result.
     asked: u16,
     /// It was open once, so samples refer to it until the end of the run.
@@ -84,7 +84,7 @@ struct Entry {
     by_caller: bool,
 }
 
-impl Entry {
+impl EdgeEntry {
     /// Whether the call site has to be asked now, after this many times in a row.
     fn is_due(&mut self, eager: u16) -> bool {
         // At the largest number, the last ones repeat.
@@ -94,9 +94,9 @@ impl Entry {
 }
 
 /// How many sights of an edge ask its call site each time.
-fn eager_sights(known: Known) -> u16 {
+fn eager_sights(known: EdgeKnowledge) -> u16 {
     match known {
-        Known::Open(_) => EAGER_SIGHTS,
+        EdgeKnowledge::Open(_) => EAGER_SIGHTS,
         _ => REFUSALS,
     }
 }
@@ -104,7 +104,7 @@ fn eager_sights(known: Known) -> u16 {
 /// All known edges of a run.
 #[derive(Debug, Default)]
 pub struct Edges {
-    entries: FxHashMap<Edge, Entry>,
+    entries: FxHashMap<Edge, EdgeEntry>,
     opened: Vec<Edge>,
     /// The number of open ones: whether it falls tells if a quiescent read has helped.
     unsettled: usize,
@@ -117,9 +117,9 @@ impl Edges {
     ///
     /// A torn pair of frames may have caused a refutation, and an open edge's frames may stand the next time. So both are asked again, at
     /// first each time and then rarely. Real edges are found soon, and impossible ones cost little.
-    pub fn known(&mut self, edge: &Edge) -> Option<Known> {
+    pub fn known(&mut self, edge: &Edge) -> Option<EdgeKnowledge> {
         let entry = self.entries.get_mut(edge)?;
-        if let Known::Proven(_) = entry.known {
+        if let EdgeKnowledge::Proven(_) = entry.known {
             return Some(entry.known);
         }
         (!entry.is_due(eager_sights(entry.known))).then_some(entry.known)
@@ -129,36 +129,36 @@ impl Edges {
     #[must_use]
     pub fn is_open(&self, edge: &Edge) -> bool {
         let entry = self.entries.get(edge);
-        entry.is_some_and(|entry| matches!(entry.known, Known::Open(_)))
+        entry.is_some_and(|entry| matches!(entry.known, EdgeKnowledge::Open(_)))
     }
 
     /// The check of an edge that is proven.
     #[must_use]
     pub fn check_of(&self, edge: &Edge) -> Option<Relation> {
         match self.entries.get(edge)?.known {
-            Known::Proven(check) => Some(check),
-            Known::Open(_) | Known::Refuted => None,
+            EdgeKnowledge::Proven(check) => Some(check),
+            EdgeKnowledge::Open(_) | EdgeKnowledge::Refuted => None,
         }
     }
 
     /// Whether the caller's frame alone tells this call.
-    pub fn told(&mut self, edge: &Edge) -> Told {
+    pub fn told(&mut self, edge: &Edge) -> FrameTells {
         let Some(entry) = self.entries.get_mut(edge) else {
-            return Told::Ask;
+            return FrameTells::Ask;
         };
         match entry.known {
-            Known::Proven(check) if entry.by_caller => Told::Yes(check),
+            EdgeKnowledge::Proven(check) if entry.by_caller => FrameTells::Yes(check),
             // The site was asked for it, and names no callee.
-            Known::Open(_) => Told::No,
+            EdgeKnowledge::Open(_) => FrameTells::No,
             _ => match entry.is_due(REFUSALS) {
-                true => Told::Ask,
-                false => Told::No,
+                true => FrameTells::Ask,
+                false => FrameTells::No,
             },
         }
     }
 
     /// Records that the caller's frame alone tells this call.
-    pub fn prove_by_caller(&mut self, edge: Edge, check: Relation) -> Known {
+    pub fn prove_by_caller(&mut self, edge: Edge, check: Relation) -> EdgeKnowledge {
         let known = self.prove(edge, check);
         let entry = self.entry(edge);
         (entry.known, entry.by_caller) = (known, true);
@@ -173,36 +173,36 @@ impl Edges {
     }
 
     /// Records the call site's proof.
-    pub fn prove(&mut self, edge: Edge, check: Relation) -> Known {
+    pub fn prove(&mut self, edge: Edge, check: Relation) -> EdgeKnowledge {
         let entry = self.entry(edge);
-        if !matches!(entry.known, Known::Proven(_)) {
-            let is_open = matches!(entry.known, Known::Open(_));
-            entry.known = Known::Proven(check);
+        if !matches!(entry.known, EdgeKnowledge::Proven(_)) {
+            let is_open = matches!(entry.known, EdgeKnowledge::Open(_));
+            entry.known = EdgeKnowledge::Proven(check);
             if is_open {
                 self.unsettled -= 1;
             }
         }
-        Known::Proven(check)
+        EdgeKnowledge::Proven(check)
     }
 
     /// Records that the call site does not name this callee.
-    pub fn open(&mut self, edge: Edge) -> Known {
+    pub fn open(&mut self, edge: Edge) -> EdgeKnowledge {
         let next = u32::try_from(self.opened.len()).unwrap_or(u32::MAX);
         let has_room = self.opened.len() < MAX_OPENED;
         let entry = self.entry(edge);
-        if entry.known == Known::Refuted && has_room {
-            (entry.known, entry.was_open) = (Known::Open(EdgeId(next)), true);
+        if entry.known == EdgeKnowledge::Refuted && has_room {
+            (entry.known, entry.was_open) = (EdgeKnowledge::Open(EdgeId(next)), true);
             self.opened.push(edge);
             self.unsettled += 1;
-            return Known::Open(EdgeId(next));
+            return EdgeKnowledge::Open(EdgeId(next));
         }
         entry.known
     }
 
     /// Records that the call site refutes this callee. An open edge stays open.
-    pub fn refute(&mut self, edge: Edge) -> Known {
+    pub fn refute(&mut self, edge: Edge) -> EdgeKnowledge {
         self.entry(edge);
-        Known::Refuted
+        EdgeKnowledge::Refuted
     }
 
     /// Whether an edge that was open has been proven since.
@@ -211,7 +211,7 @@ impl Edges {
         self.opened
             .get(id.0 as usize)
             .and_then(|edge| self.entries.get(edge))
-            .is_some_and(|entry| matches!(entry.known, Known::Proven(_)))
+            .is_some_and(|entry| matches!(entry.known, EdgeKnowledge::Proven(_)))
     }
 
     /// Records that a function is an autoloader: each site that looks up a class may call it.
@@ -236,7 +236,7 @@ impl Edges {
 
     /// The same for an edge given by value, and only if its call site leaves it open.
     pub fn prove_if_open(&mut self, edge: Edge) {
-        if let Some(Known::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
+        if let Some(EdgeKnowledge::Open(id)) = self.entries.get(&edge).map(|entry| entry.known) {
             self.prove_open(id);
         }
     }
@@ -247,13 +247,13 @@ impl Edges {
         self.unsettled
     }
 
-    fn entry(&mut self, edge: Edge) -> &mut Entry {
+    fn entry(&mut self, edge: Edge) -> &mut EdgeEntry {
         if self.entries.len() >= MAX_EDGES {
             // This costs time, but no correctness: each of the others is proven again at its next sight.
             self.entries.retain(|_, entry| entry.was_open);
         }
-        self.entries.entry(edge).or_insert(Entry {
-            known: Known::Refuted,
+        self.entries.entry(edge).or_insert(EdgeEntry {
+            known: EdgeKnowledge::Refuted,
             asked: 0,
             was_open: false,
             by_caller: false,
@@ -264,13 +264,13 @@ impl Edges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::names::Names;
+    use crate::stack::names::FunctionNames;
 
     fn edge(index: u32) -> Edge {
         Edge {
-            site: (Names::UNSTABLE, index),
+            site: (FunctionNames::UNSTABLE, index),
             via: None,
-            callee: Names::TRUNCATED,
+            callee: FunctionNames::TRUNCATED,
         }
     }
 
@@ -278,29 +278,29 @@ mod tests {
     fn an_open_edge_is_settled_by_a_proof_and_only_by_that() {
         let mut edges = Edges::default();
         assert_eq!(edges.known(&edge(1)), None);
-        let Known::Open(id) = edges.open(edge(1)) else {
+        let EdgeKnowledge::Open(id) = edges.open(edge(1)) else {
             panic!("not open")
         };
         assert!(!edges.is_settled(id));
         assert_eq!(edges.unsettled(), 1);
         edges.refute(edge(1));
-        assert_eq!(edges.open(edge(1)), Known::Open(id));
+        assert_eq!(edges.open(edge(1)), EdgeKnowledge::Open(id));
         edges.prove_if_open(edge(2));
         assert_eq!(edges.known(&edge(2)), None);
         edges.prove_if_open(edge(1));
         assert!(edges.is_settled(id));
         assert_eq!(edges.unsettled(), 0);
-        assert_eq!(edges.refute(edge(1)), Known::Refuted);
+        assert_eq!(edges.refute(edge(1)), EdgeKnowledge::Refuted);
         assert_eq!(
             edges.known(&edge(1)),
-            Some(Known::Proven(Relation::Nothing))
+            Some(EdgeKnowledge::Proven(Relation::Nothing))
         );
     }
 
     #[test]
     fn so_many_autoloaders_are_remembered_and_no_more() {
         let mut edges = Edges::default();
-        let (one, other) = (Names::UNSTABLE, Names::TRUNCATED);
+        let (one, other) = (FunctionNames::UNSTABLE, FunctionNames::TRUNCATED);
         edges.note_autoloader(one);
         assert!(edges.is_autoloader(one) && !edges.is_autoloader(other));
         (0..MAX_AUTOLOADERS).for_each(|_| edges.note_autoloader(one));
@@ -314,19 +314,20 @@ mod tests {
     #[test]
     fn an_edge_that_finds_no_room_among_the_open_ones_counts_as_refuted() {
         let mut edges = Edges::default();
-        let open = (0..40_000).filter(|&index| matches!(edges.open(edge(index)), Known::Open(_)));
+        let open =
+            (0..40_000).filter(|&index| matches!(edges.open(edge(index)), EdgeKnowledge::Open(_)));
         assert_eq!(open.count(), MAX_OPENED);
-        assert_eq!(edges.open(edge(50_000)), Known::Refuted);
+        assert_eq!(edges.open(edge(50_000)), EdgeKnowledge::Refuted);
         assert!(edges.entries.len() <= MAX_EDGES);
     }
 
     #[test]
     fn a_proof_that_samples_wait_for_outlives_any_number_of_other_edges() {
         let mut edges = Edges::default();
-        let Known::Open(proven) = edges.open(edge(1)) else {
+        let EdgeKnowledge::Open(proven) = edges.open(edge(1)) else {
             panic!("not open")
         };
-        let Known::Open(waiting) = edges.open(edge(2)) else {
+        let EdgeKnowledge::Open(waiting) = edges.open(edge(2)) else {
             panic!("not open")
         };
         edges.prove_open(proven);
@@ -344,19 +345,19 @@ mod tests {
     #[test]
     fn a_call_is_told_once_its_caller_has_told_it() {
         let mut edges = Edges::default();
-        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        assert_eq!(edges.told(&edge(1)), FrameTells::Ask);
         edges.refute(edge(1));
-        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        assert_eq!(edges.told(&edge(1)), FrameTells::Ask);
         // A quiescent read has shown it, but not why it is made.
         edges.prove(edge(1), Relation::Nothing);
-        assert_eq!(edges.told(&edge(1)), Told::Ask);
+        assert_eq!(edges.told(&edge(1)), FrameTells::Ask);
         edges.prove_by_caller(edge(1), Relation::SameThis);
-        assert_eq!(edges.told(&edge(1)), Told::Yes(Relation::SameThis));
+        assert_eq!(edges.told(&edge(1)), FrameTells::Yes(Relation::SameThis));
         edges.open(edge(2));
-        assert_eq!(edges.told(&edge(2)), Told::No);
+        assert_eq!(edges.told(&edge(2)), FrameTells::No);
         edges.prove_by_caller(edge(2), Relation::Nothing);
         assert_eq!(edges.unsettled(), 0);
-        assert_eq!(edges.told(&edge(2)), Told::Yes(Relation::Nothing));
+        assert_eq!(edges.told(&edge(2)), FrameTells::Yes(Relation::Nothing));
     }
 
     #[test]

@@ -37,13 +37,13 @@ use held::Searched;
 pub use held::was_there;
 pub use lifetime::stands;
 pub use map::Map;
-use map::{Block, Entry};
+use map::{CodeBlock, FunctionEntry};
 use ops::{Ops, ops_size};
 use unchecked::Unchecked;
 
 use crate::read::pauses::Pauses;
 
-use super::names::{NameId, Names};
+use super::names::{FunctionNames, NameId};
 use super::stand::Stand;
 
 /// Names that are read in one sample; the others are read in the next one.
@@ -78,7 +78,7 @@ const EXTENSION_HEAD: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(u32);
 
-/// A function that has been resolved, and its ops. Its name for users is only in [`Names`].
+/// A function that has been resolved, and its ops. Its name for users is only in [`FunctionNames`].
 #[derive(Debug)]
 pub struct Code {
     /// The function as call sites know it.
@@ -97,10 +97,10 @@ pub struct Code {
 
 /// Distinguishes a function from all others that are remembered: its key and [`ZendFunction::fingerprints`]. For a method of a class that each
 /// request links anew, the address of the class's name replaces that of the class.
-type Identity = (FunctionKey, [u64; 2]);
+type FunctionIdentity = (FunctionKey, [u64; 2]);
 
 /// Where a stack was read, and what is known there.
-pub struct Place<'a, M: Memory + ?Sized> {
+pub struct StackPlace<'a, M: Memory + ?Sized> {
     /// The worker's memory.
     pub memory: &'a M,
     /// The engine's layout row.
@@ -125,7 +125,7 @@ pub struct Place<'a, M: Memory + ?Sized> {
     pub now: u64,
 }
 
-impl<M: Memory + ?Sized> Place<'_, M> {
+impl<M: Memory + ?Sized> StackPlace<'_, M> {
     /// Whether a function is known under this key, whatever its texts.
     fn knows(&self, key: &FunctionKey) -> bool {
         self.shared.knows(key) || self.local.knows(key)
@@ -143,7 +143,7 @@ pub struct Functions {
     free: Vec<FunctionId>,
     bytes: usize,
     /// Their names for users.
-    pub names: Names,
+    pub names: FunctionNames,
     /// Addresses that were read since the last [`Functions::begin`] without a result: another try with the same read does not help.
     refused: SmallVec<[u64; FEW]>,
     /// The closures that were searched for since then.
@@ -173,14 +173,14 @@ impl Functions {
     /// of the functions first, and tells which have stood.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         frames: &[Frame],
         ids: &mut Vec<Option<FunctionId>>,
         look_again: impl FnMut(usize, Gather<'_>) -> Stand,
     ) {
         ids.clear();
         self.renew(place);
-        let mut looks: SmallVec<[Look; FEW]> = SmallVec::new();
+        let mut looks: SmallVec<[UnreadFunction; FEW]> = SmallVec::new();
         for (index, frame) in frames.iter().enumerate() {
             let trusted = self.trusted(place, frame, index == 0);
             let depth = frames.len() - index;
@@ -196,7 +196,7 @@ impl Functions {
                 let anchors = entry
                     .and_then(|entry| self.get(entry.code))
                     .map_or([0, 0], |code| code.function.key.anchors());
-                looks.push(Look {
+                looks.push(UnreadFunction {
                     func: frame.func,
                     frame: *frame,
                     depth,
@@ -256,7 +256,7 @@ impl Functions {
     /// The name of a code. As the root of a stack, a script's top level is `{main}`.
     pub fn name(&mut self, id: FunctionId, is_root: bool) -> NameId {
         let Some(code) = self.arena.get_mut(id.0 as usize).and_then(Option::as_mut) else {
-            return Names::UNSTABLE;
+            return FunctionNames::UNSTABLE;
         };
         if !is_root || !code.function.key.is_top_level() {
             return code.name;
@@ -285,7 +285,7 @@ impl Functions {
 
     /// Checks functions that outlive requests, in one gather, beginning with those that have not been checked for longest. If one has
     /// changed, opcache has restarted, and all are read anew.
-    pub fn check<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
+    pub fn check<M: Memory + ?Sized>(&mut self, place: &mut StackPlace<'_, M>) {
         let shared = &place.shared;
         let is_old = (shared.age, shared.restarts) != (self.age, place.restarts);
         if is_old || place.now < shared.next_check {
@@ -340,7 +340,7 @@ impl Functions {
     }
 
     /// Drops maps of before opcache restarted, or everything was forgotten. A worker's own has ids of the shared one: both go before any is used.
-    fn renew<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>) {
+    fn renew<M: Memory + ?Sized>(&mut self, place: &mut StackPlace<'_, M>) {
         for map in [&mut *place.shared, &mut *place.local] {
             if (map.age, map.restarts) != (self.age, place.restarts) {
                 self.forget(map);
@@ -372,7 +372,7 @@ impl Functions {
     /// The known function of a frame, if it can be trusted without a read.
     fn trusted<M: Memory + ?Sized>(
         &self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         frame: &Frame,
         is_leaf: bool,
     ) -> Option<FunctionId> {
@@ -404,7 +404,7 @@ impl Functions {
 }
 
 impl Code {
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> FunctionIdentity {
         let key = FunctionKey {
             scope: self.scope,
             ..self.function.key
@@ -414,7 +414,8 @@ impl Code {
 
     /// Its approximate memory, with its entries in maps.
     fn bytes(&self) -> usize {
-        let in_maps = size_of::<(u64, u64, FunctionId)>() + size_of::<(u64, Entry, u64, Block)>();
+        let in_maps =
+            size_of::<(u64, u64, FunctionId)>() + size_of::<(u64, FunctionEntry, u64, CodeBlock)>();
         let function = &self.function;
         let on_heap = function.function_name.bytes_on_heap() + function.class.bytes_on_heap();
         size_of::<Self>() + 2 * in_maps + on_heap + self.ops.bytes()
@@ -431,7 +432,7 @@ fn pause(due: usize, functions: usize) -> u64 {
 }
 
 /// A function that has to be read.
-struct Look {
+struct UnreadFunction {
     func: u64,
     frame: Frame,
     /// The position of its lowest frame, from the root.

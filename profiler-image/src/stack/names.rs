@@ -18,7 +18,7 @@ pub const MAX_TEXT: usize = 1 << 20;
 /// a hash table of 2^11.
 pub const MAX_CHANGED: usize = 1792;
 
-/// Index into [`Names`], and the number of a changed body; as large with an `Option`.
+/// Index into [`FunctionNames`], and the number of a changed body; as large with an `Option`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId {
     after: NonZero<u16>,
@@ -46,7 +46,7 @@ impl NameId {
 
 /// A function's name for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Name<'a> {
+pub struct FunctionName<'a> {
     /// `App\Cart::total`, `{main}`, `[gc]`, …
     pub name: &'a str,
     /// The file of its declaration; empty for a phase.
@@ -57,77 +57,77 @@ pub struct Name<'a> {
 
 /// All names of a run.
 #[derive(Debug)]
-pub struct Names {
-    list: Arc<List>,
+pub struct FunctionNames {
+    list: Arc<TextList>,
     by_hash: FxHashMap<u64, NameId>,
-    files: FxHashMap<u64, Text>,
+    files: FxHashMap<u64, TextSpan>,
     /// The first body of each name, 0 for none yet.
     first_bodies: Vec<u32>,
     changed: FxHashMap<(NameId, u32), NameId>,
 }
 
-/// The position of a text in [`List::texts`].
+/// The position of a text in [`TextList::texts`].
 #[derive(Debug, Clone, Copy)]
-struct Text {
+struct TextSpan {
     begin: u32,
     length: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
-    name: Text,
-    file: Text,
+struct NameRow {
+    name: TextSpan,
+    file: TextSpan,
     start_line: u32,
 }
 
 #[derive(Debug, Clone, Default)]
-struct List {
-    rows: Vec<Row>,
+struct TextList {
+    rows: Vec<NameRow>,
     texts: String,
 }
 
 /// The names by their ids at a moment. They are copied only if the run meets a new name meanwhile.
 #[derive(Debug, Clone, Default)]
-pub struct NameList(Arc<List>);
+pub struct NameList(Arc<TextList>);
 
 impl NameList {
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> Name<'_> {
+    pub fn get(&self, id: NameId) -> FunctionName<'_> {
         self.0.get(id)
     }
 }
 
-impl List {
-    fn get(&self, id: NameId) -> Name<'_> {
+impl TextList {
+    fn get(&self, id: NameId) -> FunctionName<'_> {
         let row = self.rows.get(id.index()).unwrap_or(&self.rows[0]);
-        Name {
+        FunctionName {
             name: self.text(row.name),
             file: self.text(row.file),
             start_line: row.start_line,
         }
     }
 
-    fn text(&self, text: Text) -> &str {
+    fn text(&self, text: TextSpan) -> &str {
         let begin = text.begin as usize;
         let end = begin + text.length as usize;
         self.texts.get(begin..end).unwrap_or_default()
     }
 
-    fn push_text(&mut self, text: &str) -> Option<Text> {
+    fn push_text(&mut self, text: &str) -> Option<TextSpan> {
         let begin = self.texts.len();
         if begin + text.len() > MAX_TEXT {
             return None;
         }
         self.texts.push_str(text);
-        Some(Text {
+        Some(TextSpan {
             begin: u32::try_from(begin).ok()?,
             length: u32::try_from(text.len()).ok()?,
         })
     }
 }
 
-impl Names {
+impl FunctionNames {
     /// The leaf that represents the unproven part of a stack.
     pub const UNSTABLE: NameId = NameId::of(0);
     /// The root of a stack that is deeper than can be kept.
@@ -152,7 +152,7 @@ impl Names {
     pub const ENGINE: NameId = NameId::of(10);
 
     /// The id of a name; a new one at first sight.
-    pub fn intern(&mut self, name: Name<'_>) -> NameId {
+    pub fn intern(&mut self, name: FunctionName<'_>) -> NameId {
         let mut hash = HASHER.hash_one(name);
         while let Some(&id) = self.by_hash.get(&hash) {
             if self.list.get(id) == name {
@@ -196,19 +196,19 @@ impl Names {
             return script;
         }
         let file = self.get(script).file.to_owned();
-        self.intern(Name {
+        self.intern(FunctionName {
             name: "{main}",
             file: &file,
             start_line: 1,
         })
     }
 
-    fn add(&mut self, name: Name<'_>, hash: u64) -> Option<NameId> {
+    fn add(&mut self, name: FunctionName<'_>, hash: u64) -> Option<NameId> {
         if self.list.rows.len() >= MAX_NAMES {
             return None;
         }
         let list = Arc::make_mut(&mut self.list);
-        let row = Row {
+        let row = NameRow {
             file: file(&mut self.files, list, name.file)?,
             name: list.push_text(name.name)?,
             start_line: name.start_line,
@@ -222,7 +222,7 @@ impl Names {
 
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> Name<'_> {
+    pub fn get(&self, id: NameId) -> FunctionName<'_> {
         self.list.get(id)
     }
 
@@ -234,7 +234,7 @@ impl Names {
 }
 
 /// The text of a file's path, which is kept once.
-fn file(files: &mut FxHashMap<u64, Text>, list: &mut List, path: &str) -> Option<Text> {
+fn file(files: &mut FxHashMap<u64, TextSpan>, list: &mut TextList, path: &str) -> Option<TextSpan> {
     let mut hash = HASHER.hash_one(path);
     while let Some(&known) = files.get(&hash) {
         if list.text(known) == path {
@@ -249,7 +249,7 @@ fn file(files: &mut FxHashMap<u64, Text>, list: &mut List, path: &str) -> Option
 
 const HASHER: BuildHasherDefault<FxHasher> = BuildHasherDefault::new();
 
-impl Default for Names {
+impl Default for FunctionNames {
     fn default() -> Self {
         let mut names = Self {
             list: Arc::default(),
@@ -272,7 +272,7 @@ impl Default for Names {
             "[gc]",
             "[engine]",
         ] {
-            names.intern(Name {
+            names.intern(FunctionName {
                 name,
                 file: "",
                 start_line: 0,
@@ -286,8 +286,8 @@ impl Default for Names {
 mod tests {
     use super::*;
 
-    fn name<'a>(name: &'a str, file: &'a str) -> Name<'a> {
-        Name {
+    fn name<'a>(name: &'a str, file: &'a str) -> FunctionName<'a> {
+        FunctionName {
             name,
             file,
             start_line: 7,
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_id_and_what_was_listed_stays_as_it_was() {
-        let mut names = Names::default();
+        let mut names = FunctionNames::default();
         let one = names.intern(name("f", "/a.php"));
         let list = names.list();
         let two = names.intern(name("f", "/b.php"));
@@ -304,23 +304,23 @@ mod tests {
         assert_eq!(names.get(two), name("f", "/b.php"));
         assert_eq!(list.get(one), name("f", "/a.php"));
         assert_eq!(list.get(two).name, "[unstable]");
-        assert_eq!(names.get(Names::ENGINE).name, "[engine]");
+        assert_eq!(names.get(FunctionNames::ENGINE).name, "[engine]");
     }
 
     #[test]
     fn names_beyond_the_caps_are_one() {
-        let mut names = Names::default();
+        let mut names = FunctionNames::default();
         let many = (0..MAX_NAMES).map(|index| names.intern(name(&format!("f{index}"), "/a.php")));
-        assert_eq!(many.last(), Some(Names::OVERFLOW));
-        let mut names = Names::default();
+        assert_eq!(many.last(), Some(FunctionNames::OVERFLOW));
+        let mut names = FunctionNames::default();
         let long = "x".repeat(MAX_TEXT / 2);
-        assert!(names.intern(name(&long, "/a.php")) != Names::OVERFLOW);
-        assert_eq!(names.intern(name(&long, "/b.php")), Names::OVERFLOW);
+        assert!(names.intern(name(&long, "/a.php")) != FunctionNames::OVERFLOW);
+        assert_eq!(names.intern(name(&long, "/b.php")), FunctionNames::OVERFLOW);
     }
 
     #[test]
     fn changed_code_has_an_id_of_its_own_up_to_the_cap() {
-        let mut names = Names::default();
+        let mut names = FunctionNames::default();
         let [one, two] = ["f", "g"].map(|text| names.intern(name(text, "/a.php")));
         assert_eq!(names.of_body(one, 5), one);
         let changed = names.of_body(one, 6);
@@ -331,6 +331,9 @@ mod tests {
         let ids = (8..8 + MAX_CHANGED as u32).map(|body| names.of_body(two, body));
         assert_eq!(ids.last(), Some(two));
         assert_eq!(names.of_body(one, 6), changed);
-        assert_eq!(names.of_body(Names::OVERFLOW, 7), Names::OVERFLOW);
+        assert_eq!(
+            names.of_body(FunctionNames::OVERFLOW, 7),
+            FunctionNames::OVERFLOW
+        );
     }
 }

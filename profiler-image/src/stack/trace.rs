@@ -36,12 +36,12 @@ pub struct Trace {
     /// The same for looks since the functions were identified.
     pub stands_since: Option<Stand>,
     /// Where the collector of cycles is.
-    pub collector: Collector,
+    pub collector: GcPosition,
 }
 
 /// Where the collector of cycles is in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Collector {
+pub enum GcPosition {
     /// It does not run, as far as is known.
     #[default]
     Absent,
@@ -67,7 +67,7 @@ impl Default for Trace {
             stood: 0,
             stands: None,
             stands_since: None,
-            collector: Collector::Absent,
+            collector: GcPosition::Absent,
         }
     }
 }
@@ -104,7 +104,7 @@ pub enum Ending {
 
 /// The stack under which a sample is summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stack {
+pub struct SummedStack {
     /// The calls from the root on.
     pub path: PathId,
     /// How the path ends.
@@ -115,7 +115,7 @@ pub struct Stack {
     pub candidate: PathId,
 }
 
-impl Stack {
+impl SummedStack {
     /// The sum of all stacks without room of their own.
     pub const NO_ROOM: Self = Self {
         path: PathId::NONE,

@@ -9,7 +9,7 @@ use phpprof::deliver::checkpoints::Checkpoints;
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::snapshot::{Keep, Snapshot};
-use phpprof::run::{Ended, Options, Recording, record};
+use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode, total};
 
@@ -58,7 +58,7 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
         .context("starting PHP")?;
     let target = Target(child);
     let before = on_cpu(&target)?;
-    let recording = record(&Options {
+    let recording = record(&RecordingOptions {
         cpu_budget_percent: Some(25),
         checkpoints: Some(keep),
         ..options(
@@ -122,7 +122,7 @@ fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
         }
         Ok(())
     })?;
-    ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+    ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
     ensure!(numbers(&kept) == [1, 3, 4], "{:?}", numbers(&kept));
     Ok(())
 }
@@ -131,7 +131,7 @@ fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
 fn a_store_that_refuses_is_no_harm() -> Result<()> {
     let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
     ensure!(kept.is_empty(), "{:?}", numbers(&kept));
-    ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+    ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
     let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
     ensure!(total(&profile, "samples") > 0, "nothing was sampled");
     Ok(())

@@ -10,7 +10,7 @@ use crate::programs;
 use crate::target::{Target, options};
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::run::{Ended, Options, RecordError, Recording, record};
+use phpprof::run::{RecordError, Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, decode};
 use phpprof_zend::engine::EngineRefusal;
@@ -53,7 +53,7 @@ impl Scene {
 }
 
 fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
-    record(&Options {
+    record(&RecordingOptions {
         cpu_budget_percent: Some(25),
         ..options(scope, 99, Duration::from_secs(seconds))
     })
@@ -144,7 +144,7 @@ fn a_run_ends_soon_after_its_target() -> Result<()> {
     let began = Instant::now();
     let recording = sampled(scope, 60).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     ensure!(
-        recording.ended == Ended::WorkersGone,
+        recording.ended == RunEnd::WorkersGone,
         "{:?}",
         recording.ended
     );

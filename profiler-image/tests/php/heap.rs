@@ -11,7 +11,7 @@ use crate::target::options;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof::run::{Options, record};
+use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Profile;
 use phpprof_profile::{Limits, Lookup, decode, total};
@@ -324,7 +324,7 @@ fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> 
 
 /// Reads of memory, and their pieces, for a sample of a worker whose stack stands.
 fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
-    let recording = record(&Options {
+    let recording = record(&RecordingOptions {
         // The looks of a read become fewer with the number of samples.
         max_samples: Some(500),
         heap,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::run::{Options, Recording, record};
+use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::{Limits, Lookup, decode};
 use tempfile::TempDir;
@@ -165,7 +165,7 @@ impl Target {
     }
 
     fn sampled_for(&self, include_idle: bool, seconds: u64) -> Result<Recording> {
-        Ok(record(&Options {
+        Ok(record(&RecordingOptions {
             include_idle,
             cpu_budget_percent: Some(25),
             ..options(

@@ -9,8 +9,8 @@ use crate::requests_server::recorded::{Recorded, TOLERANCE, record, with_shares}
 use crate::requests_server::{self, Clients, Fpm, Requested, builtin};
 use crate::target::options;
 use anyhow::{Context as _, Result, ensure};
-use phpprof::request::asked::{Asked, Labels};
-use phpprof::run::Options;
+use phpprof::request::asked::{RequestSettings, SampleLabels};
+use phpprof::run::RecordingOptions;
 use phpprof::target::Scope;
 use phpprof_profile::timeline::{self, Request};
 
@@ -372,12 +372,12 @@ fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
 }
 
 /// Reads of memory per sample, and requests per sample, for a run in this process, which is the only one here.
-fn costs(fpm: &Fpm, labels: Labels) -> Result<(f64, f64)> {
-    let requests = Asked {
+fn costs(fpm: &Fpm, labels: SampleLabels) -> Result<(f64, f64)> {
+    let requests = RequestSettings {
         labels,
-        ..Asked::default()
+        ..RequestSettings::default()
     };
-    let recorded = phpprof::run::record(&Options {
+    let recorded = phpprof::run::record(&RecordingOptions {
         requests,
         ..options(
             Scope::Pids(vec![i32::try_from(fpm.pid())?]),
@@ -400,7 +400,7 @@ fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
     let fpm = Fpm::start(1)?;
     let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 1);
     std::thread::sleep(Duration::from_millis(500));
-    let (without, none) = costs(&fpm, Labels::default())?;
+    let (without, none) = costs(&fpm, SampleLabels::default())?;
     let (with, requests) = costs(&fpm, [true; 5])?;
     drop(clients);
     eprintln!("{without:.2} reads a sample without labels, {with:.2} with {requests:.3} requests");

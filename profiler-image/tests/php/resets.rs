@@ -16,8 +16,8 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::{Asked, labels};
-use phpprof::run::{Options, Recording, record};
+use phpprof::request::asked::{RequestSettings, labels};
+use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
 use phpprof_profile::{Limits, Lookup, Profile, decode};
@@ -161,10 +161,10 @@ impl Scene {
     }
 
     fn record(&self) -> Result<Recording> {
-        Ok(record(&Options {
-            requests: Asked {
+        Ok(record(&RecordingOptions {
+            requests: RequestSettings {
                 labels: labels("Script").map_err(anyhow::Error::msg)?,
-                ..Asked::default()
+                ..RequestSettings::default()
             },
             ..options(
                 Scope::Pids(vec![i32::try_from(self.master.id())?]),

@@ -3,9 +3,9 @@
 use std::process::Child;
 use std::time::Duration;
 
-use phpprof::request::asked::Asked;
-use phpprof::run::Options;
-use phpprof::run::stop::Stop;
+use phpprof::request::asked::RequestSettings;
+use phpprof::run::RecordingOptions;
+use phpprof::run::stop::StopSwitch;
 use phpprof::target::Scope;
 
 /// A process that is killed when its test is done with it, whatever comes of the test.
@@ -28,8 +28,8 @@ impl Drop for Target {
 }
 
 /// A run at this rate that nothing limits: what a test is about, it sets itself.
-pub fn options(scope: Scope, samples_per_second: u32, duration: Duration) -> Options {
-    Options {
+pub fn options(scope: Scope, samples_per_second: u32, duration: Duration) -> RecordingOptions {
+    RecordingOptions {
         scope,
         samples_per_second,
         duration,
@@ -41,8 +41,8 @@ pub fn options(scope: Scope, samples_per_second: u32, duration: Duration) -> Opt
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: None,
-        requests: Asked::default(),
+        requests: RequestSettings::default(),
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
-use phpprof::run::snapshot::{Counted, Keep, Snapshot};
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, Recording, record};
+use phpprof::run::snapshot::{Keep, RunCounts, Snapshot};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::process::calls::Calls;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -99,8 +99,8 @@ pub fn run(asked: &str) -> Result<()> {
     Ok(())
 }
 
-fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
-    Options {
+fn options(asked: &Asked, watch: &Arc<Watch>) -> RecordingOptions {
+    RecordingOptions {
         scope: Scope::Pids(asked.pids.clone()),
         samples_per_second: asked.samples_per_second,
         duration: Duration::from_secs(asked.seconds),
@@ -114,8 +114,8 @@ fn options(asked: &Asked, watch: &Arc<Watch>) -> Options {
         // The cost of a sample has to be visible, and not be hidden by a lower rate.
         cpu_budget_percent: None,
         quiescent_cpus: None,
-        stop: Stop::default(),
-        requests: phpprof::request::asked::Asked::default(),
+        stop: StopSwitch::default(),
+        requests: phpprof::request::asked::RequestSettings::default(),
         checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
     }
 }
@@ -164,7 +164,7 @@ impl Moment {
     }
 
     /// The counts from an earlier moment to this one, with those of the run itself in between.
-    fn since(&self, begin: &Self, counted: &Counted, took: Duration) -> Counts {
+    fn since(&self, begin: &Self, counted: &RunCounts, took: Duration) -> Counts {
         let calls = self.calls.since(begin.calls);
         let idle = counted.idle;
         Counts {
@@ -214,7 +214,7 @@ const EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Watch {
     after: Duration,
-    steady: Mutex<Option<[(Moment, Counted, Duration); 2]>>,
+    steady: Mutex<Option<[(Moment, RunCounts, Duration); 2]>>,
 }
 
 impl Watch {
@@ -244,7 +244,7 @@ impl Keep for Watch {
         false
     }
 
-    fn observe(&self, sampled: Duration, counted: &Counted) {
+    fn observe(&self, sampled: Duration, counted: &RunCounts) {
         let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         let next = steady.map_or(self.after, |[_, (_, _, last)]| last + EVERY);
         if sampled < next {
@@ -256,11 +256,11 @@ impl Keep for Watch {
     }
 }
 
-fn counted(recording: &Recording) -> Counted {
-    Counted {
+fn counted(recording: &Recording) -> RunCounts {
+    RunCounts {
         quality: recording.sampler.quality,
         idle: recording.idle_calls,
-        ..Counted::default()
+        ..RunCounts::default()
     }
 }
 

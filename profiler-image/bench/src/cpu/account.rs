@@ -174,7 +174,7 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use phpprof::run::aggregate::Sum;
+    use phpprof::run::aggregate::StackSum;
 
     use super::*;
 
@@ -206,9 +206,9 @@ mod tests {
         let stack = |names: &[&str], cpu_nanoseconds| Stack {
             lines: names.iter().map(|&name| (name.to_owned(), 1)).collect(),
             tid: 7,
-            sum: Sum {
+            sum: StackSum {
                 cpu_nanoseconds,
-                ..Sum::default()
+                ..StackSum::default()
             },
         };
         let stacks = [

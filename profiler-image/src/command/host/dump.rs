@@ -4,11 +4,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
-use phpprof::failure::{Failure, Reason};
+use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::now::{self, Begin};
-use phpprof::request::asked::Asked;
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, record};
+use phpprof::request::asked::RequestSettings;
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::dump;
 
@@ -17,7 +17,7 @@ use super::{Common, none_of, of_masters, with_listing};
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")))]
-pub struct Dump {
+pub struct DumpArguments {
     /// Process to show, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
@@ -32,11 +32,11 @@ pub struct Dump {
 }
 
 /// Samples for a moment, and writes the result to the standard output.
-pub fn run(arguments: &Dump) -> Result<String, Failure> {
+pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
     let scope = scope(arguments)?;
     behave();
     let begin = Arc::new(Begin::default());
-    let options = Options {
+    let options = RecordingOptions {
         scope,
         samples_per_second: now::SAMPLES_PER_SECOND,
         duration: now::TAKES,
@@ -48,11 +48,11 @@ pub fn run(arguments: &Dump) -> Result<String, Failure> {
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: Some(Arc::clone(&begin) as _),
-        requests: Asked {
+        requests: RequestSettings {
             labels: now::LABELS,
-            ..Asked::default()
+            ..RequestSettings::default()
         },
     };
     let recording = record(&options);
@@ -75,12 +75,12 @@ pub fn run(arguments: &Dump) -> Result<String, Failure> {
     let written = std::io::stdout().write_all(text.as_bytes());
     let failed = |error| {
         let message = format!("the standard output: {error}");
-        Failure::new(Reason::Internal, "output", message)
+        SamplerFailure::new(Reason::Internal, "output", message)
     };
     written.map(|()| String::new()).map_err(failed)
 }
 
-fn scope(arguments: &Dump) -> Result<Scope, Failure> {
+fn scope(arguments: &DumpArguments) -> Result<Scope, SamplerFailure> {
     match arguments.common.pattern() {
         Some(pattern) => Ok(Scope::Fitting(pattern)),
         None if arguments.all => Ok(Scope::All),

@@ -17,7 +17,7 @@ const MAX_TITLE: usize = 80;
 
 /// A process that runs PHP.
 #[derive(Debug, Clone)]
-struct Found {
+struct PhpProcess {
     pid: i32,
     title: String,
     /// Version and SAPI.
@@ -30,7 +30,7 @@ pub fn say() -> String {
     let processes = discovery.scan().new;
     let mut found: Vec<_> = processes
         .iter()
-        .map(|process| Found {
+        .map(|process| PhpProcess {
             pid: process.pid,
             title: title(process.pid).unwrap_or_default(),
             php: format!("PHP {}, {}", process.engine.version, process.engine.sapi),
@@ -42,7 +42,7 @@ pub fn say() -> String {
     words(&found, refused.map(Arc::as_ref))
 }
 
-fn words(found: &[Found], refused: Option<&Refused>) -> String {
+fn words(found: &[PhpProcess], refused: Option<&Refused>) -> String {
     match refused {
         _ if !found.is_empty() => {}
         Some(Refused { pid, comm, refusal })
@@ -59,7 +59,7 @@ fn words(found: &[Found], refused: Option<&Refused>) -> String {
     }
     let mut pools: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut lines = Vec::new();
-    for Found { pid, title, php } in found {
+    for PhpProcess { pid, title, php } in found {
         match pool_of(title) {
             Some(pool) => pools.entry(pool).or_insert((0, php)).0 += 1,
             None => {
@@ -88,8 +88,8 @@ fn words(found: &[Found], refused: Option<&Refused>) -> String {
 mod tests {
     use super::*;
 
-    fn found(pid: i32, title: &str) -> Found {
-        Found {
+    fn found(pid: i32, title: &str) -> PhpProcess {
+        PhpProcess {
             pid,
             title: title.to_owned(),
             php: "PHP 8.2.29, cli".to_owned(),

@@ -19,9 +19,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use phpprof::failure::{Failure, Reason};
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, RecordError};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{RecordError, RecordingOptions};
 use phpprof::target::Scope;
 use phpprof::target::pattern::Pattern;
 use phpprof_profile::Format;
@@ -29,8 +29,8 @@ use phpprof_profile::timeline::Timeline;
 
 use super::{HOW, OUTPUT, WHAT};
 pub use masters::told as of_masters;
-use program::Program;
-use progress::Screen;
+use program::StartedProgram;
+use progress::ProgressLine;
 use sink::Sink;
 
 pub const EXAMPLES: &str = "\
@@ -112,29 +112,29 @@ impl RequestList {
 /// What accompanies a run.
 pub struct Host {
     /// Ends the run when its program ends.
-    pub stop: Stop,
+    pub stop: StopSwitch,
     sink: Option<Sink>,
-    program: Option<Program>,
-    screen: Option<Screen>,
+    program: Option<StartedProgram>,
+    screen: Option<ProgressLine>,
 }
 
 /// The failure that no option chooses what to sample.
-pub fn nothing_chosen() -> Failure {
+pub fn nothing_chosen() -> SamplerFailure {
     none_of("--pid, --php-fpm, --name, --cgroup, --all, or a program after --")
 }
 
-fn none_of(flags: &str) -> Failure {
+fn none_of(flags: &str) -> SamplerFailure {
     let message = format!(
         "choose what to sample with one of {flags}\n{}",
         listing::say()
     );
-    Failure::new(Reason::Usage, "no target", message)
+    SamplerFailure::new(Reason::Usage, "no target", message)
 }
 
 /// Adds a list of what can be sampled to the failure that nothing was found.
-fn with_listing(failure: Failure) -> Failure {
+fn with_listing(failure: SamplerFailure) -> SamplerFailure {
     match failure.reason {
-        Reason::NoPhpFound => Failure {
+        Reason::NoPhpFound => SamplerFailure {
             message: format!("{}\n{}", failure.message, listing::say()),
             ..failure
         },
@@ -147,16 +147,16 @@ impl Host {
     ///
     /// # Errors
     /// The output cannot be opened, or the program cannot be started; nothing was started then.
-    pub fn begin(arguments: &Arguments, output: Option<&Path>) -> Result<Self, Failure> {
+    pub fn begin(arguments: &Arguments, output: Option<&Path>) -> Result<Self, SamplerFailure> {
         let has_program = arguments.has_program();
         let sink = Sink::open(output, arguments.format, has_program)?;
-        let stop = Stop::default();
+        let stop = StopSwitch::default();
         let program = match has_program {
             true if sink.is_none() => {
                 let message = "the profile of a program must go to a file: add -o FILE";
-                return Err(Failure::new(Reason::Usage, "output", message));
+                return Err(SamplerFailure::new(Reason::Usage, "output", message));
             }
-            true => Some(Program::start(&arguments.program, &stop)?),
+            true => Some(StartedProgram::start(&arguments.program, &stop)?),
             false => None,
         };
         Ok(Self {
@@ -179,12 +179,12 @@ impl Host {
     }
 
     /// Adds the options of a host to a run's options, and begins to show its progress.
-    pub fn prepare(&mut self, arguments: &Arguments, options: &mut Options, quiet: bool) {
+    pub fn prepare(&mut self, arguments: &Arguments, options: &mut RecordingOptions, quiet: bool) {
         options.only_running = arguments.only_running;
         options.of_program = self.program.is_some();
         // The terminal belongs to the program.
         if self.writes() && !quiet && self.program.is_none() {
-            self.screen = Screen::begin(options.duration);
+            self.screen = ProgressLine::begin(options.duration);
         }
         if let Some(screen) = &self.screen {
             options.checkpoints = Some(Arc::clone(&screen.numbers) as _);
@@ -205,14 +205,14 @@ impl Host {
     }
 
     /// Adds help for a host to the failure.
-    pub fn explain(&self, error: &RecordError, failure: Failure) -> Failure {
+    pub fn explain(&self, error: &RecordError, failure: SamplerFailure) -> SamplerFailure {
         match (&self.program, error) {
             (Some(program), RecordError::Stopped) => {
                 let message = format!(
                     "{} ended before it ran PHP: there is no profile",
                     program.name()
                 );
-                Failure::new(Reason::TargetExited, "", message)
+                SamplerFailure::new(Reason::TargetExited, "", message)
             }
             (None, _) => with_listing(failure),
             _ => failure,
@@ -224,7 +224,7 @@ impl Host {
         &mut self,
         pprof: &[u8],
         requests: Option<&Timeline>,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, SamplerFailure> {
         match self.sink.take() {
             Some(sink) => sink.keep(pprof, requests),
             None => Ok(None),
@@ -233,7 +233,7 @@ impl Host {
 
     /// Waits for the program, and returns its exit code; if that is 0, the run's.
     pub fn end(self, code: ExitCode) -> ExitCode {
-        match self.program.map_or(0, Program::end) {
+        match self.program.map_or(0, StartedProgram::end) {
             0 => code,
             failed => ExitCode::from(failed),
         }

@@ -1,6 +1,6 @@
 //! Starts a program in order to sample it. The program has the terminal and gets the signals, and phpprof ends with its exit code.
 //!
-//! It is not stopped or traced. Invariant: its PID stays reserved until [`Program::end`] has begun, and no signal is sent to it after that.
+//! It is not stopped or traced. Invariant: its PID stays reserved until [`StartedProgram::end`] has begun, and no signal is sent to it after that.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,8 +13,8 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use phpprof::failure::{Failure, Reason};
-use phpprof::run::stop::{Stop, is_hangup_ignored};
+use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::run::stop::{StopSwitch, is_hangup_ignored};
 
 /// asm-generic/siginfo.h: the kernel sent the signal. A terminal's Ctrl-C goes to all its foreground processes, so the program has it
 /// already.
@@ -23,19 +23,19 @@ const SI_KERNEL: i32 = 0x80;
 const SIGNALLED: i32 = 128;
 
 /// A program that runs.
-pub struct Program {
+pub struct StartedProgram {
     child: Child,
     name: String,
     /// The process that signals go to, until it is reaped.
     receiver: Arc<Mutex<Option<Pid>>>,
 }
 
-impl Program {
+impl StartedProgram {
     /// Starts the program, and requests a stop when it has ended. From here on this process passes its own signals on.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(words: &[OsString], stop: &Stop) -> Result<Self, Failure> {
+    pub fn start(words: &[OsString], stop: &StopSwitch) -> Result<Self, SamplerFailure> {
         let name = words.first().cloned().unwrap_or_default();
         let mut command = Command::new(&name);
         command.args(words.iter().skip(1));
@@ -45,7 +45,7 @@ impl Program {
         // The program inherits the current signal mask.
         let child = command.spawn().map_err(|error| {
             let message = format!("{name} could not be started: {error}");
-            Failure::new(Reason::Usage, "program", message)
+            SamplerFailure::new(Reason::Usage, "program", message)
         })?;
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
         let receiver = Arc::new(Mutex::new(Some(pid)));
@@ -64,7 +64,7 @@ impl Program {
         });
         begun.map_err(|error| {
             let message = format!("the sampler of {} failed: {error}", program.name);
-            Failure::new(Reason::Internal, "program", message)
+            SamplerFailure::new(Reason::Internal, "program", message)
         })?;
         Ok(program)
     }

@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use phpprof::run::snapshot::{Counted, Keep, Snapshot};
+use phpprof::run::snapshot::{Keep, RunCounts, Snapshot};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// A narrower terminal would break the line, and keep its first part.
@@ -19,25 +19,25 @@ const CLEAR: &str = "\r\x1b[K";
 
 /// The numbers that a run reports about ten times a second.
 #[derive(Debug, Default)]
-pub struct Numbers(Mutex<State>);
+pub struct ProgressNumbers(Mutex<ProgressState>);
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct State {
+struct ProgressState {
     took: Duration,
     samples: u64,
     workers: usize,
 }
 
-impl Keep for Numbers {
+impl Keep for ProgressNumbers {
     fn keep(&self, _: Duration, _: &mut dyn FnMut() -> Snapshot) {}
 
     fn have_worked(&self) -> bool {
         false
     }
 
-    fn observe(&self, took: Duration, counted: &Counted) {
+    fn observe(&self, took: Duration, counted: &RunCounts) {
         let (samples, workers) = (counted.samples, counted.workers);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ProgressState {
             took,
             samples,
             workers,
@@ -46,19 +46,19 @@ impl Keep for Numbers {
 }
 
 /// The line, which is drawn until this value is dropped.
-pub struct Screen {
-    pub numbers: Arc<Numbers>,
+pub struct ProgressLine {
+    pub numbers: Arc<ProgressNumbers>,
     run: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Screen {
+impl ProgressLine {
     /// Begins to draw; `None` if the standard error is not a terminal.
     pub fn begin(duration: Duration) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
-        let numbers = Arc::new(Numbers::default());
+        let numbers = Arc::new(ProgressNumbers::default());
         let (run, over) = channel();
         let of_thread = Arc::clone(&numbers);
         let thread = Builder::new().name("progress".to_owned()).spawn(move || {
@@ -74,7 +74,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.run = None;
         if let Some(thread) = self.thread.take() {
@@ -83,8 +83,8 @@ impl Drop for Screen {
     }
 }
 
-fn draw(numbers: &Numbers, duration: Duration, over: &Receiver<()>) {
-    let mut last = State::default();
+fn draw(numbers: &ProgressNumbers, duration: Duration, over: &Receiver<()>) {
+    let mut last = ProgressState::default();
     while over.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         let state = *numbers.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = write!(std::io::stderr(), "{CLEAR}{}", line(state, last, duration));
@@ -93,7 +93,7 @@ fn draw(numbers: &Numbers, duration: Duration, over: &Receiver<()>) {
     let _ = write!(std::io::stderr(), "{CLEAR}");
 }
 
-fn line(now: State, last: State, duration: Duration) -> String {
+fn line(now: ProgressState, last: ProgressState, duration: Duration) -> String {
     let since = now.took.saturating_sub(last.took).as_secs_f64();
     let rate = (now.samples.saturating_sub(last.samples)) as f64 / since.max(0.001);
     let workers = match now.workers {
@@ -113,9 +113,9 @@ fn line(now: State, last: State, duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn state(seconds: u64, samples: u64, workers: usize) -> State {
+    fn state(seconds: u64, samples: u64, workers: usize) -> ProgressState {
         let took = Duration::from_secs(seconds);
-        State {
+        ProgressState {
             took,
             samples,
             workers,
@@ -130,10 +130,14 @@ mod tests {
             "12 s: 1380 samples, 380 a second, 4 workers; 18 s left"
         );
         assert_eq!(
-            line(state(1, 99, 1), State::default(), Duration::MAX),
+            line(state(1, 99, 1), ProgressState::default(), Duration::MAX),
             "1 s: 99 samples, 99 a second, 1 worker; Ctrl-C ends it"
         );
-        let first = line(State::default(), State::default(), Duration::MAX);
+        let first = line(
+            ProgressState::default(),
+            ProgressState::default(),
+            Duration::MAX,
+        );
         assert_eq!(
             first,
             "0 s: 0 samples, 0 a second, 0 workers; Ctrl-C ends it"

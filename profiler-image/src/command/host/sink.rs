@@ -6,17 +6,17 @@ use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
 use phpprof::deliver::output_file::OutputFile;
-use phpprof::failure::{Failure, Reason};
+use phpprof::failure::{Reason, SamplerFailure};
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, Limits, Profile, View, decode};
 
 /// The output and its format.
 pub struct Sink {
-    place: Place,
+    place: SinkPlace,
     format: Format,
 }
 
-enum Place {
+enum SinkPlace {
     Stdout,
     File(PathBuf, OutputFile),
 }
@@ -30,7 +30,7 @@ impl Sink {
         output: Option<&Path>,
         format: Option<Format>,
         has_program: bool,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, SamplerFailure> {
         let path = match (output, format) {
             (None, None) => return Ok(None),
             (Some(path), _) if path.as_os_str() != "-" => path,
@@ -49,11 +49,11 @@ impl Sink {
                 return Err(usage(message));
             }
         };
-        let place = Place::File(path.to_owned(), OutputFile::open(path)?);
+        let place = SinkPlace::File(path.to_owned(), OutputFile::open(path)?);
         Ok(Some(Self { place, format }))
     }
 
-    fn stdout(format: Format, has_program: bool) -> Result<Self, Failure> {
+    fn stdout(format: Format, has_program: bool) -> Result<Self, SamplerFailure> {
         if has_program {
             return Err(usage(
                 "the program uses standard output: add -o FILE".to_owned(),
@@ -64,7 +64,7 @@ impl Sink {
                 "a pprof is not text for a terminal: add -o FILE, or -f folded".to_owned(),
             ));
         }
-        let place = Place::Stdout;
+        let place = SinkPlace::Stdout;
         Ok(Self { place, format })
     }
 
@@ -76,20 +76,20 @@ impl Sink {
         self,
         pprof: &[u8],
         requests: Option<&Timeline>,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, SamplerFailure> {
         let converted = match self.format {
             Format::Pprof => None,
             format => Some(converted(pprof, format, requests)?),
         };
         let bytes = converted.as_deref().unwrap_or(pprof);
         match self.place {
-            Place::Stdout => {
+            SinkPlace::Stdout => {
                 let mut stdout = std::io::stdout().lock();
                 let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
                 let failed = |error| internal(format!("the standard output: {error}"));
                 written.map(|()| None).map_err(failed)
             }
-            Place::File(path, file) => {
+            SinkPlace::File(path, file) => {
                 file.keep(bytes)?;
                 Ok(path.is_file().then(|| {
                     let path = path.display().to_string();
@@ -104,7 +104,7 @@ fn converted(
     pprof: &[u8],
     format: Format,
     requests: Option<&Timeline>,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, SamplerFailure> {
     let profile = decode(pprof, &Limits::of_own());
     let profile = profile.map_err(|error| internal(format!("the profile: {error}")))?;
     let title = title(&profile);
@@ -132,12 +132,12 @@ fn viewer(format: Format, path: &str) -> String {
     }
 }
 
-fn usage(message: String) -> Failure {
-    Failure::new(Reason::Usage, "output", message)
+fn usage(message: String) -> SamplerFailure {
+    SamplerFailure::new(Reason::Usage, "output", message)
 }
 
-fn internal(message: String) -> Failure {
-    Failure::new(Reason::Internal, "output", message)
+fn internal(message: String) -> SamplerFailure {
+    SamplerFailure::new(Reason::Internal, "output", message)
 }
 
 #[cfg(test)]

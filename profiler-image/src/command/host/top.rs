@@ -13,19 +13,19 @@ use clap::{ArgGroup, Args};
 use nix::sys::signal::{SigSet, Signal};
 use phpprof::deliver::deltas::Deltas;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::failure::{Failure, Reason};
+use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::now;
-use phpprof::request::asked::Asked;
+use phpprof::request::asked::RequestSettings;
 use phpprof::run::snapshot::{Keep, Snapshot};
-use phpprof::run::stop::{Stop, is_hangup_ignored};
-use phpprof::run::{Ended, Options, RecordError, record};
+use phpprof::run::stop::{StopSwitch, is_hangup_ignored};
+use phpprof::run::{RecordError, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::Pattern;
 use phpprof_profile::live::Top as Table;
 use phpprof_profile::live::screen::{self, Update};
 use phpprof_profile::{Limits, decode};
 
-use super::super::requests::Requests;
+use super::super::requests::LabelArguments;
 use super::super::{HOW, WHAT, behave, failure_of, say, tell_without_room};
 use super::{Common, none_of, of_masters, with_listing};
 
@@ -40,7 +40,7 @@ SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since th
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = KEYS)]
-pub struct Top {
+pub struct TopArguments {
     /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
@@ -59,15 +59,15 @@ pub struct Top {
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(0..=400), help_heading = HOW)]
     cpu_budget_percent: u32,
     #[command(flatten)]
-    requests: Requests,
+    requests: LabelArguments,
 }
 
 /// Shows the table until the user ends it, or nothing is left to sample.
-pub fn run(arguments: &Top) -> Result<String, Failure> {
+pub fn run(arguments: &TopArguments) -> Result<String, SamplerFailure> {
     let (scope, title) = chosen(arguments)?;
     if !screen::is_there() {
         let message = "top needs a terminal, and standard output is not one; for a file or a pipe: phpprof record -f folded";
-        return Err(Failure::new(Reason::Usage, "terminal", message));
+        return Err(SamplerFailure::new(Reason::Usage, "terminal", message));
     }
     let requests = asked(&arguments.requests)?;
     behave();
@@ -94,7 +94,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
         Err((_, RecordError::Stopped)) => return Ok(String::new()),
         Err((failure, _)) => return Err(failure),
         Ok((ended, without_room)) => {
-            if ended == Ended::WorkersGone {
+            if ended == RunEnd::WorkersGone {
                 say("the target has ended");
             }
             if let Some(told) = masters.get().into_iter().flatten().next() {
@@ -107,7 +107,7 @@ pub fn run(arguments: &Top) -> Result<String, Failure> {
 }
 
 /// Shows the updates. It waits for the first one, because the run may still fail to find PHP.
-fn show(title: String, updates: &Receiver<Update>) -> Result<(), Failure> {
+fn show(title: String, updates: &Receiver<Update>) -> Result<(), SamplerFailure> {
     let mut table = Table::new(title);
     let Ok(Update::Tick(first, span)) = updates.recv() else {
         return Ok(());
@@ -126,12 +126,12 @@ fn show(title: String, updates: &Receiver<Update>) -> Result<(), Failure> {
 }
 
 fn options(
-    arguments: &Top,
+    arguments: &TopArguments,
     scope: Scope,
-    requests: Asked,
+    requests: RequestSettings,
     give: &Sender<Update>,
     masters: &Arc<OnceLock<Option<String>>>,
-) -> Result<Options, Failure> {
+) -> Result<RecordingOptions, SamplerFailure> {
     let (give, masters, of_scope) = (give.clone(), Arc::clone(masters), scope.clone());
     let deltas = Deltas::begin(move |delta| {
         // If the table has ended, the run ends, too.
@@ -146,7 +146,7 @@ fn options(
     });
     let deltas = deltas
         .map_err(|error| internal(format!("starting a thread for profiles failed: {error}")))?;
-    Ok(Options {
+    Ok(RecordingOptions {
         scope,
         samples_per_second: arguments.samples_per_second,
         duration: Duration::MAX,
@@ -159,7 +159,7 @@ fn options(
         cpu_budget_percent: (arguments.cpu_budget_percent > 0)
             .then_some(arguments.cpu_budget_percent),
         quiescent_cpus: None,
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: Some(Arc::new(deltas) as Arc<dyn Keep>),
         requests,
     })
@@ -174,17 +174,17 @@ fn tick(delta: &Snapshot) -> Update {
 }
 
 /// Requests the labels that tell routes and workers apart, unless others were requested.
-fn asked(requests: &Requests) -> Result<Asked, Failure> {
+fn asked(requests: &LabelArguments) -> Result<RequestSettings, SamplerFailure> {
     let asked = requests.asked()?;
     let labels = match asked.labels.contains(&true) {
         true => asked.labels,
         false => now::LABELS,
     };
-    Ok(Asked { labels, ..asked })
+    Ok(RequestSettings { labels, ..asked })
 }
 
 /// What is sampled, and the table's title.
-fn chosen(arguments: &Top) -> Result<(Scope, String), Failure> {
+fn chosen(arguments: &TopArguments) -> Result<(Scope, String), SamplerFailure> {
     match arguments.common.pattern() {
         Some(pattern) => {
             let title = match &pattern {
@@ -215,6 +215,6 @@ fn leave_signals_to_the_run() {
     let _ = set.thread_block();
 }
 
-fn internal(message: String) -> Failure {
-    Failure::new(Reason::Internal, "top", message)
+fn internal(message: String) -> SamplerFailure {
+    SamplerFailure::new(Reason::Internal, "top", message)
 }

@@ -3,13 +3,13 @@
 use clap::Parser as _;
 
 use super::*;
-use crate::{Cli, Command};
+use crate::{SamplerCli, SamplerCommand};
 
-fn parsed(arguments: impl IntoIterator<Item = impl Into<String>>) -> Record {
+fn parsed(arguments: impl IntoIterator<Item = impl Into<String>>) -> RecordArguments {
     let arguments = arguments.into_iter().map(Into::into);
     let words = std::iter::once("phpprof".to_owned()).chain(arguments);
-    match Cli::try_parse_from(words).unwrap().command {
-        Command::Record(record) => *record,
+    match SamplerCli::try_parse_from(words).unwrap().command {
+        SamplerCommand::Record(record) => *record,
         _ => panic!("another command"),
     }
 }
@@ -41,7 +41,14 @@ fn a_host_may_ask_for_ten_thousand_samples_a_second_and_for_no_budget() {
     let record = parsed(["record", "--all", "-F", "10000", "--cpu-budget-percent=0"]);
     assert_eq!(record.samples_per_second, 10_000);
     assert_eq!(
-        options(&record, 10, Stop::default(), None, Asked::default()).cpu_budget_percent,
+        options(
+            &record,
+            10,
+            StopSwitch::default(),
+            None,
+            RequestSettings::default()
+        )
+        .cpu_budget_percent,
         None
     );
 }
@@ -59,7 +66,7 @@ fn bad_arguments_are_refused() {
         &["record", "--all", "--grants-on-stdin", "-o", "x"],
     ] {
         assert!(
-            Cli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),
+            SamplerCli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),
             "{arguments:?}"
         );
     }

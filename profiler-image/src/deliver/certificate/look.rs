@@ -26,9 +26,9 @@ pub(in crate::deliver) fn curve(host: &str, port: u16) -> Option<&'static str> {
     let until = Instant::now() + TAKES;
     let address = (host, port).to_socket_addrs().ok()?.next()?;
     let socket = TcpStream::connect_timeout(&address, TAKES).ok()?;
-    let look = Arc::new(Look::default());
+    let look = Arc::new(KeyKindLook::default());
     let mut provider = default_provider();
-    provider.kx_groups.push(&Named);
+    provider.kx_groups.push(&NamedCurve);
     let config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .ok()?
@@ -45,9 +45,9 @@ pub(in crate::deliver) fn curve(host: &str, port: u16) -> Option<&'static str> {
 /// The curve in the list of those for key exchange: with TLS 1.2, a server has a certificate only for a curve that is in it (RFC 8422,
 /// section 5.1). No key is exchanged by it.
 #[derive(Debug)]
-struct Named;
+struct NamedCurve;
 
-impl SupportedKxGroup for Named {
+impl SupportedKxGroup for NamedCurve {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, rustls::Error> {
         Err(refused())
     }
@@ -59,7 +59,7 @@ impl SupportedKxGroup for Named {
 
 /// Remembers the kind of the server's key.
 #[derive(Debug, Default)]
-struct Look {
+struct KeyKindLook {
     is_p521: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ fn refused() -> rustls::Error {
     rustls::Error::General("only looked at".to_owned())
 }
 
-impl ServerCertVerifier for Look {
+impl ServerCertVerifier for KeyKindLook {
     fn verify_server_cert(
         &self,
         own: &CertificateDer<'_>,

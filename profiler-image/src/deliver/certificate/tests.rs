@@ -11,8 +11,8 @@ use rustls::sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection, SignatureAlgorithm, SignatureScheme, Stream};
 
-use crate::deliver::grants::{Grant, UploadRoute};
-use crate::deliver::put::{Verdict, agents, put};
+use crate::deliver::grants::{DeliveryRoute, WriteGrant};
+use crate::deliver::put::{PutVerdict, agents, put};
 
 /// A store with this certificate. It answers 200 to what it understands.
 fn store(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
@@ -82,9 +82,9 @@ fn serve(config: ServerConfig) -> SocketAddr {
     address
 }
 
-fn put_to(address: SocketAddr, trusted: &rcgen::Certificate) -> Verdict {
-    let grant = Grant {
-        route: UploadRoute::Direct,
+fn put_to(address: SocketAddr, trusted: &rcgen::Certificate) -> PutVerdict {
+    let grant = WriteGrant {
+        route: DeliveryRoute::Direct,
         method: "PUT".into(),
         url: format!("https://localhost:{}/a", address.port()),
         headers: [].into(),
@@ -121,7 +121,7 @@ fn a_certificate_of_the_private_ca_is_trusted() {
     let (certificate, key) = signed("localhost", params, key);
     assert_eq!(
         put_to(store(&certificate, &key), &authority),
-        Verdict::Stored
+        PutVerdict::Stored
     );
 }
 
@@ -130,7 +130,7 @@ fn what_is_wrong_is_said_of_each_certificate() {
     let check = |address, trusted: &rcgen::Certificate, expected| {
         assert_eq!(
             put_to(address, trusted),
-            Verdict::CertificateUntrusted(expected)
+            PutVerdict::CertificateUntrusted(expected)
         );
     };
     let (own, _, key) = authority(&["localhost"]);
@@ -152,7 +152,7 @@ fn what_is_wrong_is_said_of_each_certificate() {
 fn a_key_on_p521_is_named() {
     let (trusted, _, _) = authority(&[]);
     let verdict = put_to(store_on_p521(&[&TLS13]), &trusted);
-    assert_eq!(verdict, Verdict::CertificateUntrusted(super::P521));
+    assert_eq!(verdict, PutVerdict::CertificateUntrusted(super::P521));
     // With TLS 1.2, rustls's server ends without an alert; OpenSSL's and Go's send the same one.
     for versions in [&[&TLS13][..], &[&TLS12]] {
         let port = store_on_p521(versions).port();

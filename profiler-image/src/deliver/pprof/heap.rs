@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
-use crate::request::asked::Label as RequestLabel;
-use crate::run::aggregate::{ANY_WORKER, Sum};
-use crate::run::heap::{HeapTold, Highest};
+use crate::request::asked::SampleLabel as RequestLabel;
+use crate::run::aggregate::{ANY_WORKER, StackSum};
+use crate::run::heap::{HeapPeak, HeapTold};
 use crate::run::snapshot::Snapshot;
 
 /// How many functions of the highest heap's stack are listed, and the longest name: at four bytes a letter they take less than half a
@@ -17,7 +17,7 @@ const PEAK_NAME: usize = 80;
 /// The data about the workers' heaps, if it was requested.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Heap {
+pub(super) struct HeapData {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highest: Option<Peak>,
     /// Reads with inconsistent numbers.
@@ -42,7 +42,7 @@ pub(super) struct Peak {
     pub stack: Vec<String>,
 }
 
-impl Heap {
+impl HeapData {
     pub fn of(snapshot: &Snapshot, told: &HeapTold) -> Self {
         Self {
             highest: told.highest.map(|highest| Peak::of(snapshot, &highest)),
@@ -53,9 +53,9 @@ impl Heap {
 }
 
 impl Peak {
-    fn of(snapshot: &Snapshot, highest: &Highest) -> Self {
+    fn of(snapshot: &Snapshot, highest: &HeapPeak) -> Self {
         let settled = &snapshot.samples.settled;
-        let stack = settled.settlement_of(highest.sample, ANY_WORKER, Sum::default());
+        let stack = settled.settlement_of(highest.sample, ANY_WORKER, StackSum::default());
         let mut lines = Vec::new();
         if highest.is_seen {
             settled.lines(&stack, &mut lines);

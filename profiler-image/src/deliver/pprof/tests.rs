@@ -7,15 +7,15 @@ use phpprof_profile::{Limits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
-use crate::run::Seen;
+use crate::run::WorkerLabels;
 use crate::run::aggregate::{Aggregate, Labelled};
 use crate::run::seen::Busy;
 use crate::run::snapshot::Samples;
-use crate::sample::Sampler;
+use crate::sample::StackSampler;
 use crate::sample::tests::Scene;
-use crate::stack::call_tree::{Call, PathId};
-use crate::stack::names::{Name, Names};
-use crate::stack::trace::{Ending, Stack};
+use crate::stack::call_tree::{CallPath, PathId};
+use crate::stack::names::{FunctionName, FunctionNames};
+use crate::stack::trace::{Ending, SummedStack};
 
 /// A snapshot with one sample of each of this many workers, all in one stack.
 fn snapshot_of(workers: i32) -> Snapshot {
@@ -23,12 +23,12 @@ fn snapshot_of(workers: i32) -> Snapshot {
     let mut aggregate = Aggregate::default();
     let mut seen = HashMap::new();
     for pid in 1..=workers {
-        aggregate.add(Stack::of_phase(Names::IDLE), pid, 1);
+        aggregate.add(SummedStack::of_phase(FunctionNames::IDLE), pid, 1);
         let engine = Arc::clone(&engine);
-        seen.insert(pid, Seen { pid, engine });
+        seen.insert(pid, WorkerLabels { pid, engine });
     }
     Snapshot {
-        samples: Samples::of(&Sampler::new(), &aggregate),
+        samples: Samples::of(&StackSampler::new(), &aggregate),
         requests: None,
         heap: None,
         engine,
@@ -102,13 +102,13 @@ fn samples_of_a_stopped_worker_are_rows_of_their_own() {
         for _ in 0..times {
             let sample = Labelled {
                 held,
-                ..Stack::of_phase(Names::COMPILING).into()
+                ..SummedStack::of_phase(FunctionNames::COMPILING).into()
             };
-            aggregate.merge(sample, 1, Sum::of_one(5));
+            aggregate.merge(sample, 1, StackSum::of_one(5));
         }
     }
     let mut snapshot = snapshot_of(1);
-    snapshot.samples = Samples::of(&Sampler::new(), &aggregate);
+    snapshot.samples = Samples::of(&StackSampler::new(), &aggregate);
     snapshot.samples.quality.stopped = 2;
     let output = output(&snapshot, &[], OfSampler::default());
     let profile = decode(&output.bytes, &Limits::default()).unwrap();
@@ -132,26 +132,26 @@ fn samples_of_a_stopped_worker_are_rows_of_their_own() {
 /// The samples of a run whose table of sums, call paths or names is full.
 #[test]
 fn samples_without_room_are_counted_by_their_table() {
-    let mut sampler = Sampler::new();
+    let mut sampler = StackSampler::new();
     let names = &mut sampler.functions.names;
     let tree = &mut sampler.tree;
-    let name = |text| Name {
+    let name = |text| FunctionName {
         name: text,
         file: "/a.php",
         start_line: 1,
     };
     let known = names.intern(name("f"));
     let mut call = |name| {
-        let path = tree.add(PathId::NONE, name, 0, 1, Call::default());
+        let path = tree.add(PathId::NONE, name, 0, 1, CallPath::default());
         path.unwrap()
     };
-    let paths = [call(known), call(Names::OVERFLOW)];
-    let stack = |path, ending| Stack {
+    let paths = [call(known), call(FunctionNames::OVERFLOW)];
+    let stack = |path, ending| SummedStack {
         path,
         ending,
-        ..Stack::of_phase(Names::COMPILING)
+        ..SummedStack::of_phase(FunctionNames::COMPILING)
     };
-    let whole = |path| Stack {
+    let whole = |path| SummedStack {
         phase: None,
         ..stack(path, Ending::Whole)
     };
@@ -160,7 +160,7 @@ fn samples_without_room_are_counted_by_their_table() {
         (whole(paths[0]), 7, 100),
         (whole(paths[1]), 7, 5),
         (stack(paths[0], Ending::Full), 7, 3),
-        (Stack::NO_ROOM, ANY_WORKER, 2),
+        (SummedStack::NO_ROOM, ANY_WORKER, 2),
     ];
     for (stack, tid, times) in samples {
         (0..times).for_each(|_| aggregate.add(stack, tid, 1));
@@ -189,7 +189,7 @@ fn the_comment_has_the_fields_of_the_contract() {
     let ours = serde_json::to_value(Comment {
         phpprof: "0.1.0",
         contract: contract::NUMBER,
-        php: Php {
+        php: PhpBuild {
             version: "8.2.29",
             sapi: "fpm-fcgi",
             thread_safe: false,
@@ -206,7 +206,7 @@ fn the_comment_has_the_fields_of_the_contract() {
         }),
         busy_percents: vec![61, 30, 8, 1],
         samples: 2970,
-        quality: Counts {
+        quality: SampleCounts {
             due: 11880,
             taken: 11873,
             late: 7,
@@ -231,7 +231,7 @@ fn the_comment_has_the_fields_of_the_contract() {
         seed: 2_882_400_001,
         sampler_cpu_milliseconds: 120,
         sampler_peak_bytes: 3_145_728,
-        requests: Some(Requests {
+        requests: Some(RequestFates {
             read: 1204,
             unknown: 3,
             changed: 1,
@@ -243,7 +243,7 @@ fn the_comment_has_the_fields_of_the_contract() {
             }),
             list_stored: Some(true),
         }),
-        heap: Some(Heap {
+        heap: Some(HeapData {
             highest: Some(heap::Peak {
                 peak_bytes: 92_274_688,
                 real_peak_bytes: 98_566_144,

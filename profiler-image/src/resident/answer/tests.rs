@@ -39,7 +39,7 @@ fn an_older_operator_keeps_no_question_open() {
 fn the_environment_of_the_contract_is_understood() {
     let golden = include_str!("../../../../contract/resident.json");
     let golden: Value = serde_json::from_str(golden).unwrap();
-    let ask = Ask::parse(golden["environment"][ASK].as_str().unwrap()).unwrap();
+    let ask = PollAccess::parse(golden["environment"][ASK].as_str().unwrap()).unwrap();
     assert!(ask.url.contains("/v1/runs?sampler="));
     assert!(ask.headers["authorization"].starts_with("Bearer "));
 }
@@ -47,7 +47,7 @@ fn the_environment_of_the_contract_is_understood() {
 #[test]
 fn a_bad_environment_is_refused_without_quoting_it() {
     let check = |text: &str| {
-        let failure = Ask::parse(text).unwrap_err();
+        let failure = PollAccess::parse(text).unwrap_err();
         assert!(failure.message.ends_with(NEXT), "{failure}");
         assert_eq!(failure.reason, Reason::Usage);
         assert!(!failure.message.contains("secret"), "{failure}");
@@ -159,8 +159,8 @@ fn a_run_that_is_not_as_the_contract_says_is_refused_alone() {
     check_run(many, "it has over 8 variables");
 }
 
-fn said(status: u16, body: &str) -> Heard {
-    let answer = relay_client::Answer {
+fn said(status: u16, body: &str) -> PollResult {
+    let answer = relay_client::RelayResponse {
         status,
         date: None,
         body: body.to_owned(),
@@ -170,9 +170,11 @@ fn said(status: u16, body: &str) -> Heard {
 
 #[test]
 fn an_answer_is_taken_ends_the_sampler_or_is_asked_for_again() {
-    assert!(matches!(said(200, &changed(|_| {})), Heard::Answer(_)));
+    assert!(matches!(said(200, &changed(|_| {})), PollResult::Answer(_)));
     let ends = |status, body, reason, detail| match said(status, body) {
-        Heard::End(failure) => assert_eq!((failure.reason, &*failure.detail), (reason, detail)),
+        PollResult::End(failure) => {
+            assert_eq!((failure.reason, &*failure.detail), (reason, detail))
+        }
         other => panic!("{other:?}"),
     };
     ends(410, "", Reason::LeaseEnded, "HTTP 410");
@@ -190,7 +192,7 @@ fn an_answer_is_taken_ends_the_sampler_or_is_asked_for_again() {
         words,
     );
     let again = |heard, expected: &str, untrusted| match heard {
-        Heard::Nothing(trouble) => {
+        PollResult::Nothing(trouble) => {
             assert_eq!((&*trouble.why, trouble.is_untrusted), (expected, untrusted))
         }
         other => panic!("{other:?}"),

@@ -1,27 +1,27 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::deliver::grants::UploadRoute;
+use crate::deliver::grants::DeliveryRoute;
 
 mod world;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn ask(url: &str) -> Ask {
-    Ask {
+fn ask(url: &str) -> PollAccess {
+    PollAccess {
         url: url.to_owned(),
         headers: BTreeMap::new(),
         pins: Vec::new(),
     }
 }
 
-fn run(key: &str) -> Run {
+fn run(key: &str) -> AssignedRun {
     let work = Work {
         arguments: vec![key.to_owned()],
         environment: BTreeMap::new(),
     };
-    let receipt = Grant {
-        route: UploadRoute::Relay,
+    let receipt = WriteGrant {
+        route: DeliveryRoute::Relay,
         method: "PUT".to_owned(),
         url: "https://first/".to_owned(),
         headers: BTreeMap::new(),
@@ -31,7 +31,7 @@ fn run(key: &str) -> Run {
         addresses: Default::default(),
         sends_md5: false,
     };
-    Run {
+    AssignedRun {
         key: key.to_owned(),
         receipt,
         work: Ok(work),
@@ -39,8 +39,8 @@ fn run(key: &str) -> Run {
 }
 
 /// An answer that asks for the next poll after 10 s, with a lease of 100.
-fn answer(runs: Vec<Run>) -> Event {
-    Event::Heard(Heard::Answer(Box::new(Answer {
+fn answer(runs: Vec<AssignedRun>) -> ResidentEvent {
+    ResidentEvent::Heard(PollResult::Answer(Box::new(Instructions {
         ask_again: SECOND * 10,
         hold: None,
         lease: SECOND * 100,
@@ -50,48 +50,48 @@ fn answer(runs: Vec<Run>) -> Event {
 }
 
 /// The same answer, with the next poll kept open for 25 s.
-fn held(runs: Vec<Run>) -> Event {
-    let Event::Heard(Heard::Answer(mut answer)) = answer(runs) else {
+fn held(runs: Vec<AssignedRun>) -> ResidentEvent {
+    let ResidentEvent::Heard(PollResult::Answer(mut answer)) = answer(runs) else {
         unreachable!()
     };
     answer.hold = Some(SECOND * 25);
-    Event::Heard(Heard::Answer(answer))
+    ResidentEvent::Heard(PollResult::Answer(answer))
 }
 
-fn trouble(why: &str) -> Event {
-    Event::Heard(Heard::Nothing(Trouble {
+fn trouble(why: &str) -> ResidentEvent {
+    ResidentEvent::Heard(PollResult::Nothing(PollError {
         why: why.to_owned(),
         is_untrusted: false,
     }))
 }
 
-fn ended(key: &str) -> Event {
+fn ended(key: &str) -> ResidentEvent {
     let key = key.to_owned();
     let receipt = format!("receipt of {key}");
-    Event::Ended { key, receipt }
+    ResidentEvent::Ended { key, receipt }
 }
 
-fn delivered(key: &str, verdict: Verdict) -> Event {
+fn delivered(key: &str, verdict: PutVerdict) -> ResidentEvent {
     let key = key.to_owned();
-    Event::Delivered { key, verdict }
+    ResidentEvent::Delivered { key, verdict }
 }
 
-fn again() -> Verdict {
-    Verdict::Again("HTTP 503".to_owned())
+fn again() -> PutVerdict {
+    PutVerdict::Again("HTTP 503".to_owned())
 }
 
 const IDLE: Duration = Duration::from_secs(1000);
 
 /// A sampler in the middle of its life, at second 0.
 struct Scene {
-    state: State,
+    state: ResidentState,
     now: Duration,
 }
 
 impl Scene {
     /// A sampler that has polled and waits 60 s for its first answer.
     fn new() -> Self {
-        let state = State::new(ask("https://first/"), SECOND * 60, IDLE);
+        let state = ResidentState::new(ask("https://first/"), SECOND * 60, IDLE);
         let mut scene = Self {
             state,
             now: Duration::ZERO,
@@ -108,7 +108,7 @@ impl Scene {
     }
 
     /// With a chance of 128 a pause is as long as requested, within 2 ‰.
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ResidentEvent) {
         self.state.take(self.now, event, 128);
     }
 
@@ -117,22 +117,24 @@ impl Scene {
         let mut steps = Vec::new();
         for _ in 0..100 {
             let (step, is_last) = match self.state.next(self.now) {
-                Step::Say(_) => continue,
-                Step::Ask { ask, hold } => {
+                ResidentStep::Say(_) => continue,
+                ResidentStep::Ask { ask, hold } => {
                     let held = hold.map(|hold| format!(" and wait {}", hold.as_secs()));
                     (
                         format!("ask {}{}", ask.url, held.unwrap_or_default()),
                         false,
                     )
                 }
-                Step::Begin { key, work } => {
+                ResidentStep::Begin { key, work } => {
                     assert_eq!(work.arguments, [&*key]);
                     (format!("begin {key}"), false)
                 }
-                Step::Deliver { key, line, .. } => (format!("deliver {key}: {line}"), false),
-                Step::Wait(None) => ("wait".to_owned(), true),
-                Step::Wait(Some(at)) => (format!("wait {}", at.as_secs()), true),
-                Step::End(failure) => {
+                ResidentStep::Deliver { key, line, .. } => {
+                    (format!("deliver {key}: {line}"), false)
+                }
+                ResidentStep::Wait(None) => ("wait".to_owned(), true),
+                ResidentStep::Wait(Some(at)) => (format!("wait {}", at.as_secs()), true),
+                ResidentStep::End(failure) => {
                     (format!("end {:?} {}", failure.reason, failure.detail), true)
                 }
             };
@@ -226,7 +228,7 @@ fn a_run_that_takes_long_is_none_that_there_is_not() {
     scene.check_at(1085, "wait 1090");
     scene.take(ended("a"));
     scene.check("deliver a: receipt of a, wait 1090");
-    scene.take(delivered("a", Verdict::Stored));
+    scene.take(delivered("a", PutVerdict::Stored));
     scene.check("wait 1090");
 }
 
@@ -239,7 +241,7 @@ fn without_a_first_answer_it_says_why() {
     scene.check("wait 5");
     scene.check_at(60, "end RelayUnreachable connection refused");
     let mut scene = Scene::new();
-    scene.take(Event::Heard(Heard::Nothing(Trouble {
+    scene.take(ResidentEvent::Heard(PollResult::Nothing(PollError {
         why: "another key".to_owned(),
         is_untrusted: true,
     })));
@@ -256,7 +258,7 @@ fn a_run_is_begun_once_however_often_it_is_named() {
     scene.take(ended("a"));
     name_again(&mut scene);
     scene.check("deliver a: receipt of a, wait 10");
-    scene.take(delivered("a", Verdict::Stored));
+    scene.take(delivered("a", PutVerdict::Stored));
     name_again(&mut scene);
     scene.check("wait 10");
 }
@@ -283,19 +285,19 @@ fn a_receipt_is_tried_until_it_is_stored_or_refused_by_the_newest_grant() {
     scene.take(answer(vec![newer]));
     for verdict in [
         again(),
-        Verdict::Refused(404, String::new()),
-        Verdict::CertificateUntrusted(""),
+        PutVerdict::Refused(404, String::new()),
+        PutVerdict::CertificateUntrusted(""),
     ] {
         scene.take(delivered("a", verdict));
         scene.now += SECOND * 6;
         let step = scene.state.next(scene.now);
-        let Step::Deliver { grant, .. } = step else {
+        let ResidentStep::Deliver { grant, .. } = step else {
             panic!("{step:?}");
         };
         assert_eq!(grant.url, "https://newer/");
     }
     let before = scene.state.receipts.len();
-    scene.take(delivered("a", Verdict::Refused(409, String::new())));
+    scene.take(delivered("a", PutVerdict::Refused(409, String::new())));
     assert_eq!((before, scene.state.receipts.len()), (1, 0));
 }
 
@@ -312,7 +314,7 @@ fn runs_wait_while_too_many_receipts_are_open() {
     // Seven receipts are not stored, so one more run begins, not two.
     assert_eq!(scene.state.running.len(), 1);
     scene.check("wait 5");
-    scene.take(delivered("0", Verdict::Stored));
+    scene.take(delivered("0", PutVerdict::Stored));
     scene.check("begin 8, wait 5");
 }
 
@@ -324,7 +326,7 @@ fn a_run_that_is_refused_says_so_in_its_receipt() {
     scene.take(answer(vec![other.clone()]));
     let line = r#"{"reason":"Usage","detail":"it is for another container"}"#;
     scene.check(&format!("deliver a: {line}, wait 10"));
-    scene.take(delivered("a", Verdict::Stored));
+    scene.take(delivered("a", PutVerdict::Stored));
     scene.take(answer(vec![other]));
     scene.check("wait 10");
 }
@@ -351,12 +353,12 @@ fn where_profiling_was_stopped_it_begins_nothing_and_ends_after_its_runs() {
     let mut scene = Scene::answered(&["a", "b", "c", "d", "e"]);
     scene.check("begin a, begin b, begin c, begin d, wait 10");
     scene.check_at(11, "ask https://next/, wait 100");
-    let stopped = Failure::new(Reason::LeaseEnded, "HTTP 410", "stopped");
-    scene.take(Event::Heard(Heard::End(stopped)));
+    let stopped = SamplerFailure::new(Reason::LeaseEnded, "HTTP 410", "stopped");
+    scene.take(ResidentEvent::Heard(PollResult::End(stopped)));
     for key in ["a", "b", "c", "d"] {
         scene.take(ended(key));
         scene.check(&format!("deliver {key}: receipt of {key}, wait"));
-        scene.take(delivered(key, Verdict::Stored));
+        scene.take(delivered(key, PutVerdict::Stored));
     }
     scene.check("end LeaseEnded HTTP 410");
 }
@@ -366,7 +368,7 @@ fn a_signal_ends_it_after_its_runs_and_no_answer_holds_it() {
     let mut scene = Scene::answered(&["a"]);
     scene.check("begin a, wait 10");
     scene.check_at(11, "ask https://next/, wait 100");
-    scene.take(Event::Signalled);
+    scene.take(ResidentEvent::Signalled);
     scene.check("wait");
     scene.take(answer(vec![run("b")]));
     scene.check("wait");
@@ -383,7 +385,7 @@ fn what_lasts_is_said_once() {
     for _ in 0..5 {
         scene.take(trouble("connection refused"));
         scene.now += SECOND * 6;
-        while let Step::Say(_) = scene.state.next(scene.now) {
+        while let ResidentStep::Say(_) = scene.state.next(scene.now) {
             said += 1;
         }
     }

@@ -1,33 +1,44 @@
 //! What an aggregate keeps of the samples that it is given.
 
 use super::*;
-use crate::stack::call_tree::Call;
-use crate::stack::edges::{Edge, Known};
+use crate::stack::call_tree::CallPath;
+use crate::stack::edges::{Edge, EdgeKnowledge};
 use phpprof_zend::site::Relation;
 
 /// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is open.
-fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>, Sum)>, i64) {
+fn settled(
+    stack: impl Fn(PathId) -> SummedStack,
+    is_proven: bool,
+) -> (Vec<(Vec<FrameLine>, StackSum)>, i64) {
     let (mut edges, mut tree, mut aggregate) =
         (Edges::default(), CallTree::default(), Aggregate::default());
     let edge = Edge {
-        site: (Names::TRUNCATED, 4),
+        site: (FunctionNames::TRUNCATED, 4),
         via: None,
-        callee: Names::IDLE,
+        callee: FunctionNames::IDLE,
     };
-    let Known::Open(id) = edges.open(edge) else {
+    let EdgeKnowledge::Open(id) = edges.open(edge) else {
         panic!("not open")
     };
-    let open = Call {
+    let open = CallPath {
         edge: Some(id),
-        ..Call::default()
+        ..CallPath::default()
     };
-    let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 7, Call::default());
-    let leaf = tree.add(main.unwrap(), Names::IDLE, 0, 8, open).unwrap();
+    let main = tree.add(
+        PathId::NONE,
+        FunctionNames::TRUNCATED,
+        0,
+        7,
+        CallPath::default(),
+    );
+    let leaf = tree
+        .add(main.unwrap(), FunctionNames::IDLE, 0, 8, open)
+        .unwrap();
     aggregate.add(stack(leaf), 42, 10);
     aggregate.add(stack(leaf), 42, 10);
-    let cpu = Sum {
+    let cpu = StackSum {
         cpu_nanoseconds: 5,
-        ..Sum::default()
+        ..StackSum::default()
     };
     aggregate.merge(stack(leaf).into(), 42, cpu);
     if is_proven {
@@ -43,7 +54,7 @@ fn settled(stack: impl Fn(PathId) -> Stack, is_proven: bool) -> (Vec<(Vec<Line>,
     (stacks.iter().map(lines).collect(), unstable)
 }
 
-const SUM: Sum = Sum {
+const SUM: StackSum = StackSum {
     samples: 2,
     wall_nanoseconds: 20,
     cpu_nanoseconds: 5,
@@ -52,38 +63,38 @@ const SUM: Sum = Sum {
 };
 
 #[track_caller]
-fn check(stack: Stack, is_proven: bool, leaves: &[Line], unstable: i64) {
-    let of = |path| Stack { path, ..stack };
+fn check(stack: SummedStack, is_proven: bool, leaves: &[FrameLine], unstable: i64) {
+    let of = |path| SummedStack { path, ..stack };
     let (stacks, cut) = settled(of, is_proven);
-    let lines = [&[(Names::TRUNCATED, 7)], leaves].concat();
+    let lines = [&[(FunctionNames::TRUNCATED, 7)], leaves].concat();
     assert_eq!((stacks, cut), (vec![(lines, SUM)], unstable));
 }
 
 #[test]
 fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
-    let stack = Stack {
+    let stack = SummedStack {
         path: PathId::NONE,
         ending: Ending::Whole,
         phase: None,
         candidate: PathId::NONE,
     };
-    check(stack, false, &[(Names::UNSTABLE, 0)], 2);
-    check(stack, true, &[(Names::IDLE, 8)], 0);
+    check(stack, false, &[(FunctionNames::UNSTABLE, 0)], 2);
+    check(stack, true, &[(FunctionNames::IDLE, 8)], 0);
 }
 
 #[test]
 fn a_candidate_that_was_proven_takes_the_place_of_its_path() {
-    let candidate_of = |path| Stack {
+    let candidate_of = |path| SummedStack {
         path: PathId::NONE,
         ending: Ending::Cut,
         phase: None,
         candidate: path,
     };
     let (stacks, unstable) = settled(candidate_of, true);
-    let lines = vec![(Names::TRUNCATED, 7), (Names::IDLE, 8)];
+    let lines = vec![(FunctionNames::TRUNCATED, 7), (FunctionNames::IDLE, 8)];
     assert_eq!((stacks, unstable), (vec![(lines, SUM)], 0));
     let (stacks, unstable) = settled(candidate_of, false);
-    let lines = vec![(Names::UNSTABLE, 0)];
+    let lines = vec![(FunctionNames::UNSTABLE, 0)];
     assert_eq!((stacks, unstable), (vec![(lines, SUM)], 2));
 }
 
@@ -91,15 +102,21 @@ fn a_candidate_that_was_proven_takes_the_place_of_its_path() {
 #[test]
 fn candidates_that_find_no_room_are_left_out() {
     let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
-    let stack = |candidate| Stack {
+    let stack = |candidate| SummedStack {
         candidate,
-        ..Stack::of_phase(Names::IDLE)
+        ..SummedStack::of_phase(FunctionNames::IDLE)
     };
     for op in 0..30_000 {
-        let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+        let added = tree.add(
+            PathId::NONE,
+            FunctionNames::IDLE,
+            op,
+            op,
+            CallPath::default(),
+        );
         let sample = stack(added.unwrap()).into();
         aggregate.add(sample, 42, 1);
-        aggregate.merge(sample, 42, Sum::default());
+        aggregate.merge(sample, 42, StackSum::default());
     }
     assert_eq!(aggregate.sums.len(), MAX_WITH_CANDIDATE + 1);
     let left = (stack(PathId::NONE).into(), 42);
@@ -109,34 +126,49 @@ fn candidates_that_find_no_room_are_left_out() {
 
 #[test]
 fn a_phase_is_the_leaf_of_a_whole_stack() {
-    let stack = |ending| Stack {
+    let stack = |ending| SummedStack {
         path: PathId::NONE,
         ending,
-        phase: Some(Names::COMPILING),
+        phase: Some(FunctionNames::COMPILING),
         candidate: PathId::NONE,
     };
-    let whole = (Names::IDLE, 8);
+    let whole = (FunctionNames::IDLE, 8);
     check(
         stack(Ending::Whole),
         true,
-        &[whole, (Names::COMPILING, 0)],
+        &[whole, (FunctionNames::COMPILING, 0)],
         0,
     );
-    check(stack(Ending::Whole), false, &[(Names::UNSTABLE, 0)], 2);
-    check(stack(Ending::Cut), true, &[whole, (Names::UNSTABLE, 0)], 2);
-    check(stack(Ending::Full), true, &[whole, (Names::OVERFLOW, 0)], 0);
+    check(
+        stack(Ending::Whole),
+        false,
+        &[(FunctionNames::UNSTABLE, 0)],
+        2,
+    );
+    check(
+        stack(Ending::Cut),
+        true,
+        &[whole, (FunctionNames::UNSTABLE, 0)],
+        2,
+    );
+    check(
+        stack(Ending::Full),
+        true,
+        &[whole, (FunctionNames::OVERFLOW, 0)],
+        0,
+    );
 }
 
 #[test]
 fn what_heaps_did_stands_beside_the_samples_of_its_stack() {
     let mut aggregate = Aggregate::default();
-    let stack = Stack::of_phase(Names::IDLE);
+    let stack = SummedStack::of_phase(FunctionNames::IDLE);
     aggregate.add(stack, 7, 1);
     aggregate.add(stack, 8, 1);
-    let heap = Sum {
+    let heap = StackSum {
         heap_growth: 5,
         heap_change: -3,
-        ..Sum::default()
+        ..StackSum::default()
     };
     aggregate.merge(stack.into(), 7, heap);
     aggregate.merge(stack.into(), 7, heap);
@@ -152,7 +184,7 @@ fn what_heaps_did_stands_beside_the_samples_of_its_stack() {
 #[test]
 fn workers_that_find_no_room_are_summed_together() {
     let mut aggregate = Aggregate::default();
-    let stack = Stack::of_phase(Names::IDLE);
+    let stack = SummedStack::of_phase(FunctionNames::IDLE);
     (1..100_000).for_each(|tid| aggregate.add(stack, tid, 1));
     assert_eq!(aggregate.sums.len(), MAX_BY_WORKER + 1);
     let settled = aggregate.settle(&CallTree::default(), &Edges::default());
@@ -168,10 +200,16 @@ fn stacks_that_find_no_room_are_summed_as_what_is_over_the_cap() {
     let edges = Edges::default();
     let mut path = PathId::NONE;
     for op in 0..57_000 {
-        let added = tree.add(PathId::NONE, Names::IDLE, op, op, Call::default());
+        let added = tree.add(
+            PathId::NONE,
+            FunctionNames::IDLE,
+            op,
+            op,
+            CallPath::default(),
+        );
         path = added.unwrap_or(path);
         for ending in [Ending::Whole, Ending::Cut] {
-            let stack = Stack {
+            let stack = SummedStack {
                 path,
                 ending,
                 phase: None,
@@ -187,6 +225,6 @@ fn stacks_that_find_no_room_are_summed_as_what_is_over_the_cap() {
     assert_eq!(all, 114_000);
     let over = stacks
         .iter()
-        .find(|stack| stack.leaf == Some(Names::OVERFLOW));
+        .find(|stack| stack.leaf == Some(FunctionNames::OVERFLOW));
     assert!(over.is_some_and(|over| over.sum.samples > 50_000));
 }

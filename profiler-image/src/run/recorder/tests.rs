@@ -1,27 +1,27 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::stack::names::Names;
+use crate::stack::names::FunctionNames;
 
 const MS: u64 = 1_000_000;
-const HEAP: Heap = Heap { size: 5, peak: 9 };
+const HEAP: HeapSizes = HeapSizes { size: 5, peak: 9 };
 
-fn taken(tid: i32, from: u64, to: u64) -> Taken {
-    Taken {
+fn taken(tid: i32, from: u64, to: u64) -> TakenSample {
+    TakenSample {
         at: to,
         tid,
         summed_as: tid,
         from,
         to,
         ran: true,
-        stack: Stack::of_phase(Names::COMPILING),
+        stack: SummedStack::of_phase(FunctionNames::COMPILING),
         heap: None,
     }
 }
 
 fn of(number: u32, began: u64) -> Option<Of> {
     let mut values = Set::default();
-    values[Label::Route as usize] = 3;
+    values[SampleLabel::Route as usize] = 3;
     Some(Of {
         number,
         began: Some(began),
@@ -48,7 +48,7 @@ fn a_sample_counts_in_the_steps_in_which_its_time_lies() {
     // The worker was attached before the run began.
     recorder.add(&taken(7, 990 * MS, 1010 * MS), of(1, 985 * MS));
     recorder.add(&taken(7, 1010 * MS, 1050 * MS), of(1, 985 * MS));
-    let asleep = Taken {
+    let asleep = TakenSample {
         ran: false,
         ..taken(7, 1050 * MS, 1055 * MS)
     };
@@ -69,17 +69,17 @@ fn each_minute_of_a_run_has_the_time_of_its_samples_by_stack() {
     for second in 0..150 {
         let from = (1000 + second * 1000) * MS;
         let stack = match second {
-            0..60 => Stack::of_phase(Names::COMPILING),
-            _ => Stack::of_phase(Names::LOADING),
+            0..60 => SummedStack::of_phase(FunctionNames::COMPILING),
+            _ => SummedStack::of_phase(FunctionNames::LOADING),
         };
-        let taken = Taken {
+        let taken = TakenSample {
             stack,
             ran: second % 2 == 0,
             ..taken(7, from, from + 10 * MS)
         };
         recorder.add(&taken, of(1, 1000 * MS));
     }
-    let number = |stack| u32::from(stack == Stack::of_phase(Names::LOADING));
+    let number = |stack| u32::from(stack == SummedStack::of_phase(FunctionNames::LOADING));
     let parts = recorder.parts.renamed(|stack| Some(number(stack)));
     let parts = parts.finish(0, 150_000 * MS as i64);
     let stacks: Vec<_> = parts.iter().map(|part| part.stacks.clone()).collect();
@@ -104,7 +104,7 @@ fn a_request_is_listed_with_what_became_known_of_it_last() {
     let routes = recorder
         .slowest
         .iter()
-        .map(|it| it.values[Label::Route as usize]);
+        .map(|it| it.values[SampleLabel::Route as usize]);
     assert_eq!(routes.collect::<Vec<_>>(), [3]);
 }
 
@@ -112,7 +112,7 @@ fn a_request_is_listed_with_what_became_known_of_it_last() {
 fn routes_that_found_no_room_are_one_row() {
     let mut recorder = Recorder::new(0);
     let mut of = of(1, 0).unwrap();
-    of.values[Label::Route as usize] = OTHER_VALUE;
+    of.values[SampleLabel::Route as usize] = OTHER_VALUE;
     recorder.add(&taken(7, 0, 10), Some(of));
     let (rows, other) = recorder.routes.finish();
     assert_eq!((rows.len(), other.len()), (0, 1));
@@ -136,18 +136,18 @@ fn a_run_that_lasts_longer_has_longer_steps_and_not_more() {
 #[test]
 fn a_request_has_its_samples_its_cpu_and_the_peak_that_is_its_own() {
     let mut recorder = Recorder::new(0);
-    let with = |heap, from, to| Taken {
+    let with = |heap, from, to| TakenSample {
         heap: Some(heap),
         ..taken(7, from, to)
     };
     recorder.add(&with(HEAP, 0, 10), of(1, 4));
-    recorder.add(&with(Heap { size: 7, peak: 9 }, 10, 20), of(1, 3));
+    recorder.add(&with(HeapSizes { size: 7, peak: 9 }, 10, 20), of(1, 3));
     recorder.give_cpu(7, 1, 6);
     recorder.idle(7);
     // It is known later, and belongs to the request that has ended.
     recorder.give_cpu(7, 1, 2);
     recorder.add(&with(HEAP, 20, 30), of(2, 21));
-    recorder.add(&with(Heap { size: 6, peak: 12 }, 30, 35), of(2, 21));
+    recorder.add(&with(HeapSizes { size: 6, peak: 12 }, 30, 35), of(2, 21));
     recorder.end();
     let seen: Vec<_> = recorder.slowest.iter().collect();
     let told = seen.iter().map(|it| {
@@ -201,7 +201,7 @@ fn the_slowest_are_listed_and_fewer_of_them_keep_what_they_did() {
         recorder.idle(7);
     }
     let slowest = recorder.slowest;
-    let durations: Vec<u64> = slowest.iter().map(Seen::duration).collect();
+    let durations: Vec<u64> = slowest.iter().map(SeenRequest::duration).collect();
     assert!(durations.is_sorted_by(|one, other| one >= other));
     assert_eq!((durations.len(), slowest.unlisted), (MAX_REQUESTS, 3000));
     let recorded: Vec<bool> = slowest.iter().map(|it| !it.moments.is_empty()).collect();
@@ -212,16 +212,16 @@ fn the_slowest_are_listed_and_fewer_of_them_keep_what_they_did() {
 #[test]
 fn memory_is_bounded_whatever_requests_do() {
     let mut recorder = Recorder::new(0);
-    let stacks = [Names::COMPILING, Names::LOADING].map(Stack::of_phase);
+    let stacks = [FunctionNames::COMPILING, FunctionNames::LOADING].map(SummedStack::of_phase);
     let (workers, turns) = (300, 1500);
     for turn in 0..turns {
         for worker in 1..=workers {
             let at = u64::try_from(turn).unwrap() * 10 * MS;
             let mut of = of(u32::try_from(worker).unwrap(), 0).unwrap();
-            of.values[Label::Route as usize] = u16::try_from(worker).unwrap();
+            of.values[SampleLabel::Route as usize] = u16::try_from(worker).unwrap();
             let stack = stacks[turn % 2];
             recorder.add(
-                &Taken {
+                &TakenSample {
                     stack,
                     ..taken(worker, at, at + 10 * MS)
                 },
@@ -247,7 +247,7 @@ proptest! {
     ) {
         let (mut recorder, mut at, mut times) = (Recorder::new(50 * MS), 0, (0, 0));
         for (length, ran, number, is_known) in samples {
-            let taken = Taken { ran, ..taken(7, at, at + length) };
+            let taken = TakenSample { ran, ..taken(7, at, at + length) };
             recorder.add(&taken, of(number + 1, at).filter(|_| is_known));
             let length_signed = length as i64;
             times = if ran { (times.0 + length_signed, times.1) } else { (times.0, times.1 + length_signed) };

@@ -7,15 +7,15 @@
 
 use phpprof_zend::request::RequestSource;
 
-use super::{Known, Requests, Served};
+use super::{RequestEntry, RunRequests, Served};
 use crate::read::reader::Reader;
-use crate::read::request_watch::{Found, Seen};
-use crate::request::asked::Verdict;
+use crate::read::request_watch::{FoundRequest, RequestSeen};
+use crate::request::asked::FilterVerdict;
 use crate::run::time::unix_now;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Current {
-    pub known: Known,
+pub(super) struct CurrentRequest {
+    pub known: RequestEntry,
     /// When it began, or was first seen; `None` if a request's end cannot be detected.
     pub began: Option<u64>,
     /// The engine's time of it, once that is known: no other request of the worker has the same.
@@ -31,7 +31,7 @@ pub(super) struct Time {
     at: u64,
 }
 
-impl Current {
+impl CurrentRequest {
     /// A sample shows it again, at this time of the engine.
     fn goes_on(&mut self, time: Option<Time>) {
         self.time = time.or(self.time);
@@ -48,7 +48,7 @@ impl Current {
 
     /// What is known of it if this is its newest read, unless that contradicts what was known: `$_SERVER` may be built late, and
     /// php-fpm forgets the script before the request ends.
-    fn known_with(&self, mut now: Known) -> Option<Known> {
+    fn known_with(&self, mut now: RequestEntry) -> Option<RequestEntry> {
         for (new, old) in now.values.iter_mut().zip(self.known.values) {
             match (*new, old) {
                 (_, 0) => {}
@@ -57,14 +57,14 @@ impl Current {
                 _ => return None,
             }
         }
-        if now.verdict == Verdict::Unknown {
+        if now.verdict == FilterVerdict::Unknown {
             now.verdict = self.known.verdict;
         }
         Some(now)
     }
 }
 
-impl Requests {
+impl RunRequests {
     /// Determines which request the reads of a worker's last sample showed; returns whether it is certain.
     pub fn look(&mut self, served: &mut Served, reader: &mut Reader, now: u64) -> bool {
         let Some(watch) = &mut reader.request else {
@@ -81,7 +81,7 @@ impl Requests {
         // A time before the worker's last wait belongs to an earlier request, or to the script that handles all of them.
         let time = time.filter(|time| served.idle_at.is_none_or(|idle| time.at >= idle));
         match watch.seen() {
-            Seen::Same => match (&mut served.current, served.last) {
+            RequestSeen::Same => match (&mut served.current, served.last) {
                 (Some(current), _) => current.goes_on(time),
                 (None, Some(known)) if source != RequestSource::Iteration => {
                     let began = time.map_or(now, |time| time.at);
@@ -90,7 +90,7 @@ impl Requests {
                 // `$_SERVER` still belongs to the iteration before.
                 (None, _) => {}
             },
-            Seen::Other => {
+            RequestSeen::Other => {
                 served.last = None;
                 self.counts.reads += 1;
                 let Ok(found) = watch.read(&**reader.memory.memory()) else {
@@ -103,12 +103,12 @@ impl Requests {
                     self.found(served, (before, &found), (source, time), now);
                 }
             }
-            Seen::Changing => {
+            RequestSeen::Changing => {
                 self.counts.changed += 1;
                 served.doubt();
                 return false;
             }
-            Seen::Nothing => {
+            RequestSeen::Nothing => {
                 self.counts.changed += 1;
                 return false;
             }
@@ -120,7 +120,7 @@ impl Requests {
     fn found(
         &mut self,
         served: &mut Served,
-        (before, found): (Option<Current>, &Found),
+        (before, found): (Option<CurrentRequest>, &FoundRequest),
         (source, time): (RequestSource, Option<Time>),
         now: u64,
     ) {
@@ -152,13 +152,13 @@ impl Requests {
     pub(super) fn begin(
         &mut self,
         served: &mut Served,
-        known: Known,
+        known: RequestEntry,
         (source, time): (RequestSource, Option<Time>),
         began: u64,
     ) {
         self.end_young(served);
         served.number = self.next();
-        served.current = Some(Current {
+        served.current = Some(CurrentRequest {
             known,
             began: (source != RequestSource::Script).then_some(began),
             time,

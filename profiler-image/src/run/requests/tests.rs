@@ -10,30 +10,30 @@ use phpprof_zend::request::RequestSource;
 use phpprof_zend::testing::{Counted, IS_NULL};
 
 use super::*;
-use crate::read::request_watch::{RequestWatch, Seen};
+use crate::read::request_watch::{RequestSeen, RequestWatch};
 use crate::read::worker::Worker;
-use crate::request::asked::{Filter, labels};
+use crate::request::asked::{RequestFilter, labels};
 use crate::run::testing::now;
 use crate::sample::tests::Scene;
-use crate::sample::{Outcome, Sampler};
-use crate::stack::names::Names;
+use crate::sample::{StackSampler, TurnOutcome};
+use crate::stack::names::FunctionNames;
 
 const MS: u64 = SECOND / 1000;
 
-fn asked(names: &str, filter: Filter) -> Asked {
-    Asked {
+fn asked(names: &str, filter: RequestFilter) -> RequestSettings {
+    RequestSettings {
         labels: labels(names).unwrap(),
         filter,
-        ..Asked::default()
+        ..RequestSettings::default()
     }
 }
 
-fn stack() -> Stack {
-    Stack::of_phase(Names::COMPILING)
+fn stack() -> SummedStack {
+    SummedStack::of_phase(FunctionNames::COMPILING)
 }
 
 /// A worker that began to serve this request at that time.
-fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Served {
+fn serving(requests: &mut RunRequests, method: &str, path: &str, began: u64) -> Served {
     let known = requests.known(&HttpRequest {
         method: Some(method.to_owned()),
         path: Some(path.to_owned()),
@@ -44,7 +44,7 @@ fn serving(requests: &mut Requests, method: &str, path: &str, began: u64) -> Ser
     served
 }
 
-fn shown(requests: &Requests, fate: Fate) -> Vec<(&'static str, String)> {
+fn shown(requests: &RunRequests, fate: Fate) -> Vec<(&'static str, String)> {
     let Fate::Summed(_, sample) = fate else {
         panic!("{fate:?}")
     };
@@ -54,7 +54,8 @@ fn shown(requests: &Requests, fate: Fate) -> Vec<(&'static str, String)> {
 
 #[test]
 fn a_sample_has_the_labels_of_its_request_and_the_band_of_its_age() {
-    let mut requests = Requests::new(&asked("Method,Route,RequestAge", Filter::default()));
+    let mut requests =
+        RunRequests::new(&asked("Method,Route,RequestAge", RequestFilter::default()));
     let mut served = serving(&mut requests, "GET", "/shop/17", 1000 * MS);
     let bands = [
         (1049, "<50ms"),
@@ -76,7 +77,7 @@ fn a_sample_has_the_labels_of_its_request_and_the_band_of_its_age() {
 
 #[test]
 fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filter() {
-    let mut requests = Requests::new(&asked("Route", Filter::default()));
+    let mut requests = RunRequests::new(&asked("Route", RequestFilter::default()));
     let mut served = serving(&mut requests, "GET", "/a", 0);
     let fate = requests.fate(&mut served, stack(), 1, false);
     assert_eq!(shown(&requests, fate), []);
@@ -84,11 +85,11 @@ fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filte
     assert_eq!(shown(&requests, fate), []);
     assert_eq!((requests.counts.unknown, requests.counts.undecided), (1, 0));
     let methods = vec!["GET".to_owned()];
-    let filter = Filter {
+    let filter = RequestFilter {
         methods,
-        ..Filter::default()
+        ..RequestFilter::default()
     };
-    let mut requests = Requests::new(&asked("", filter));
+    let mut requests = RunRequests::new(&asked("", filter));
     let mut served = serving(&mut requests, "GET", "/a", 0);
     assert_eq!(requests.fate(&mut served, stack(), 1, false), Fate::Dropped);
     assert_eq!(requests.counts.undecided, 1);
@@ -102,7 +103,7 @@ fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filte
 }
 
 /// A php-fpm worker in the memory of this test, with or without a watch of its requests.
-fn worker(scene: &Scene, asked: Option<&Asked>) -> Worker {
+fn worker(scene: &Scene, asked: Option<&RequestSettings>) -> Worker {
     let mut worker = Worker::new(scene.process().into());
     worker.reader.request = asked.map(|asked| RequestWatch::new(&worker.process, asked.wanted()));
     worker
@@ -110,13 +111,13 @@ fn worker(scene: &Scene, asked: Option<&Asked>) -> Worker {
 
 /// Takes a sample, and determines its request.
 fn sample(
-    sampler: &mut Sampler,
+    sampler: &mut StackSampler,
     worker: &mut Worker,
-    requests: &mut Requests,
+    requests: &mut RunRequests,
     served: &mut Served,
 ) {
     let outcome = sampler.sample(worker, now());
-    assert!(matches!(outcome, Outcome::Sample(_)), "{outcome:?}");
+    assert!(matches!(outcome, TurnOutcome::Sample(_)), "{outcome:?}");
     // Another process may have had the CPU between two pieces, so this is tried repeatedly.
     for _ in 0..100 {
         if requests.look(served, &mut worker.reader, now()) {
@@ -131,10 +132,10 @@ fn sample(
 fn a_request_is_read_once_and_again_where_it_is_another() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
-    let all = asked("Method,Route,Script", Filter::default());
-    let (mut requests, mut served) = (Requests::new(&all), Served::default());
-    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
-    let mut next = |requests: &mut Requests, served: &mut Served| {
+    let all = asked("Method,Route,Script", RequestFilter::default());
+    let (mut requests, mut served) = (RunRequests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (StackSampler::new(), worker(&scene, Some(&all)));
+    let mut next = |requests: &mut RunRequests, served: &mut Served| {
         sample(&mut sampler, &mut worker, requests, served);
         requests.counts.requests
     };
@@ -165,9 +166,9 @@ fn a_request_is_read_once_and_again_where_it_is_another() {
 fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
-    let all = asked("RequestAge", Filter::default());
-    let (mut requests, mut served) = (Requests::new(&all), Served::default());
-    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let all = asked("RequestAge", RequestFilter::default());
+    let (mut requests, mut served) = (RunRequests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (StackSampler::new(), worker(&scene, Some(&all)));
     let mut counted = Vec::new();
     for time in [0.0, 5.0, 5.0, 7.0, 0.0] {
         scene.set_request_time(time);
@@ -182,11 +183,11 @@ fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
 fn another_request_in_a_read_that_was_held_up_is_not_believed() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
-    let all = asked("Route", Filter::default());
+    let all = asked("Route", RequestFilter::default());
     let mut worker = worker(&scene, Some(&all));
     let memory = Arc::clone(worker.reader.memory.memory());
     let watch = worker.reader.request.as_mut().unwrap();
-    for (was_held_up, expected) in [(true, Seen::Changing), (false, Seen::Other)] {
+    for (was_held_up, expected) in [(true, RequestSeen::Changing), (false, RequestSeen::Other)] {
         watch.begin();
         let mut pieces: Vec<Piece<'_>> = watch.pieces().collect();
         memory.gather(&mut pieces).unwrap();
@@ -200,8 +201,11 @@ fn another_request_in_a_read_that_was_held_up_is_not_believed() {
 fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
-    let all = asked("Method,Route,Script,RequestAge,TraceID", Filter::default());
-    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let all = asked(
+        "Method,Route,Script,RequestAge,TraceID",
+        RequestFilter::default(),
+    );
+    let (mut sampler, mut worker) = (StackSampler::new(), worker(&scene, Some(&all)));
     let mut gathers = 0;
     // A slow read is discarded, so this is tried repeatedly.
     for _ in 0..100 {
@@ -216,7 +220,7 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
         }
     }
     assert!(gathers > 0);
-    assert!(!Asked::default().is_on());
+    assert!(!RequestSettings::default().is_on());
     assert!(super::tests::worker(&scene, None).reader.request.is_none());
 }
 
@@ -226,13 +230,13 @@ fn a_request_that_changes_before_it_is_read_is_not_told() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
     scene.set_request_time(5.0);
-    let all = asked("Route", Filter::default());
-    let (mut requests, mut served) = (Requests::new(&all), Served::default());
-    let (mut sampler, mut worker) = (Sampler::new(), worker(&scene, Some(&all)));
+    let all = asked("Route", RequestFilter::default());
+    let (mut requests, mut served) = (RunRequests::new(&all), Served::default());
+    let (mut sampler, mut worker) = (StackSampler::new(), worker(&scene, Some(&all)));
     // A delayed read shows nothing for certain.
     let shows_it = (0..100).any(|_| {
         sampler.sample(&mut worker, now());
-        worker.reader.request.as_mut().map(RequestWatch::seen) == Some(Seen::Other)
+        worker.reader.request.as_mut().map(RequestWatch::seen) == Some(RequestSeen::Other)
     });
     assert!(shows_it);
     scene.serve("GET", "/b", "/srv/www/index.php");

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::read::clocks::Look;
+use crate::read::clocks::SchedStat;
 use crate::read::cpu_shares::CpuShares;
 
 const PERIOD: u64 = 1_000_000_000 / 99;
@@ -11,7 +11,7 @@ const PERIOD: u64 = 1_000_000_000 / 99;
 const DEVIATIONS: f64 = 5.0;
 
 /// The times and turns of a schedule whose turns are all taken in time.
-fn turns(mut schedule: Schedule, count: usize) -> Vec<(u64, Turn)> {
+fn turns(mut schedule: WakeSchedule, count: usize) -> Vec<(u64, SampleTurn)> {
     let next = || {
         let due = schedule.due();
         (due, schedule.take(due))
@@ -33,7 +33,7 @@ fn check_share(of: u64, count: u64, expected: f64, what: &str) {
 
 #[test]
 fn few_workers_are_read_in_one_wake_up() {
-    for (_, turn) in turns(Schedule::new(1, 0, PERIOD, TOGETHER), 9) {
+    for (_, turn) in turns(WakeSchedule::new(1, 0, PERIOD, TOGETHER), 9) {
         assert_eq!((turn.group, turn.groups, turn.missed), (0, 1, 0));
     }
 }
@@ -41,7 +41,7 @@ fn few_workers_are_read_in_one_wake_up() {
 #[test]
 fn each_turn_is_in_its_own_part_of_its_slot() {
     let (start, groups) = (7, 3);
-    let schedule = Schedule::new(5, start, PERIOD, TOGETHER * 2 + 1);
+    let schedule = WakeSchedule::new(5, start, PERIOD, TOGETHER * 2 + 1);
     for (tick, (due, turn)) in (0..).zip(turns(schedule, 600)) {
         let part = PERIOD / groups;
         assert!((start + tick * part..start + (tick + 1) * part).contains(&due));
@@ -57,7 +57,7 @@ fn a_turn_is_anywhere_in_its_slot_with_the_same_probability() {
     for workers in [1, TOGETHER * 3] {
         let groups = workers.div_ceil(TOGETHER);
         let mut tenths = [0; 10];
-        for (due, turn) in turns(Schedule::new(3, 0, PERIOD, workers), ROWS * groups) {
+        for (due, turn) in turns(WakeSchedule::new(3, 0, PERIOD, workers), ROWS * groups) {
             let Some(slot) = turn.slot.filter(|_| turn.group == 0) else {
                 continue;
             };
@@ -77,7 +77,7 @@ fn check_loop(slots: f64, workers: usize, has_sample: impl Fn(u64) -> bool) {
     let length = (PERIOD as f64 * slots) as u64;
     let (mut count, mut first, mut wall) = (0, 0, [0; 2]);
     let mut sampled_to = None;
-    let turns = turns(Schedule::new(11, 0, PERIOD, workers), 40_000);
+    let turns = turns(WakeSchedule::new(11, 0, PERIOD, workers), 40_000);
     for (number, (due, turn)) in (0..).zip(turns) {
         let slot = turn.slot.filter(|_| turn.group == 0 && has_sample(number));
         let Some(slot) = slot.map(|slot| slot.since(sampled_to, 0)) else {
@@ -118,7 +118,7 @@ fn work_and_sleep_of_half_a_period_have_half_of_the_samples_each() {
     const MILLISECOND: u64 = 1_000_000;
     let length = 10 * MILLISECOND + 50_000;
     for rate in [49, 97, 99, 199, 999] {
-        let schedule = Schedule::new(17, 0, 1000 * MILLISECOND / rate, 1);
+        let schedule = WakeSchedule::new(17, 0, 1000 * MILLISECOND / rate, 1);
         let count = rate * 10;
         let turns = turns(schedule, usize::try_from(count).unwrap());
         let works = |due: u64| due % length < 5 * MILLISECOND;
@@ -139,11 +139,11 @@ fn the_sleep_of_a_loop_has_its_own_cpu_time_only() {
     for rate in [49, 97, 99, 199, 999] {
         let count = rate * 120;
         let (mut shares, mut cpu) = (CpuShares::default(), [0; 2]);
-        let schedule = Schedule::new(29, 0, 1_000_000 * MICROSECOND / rate, 1);
+        let schedule = WakeSchedule::new(29, 0, 1_000_000 * MICROSECOND / rate, 1);
         for (due, _) in turns(schedule, usize::try_from(count).unwrap()) {
             let (loops, at) = (due / (WORK + SLEEP + WAKES), due % (WORK + SLEEP + WAKES));
             let slept = at.saturating_sub(WORK + SLEEP);
-            let look = Look {
+            let look = SchedStat {
                 run_nanoseconds: loops * (WORK + WAKES) + at.min(WORK) + slept,
                 delay_nanoseconds: 0,
                 slices: 1 + loops * 2,
@@ -161,19 +161,19 @@ fn the_sleep_of_a_loop_has_its_own_cpu_time_only() {
 
 #[test]
 fn turns_that_passed_are_counted_and_do_not_shift_the_rest() {
-    let mut schedule = Schedule::new(1, 0, 100, 1);
+    let mut schedule = WakeSchedule::new(1, 0, 100, 1);
     schedule.take(schedule.due());
     // By then the turn of the fourth slot is due, or that of the third is the newest.
     let turn = schedule.take(399);
     assert_eq!(turn.missed, 2);
-    assert_eq!(turn.slot, Some(Slot { from: 300, to: 400 }));
+    assert_eq!(turn.slot, Some(SampleSlot { from: 300, to: 400 }));
     assert!((400..500).contains(&schedule.due()));
 }
 
 #[test]
 fn a_turn_that_is_not_due_yet_is_not_missed() {
     for seed in 0..100 {
-        let mut schedule = Schedule::new(seed, 0, 1000, 1);
+        let mut schedule = WakeSchedule::new(seed, 0, 1000, 1);
         let second = schedule.due_of(1);
         let turn = schedule.take(second - 1);
         assert_eq!(turn.missed, 0, "{seed}");
@@ -183,7 +183,7 @@ fn a_turn_that_is_not_due_yet_is_not_missed() {
 
 #[test]
 fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
-    let mut schedule = Schedule::new(1, 0, 100, TOGETHER * 2);
+    let mut schedule = WakeSchedule::new(1, 0, 100, TOGETHER * 2);
     let count = 10_000;
     let first = (0..count)
         .filter(|_| schedule.take(schedule.due() + 100).group == 0)
@@ -194,7 +194,7 @@ fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
 #[test]
 fn the_seed_and_the_time_decide_alone() {
     let due = |seed, start, skipped: usize| {
-        let schedule = Schedule::new(seed, start, PERIOD, 1);
+        let schedule = WakeSchedule::new(seed, start, PERIOD, 1);
         turns(schedule, 100)
             .into_iter()
             .skip(skipped)
@@ -209,12 +209,12 @@ fn the_seed_and_the_time_decide_alone() {
 
 #[test]
 fn a_new_period_begins_where_the_last_slot_ends() {
-    let mut schedule = Schedule::new(1, 0, 100, 1);
+    let mut schedule = WakeSchedule::new(1, 0, 100, 1);
     let turn = schedule.take(schedule.due());
     schedule.follow(150, 1);
     let next = schedule.take(schedule.due());
-    assert_eq!(turn.slot, Some(Slot { from: 0, to: 100 }));
-    assert_eq!(next.slot, Some(Slot { from: 100, to: 250 }));
+    assert_eq!(turn.slot, Some(SampleSlot { from: 0, to: 100 }));
+    assert_eq!(next.slot, Some(SampleSlot { from: 100, to: 250 }));
     // What stays the same changes nothing.
     let before = schedule.clone();
     schedule.follow(150, TOGETHER);
@@ -223,7 +223,7 @@ fn a_new_period_begins_where_the_last_slot_ends() {
 
 #[test]
 fn a_sample_represents_the_slots_since_the_last_one() {
-    let slot = Slot { from: 500, to: 600 };
+    let slot = SampleSlot { from: 500, to: 600 };
     let from = |sampled_to, attached| slot.since(sampled_to, attached).from;
     assert_eq!(from(Some(500), 0), 500);
     assert_eq!(from(Some(200), 0), 200);
@@ -241,7 +241,7 @@ fn a_sample_represents_the_slots_since_the_last_one() {
 #[test]
 fn short_lives_have_their_time() {
     let (mut sampled, mut count) = (0, 0_u64);
-    let turns = turns(Schedule::new(23, 0, PERIOD, 1), 20_000);
+    let turns = turns(WakeSchedule::new(23, 0, PERIOD, 1), 20_000);
     for (number, (due, turn)) in (0_u64..).zip(&turns) {
         // One in each slot, whose moment moves through it.
         let slot = turn.slot.unwrap();
@@ -259,7 +259,7 @@ fn short_lives_have_their_time() {
 proptest! {
     #[test]
     fn each_worker_has_one_turn_in_each_slot(seed: u32, workers in 1_usize..200, period in 1_000_u64..1_000_000_000) {
-        let schedule = Schedule::new(seed, 0, period, workers);
+        let schedule = WakeSchedule::new(seed, 0, period, workers);
         let groups = usize::try_from(schedule.groups).unwrap();
         let mut sampled = vec![0; workers];
         for (number, (due, turn)) in turns(schedule, groups * 3).into_iter().enumerate() {
@@ -274,7 +274,7 @@ proptest! {
 
     #[test]
     fn a_schedule_never_waits_for_longer_than_two_parts(seed: u32, period in 1_000_u64..1_000_000_000, late in 0_u64..10_000_000_000) {
-        let mut schedule = Schedule::new(seed, 0, period, 1);
+        let mut schedule = WakeSchedule::new(seed, 0, period, 1);
         let now = schedule.due() + late;
         let turn = schedule.take(now);
         prop_assert!(schedule.due() > now && schedule.due() <= now + 2 * period);

@@ -9,10 +9,10 @@ use phpprof_zend::testing::IS_NULL;
 
 use super::*;
 use crate::read::lasting::Lasting;
-use crate::request::asked::Asked;
-use crate::run::stop::Stop;
+use crate::request::asked::RequestSettings;
+use crate::run::stop::StopSwitch;
 use crate::run::testing::now;
-use crate::run::{Options, SECOND, Schedule};
+use crate::run::{RecordingOptions, SECOND, WakeSchedule};
 use crate::sample::tests::Scene;
 use crate::target::Scope;
 use crate::target::process::ProcessMemory;
@@ -45,8 +45,8 @@ pub(crate) fn did(ran: bool) -> Did {
 }
 
 /// 99 Hz, and nothing else is requested.
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> RecordingOptions {
+    RecordingOptions {
         scope: Scope::Pids(Vec::new()),
         samples_per_second: 99,
         duration: Duration::from_secs(1),
@@ -58,15 +58,15 @@ pub(crate) fn options() -> Options {
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: None,
-        requests: Asked::default(),
+        requests: RequestSettings::default(),
     }
 }
 
 /// A run of one worker: its stack is the scene's, in the memory of this test, and its clocks are those of that process.
-pub(crate) fn run_of<'a>(options: &'a Options, scene: &Scene, pid: i32) -> Run<'a> {
-    let mut run = Run::new(options).unwrap();
+pub(crate) fn run_of<'a>(options: &'a RecordingOptions, scene: &Scene, pid: i32) -> RunLoop<'a> {
+    let mut run = RunLoop::new(options).unwrap();
     let mut process = scene.process();
     (process.pid, process.tid) = (pid, pid);
     run.members.push(Member::new(process.into(), pid, now()));
@@ -74,7 +74,7 @@ pub(crate) fn run_of<'a>(options: &'a Options, scene: &Scene, pid: i32) -> Run<'
 }
 
 /// The numbers of taken and failed turns, and the samples of each stack.
-fn counts(run: &Run<'_>) -> (u64, u64, Vec<i64>) {
+fn counts(run: &RunLoop<'_>) -> (u64, u64, Vec<i64>) {
     let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
     let (stacks, _) = settled.sum();
     let samples = stacks.iter().map(|stack| stack.sum.samples).collect();
@@ -120,14 +120,14 @@ fn what_was_read_of_a_worker_that_runs_another_program_is_not_summed() {
 #[test]
 fn turns_that_are_missed_lower_the_effective_rate() {
     let (child, pid) = sleeper();
-    let options = Options {
+    let options = RecordingOptions {
         unpaced: false,
         ..options()
     };
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
     let engine = Arc::clone(&run.members[0].worker.process.engine);
-    let mut schedule = Schedule::new(1, 0, run.period, 1);
+    let mut schedule = WakeSchedule::new(1, 0, run.period, 1);
     // Each turn comes three periods after the one before: two of three are missed.
     for number in 0..10 {
         let turn = run.turn(&mut schedule, run.period * (number * 3 + 3) - 1);
@@ -144,9 +144,9 @@ fn turns_that_are_missed_lower_the_effective_rate() {
 #[test]
 fn a_look_waits_for_the_next_turn_if_that_is_soon() {
     let options = options();
-    let mut run = Run::new(&options).unwrap();
+    let mut run = RunLoop::new(&options).unwrap();
     run.next_look = 10 * SECOND;
-    let next = |due: u64| run.next_wake_up(&Schedule::new(1, due, 1, 1));
+    let next = |due: u64| run.next_wake_up(&WakeSchedule::new(1, due, 1, 1));
     assert_eq!(next(9 * SECOND), 9 * SECOND);
     assert_eq!(next(10 * SECOND + SECOND / 99), 10 * SECOND + SECOND / 99);
     assert_eq!(next(10 * SECOND + SECOND / 50), 10 * SECOND);
@@ -223,20 +223,20 @@ fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
 /// those in none.
 fn served(include_idle: bool) -> (i64, i64, u64) {
     const PERIOD: u64 = SECOND / 100;
-    let options = Options {
+    let options = RecordingOptions {
         include_idle,
         ..options()
     };
     let scene = Scene::frameless("strpos", IS_NULL);
-    let mut run = Run::new(&options).unwrap();
+    let mut run = RunLoop::new(&options).unwrap();
     run.members.push(Member::new(scene.process().into(), 1, 0));
     for period in 0..=800 {
-        let look = Look {
+        let look = SchedStat {
             run_nanoseconds: period * PERIOD,
             delay_nanoseconds: 0,
             slices: 1,
         };
-        let stack = (period % 8 < 7).then(|| Stack::of_phase(Names::COMPILING));
+        let stack = (period % 8 < 7).then(|| SummedStack::of_phase(FunctionNames::COMPILING));
         let ran = period < 800;
         run.add(0, period * PERIOD, Some(look), (stack, true), did(ran));
     }
@@ -245,7 +245,7 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
     let unattributed = member.cpu_unattributed() / PERIOD;
     let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
     let (stacks, _) = settled.sum();
-    let sum = |of: fn(&Sum) -> i64| stacks.iter().map(|stack| of(&stack.sum)).sum::<i64>();
+    let sum = |of: fn(&StackSum) -> i64| stacks.iter().map(|stack| of(&stack.sum)).sum::<i64>();
     let cpu = sum(|sum| sum.cpu_nanoseconds) / i64::try_from(PERIOD).unwrap();
     (sum(|sum| sum.samples), cpu, unattributed)
 }

@@ -45,11 +45,11 @@ fn header(frame: &Frame) -> Header {
     header
 }
 
-impl Shown {
+impl LooksShown {
     /// How many of the frames stand, from the root.
     fn standing(&mut self, frames: &[Frame]) -> usize {
         self.frames = frames.len();
-        self.stand(layout(), frames, Tops::Between).above
+        self.stand(layout(), frames, TopChoice::Between).above
     }
 
     /// Puts a frame of the stack's page into each look.
@@ -73,10 +73,10 @@ impl Shown {
 }
 
 /// The looks at these stacks in turn; above each stack are the frames that `left` left there.
-fn shown(left: &[(u64, u64)], stacks: &[&[(u64, u64)]]) -> Shown {
-    let mut shown = Shown {
+fn shown(left: &[(u64, u64)], stacks: &[&[(u64, u64)]]) -> LooksShown {
+    let mut shown = LooksShown {
         hot: HOT,
-        ..Shown::default()
+        ..LooksShown::default()
     };
     for look in 0..LOOKS {
         let now = stack(stacks[look % stacks.len()]);
@@ -316,8 +316,11 @@ fn a_function_stands_if_each_look_leads_to_it_from_one_of_the_tops_next_to_it() 
     let frames = stack(&before);
     shown.frames = frames.len();
     let stand = |tops| shown.stand(layout(), &frames, tops).above;
-    assert_eq!((stand(Tops::Between), stand(Tops::NextTo)), (0, 2));
+    assert_eq!(
+        (stand(TopChoice::Between), stand(TopChoice::NextTo)),
+        (0, 2)
+    );
     shown.tops = [callee; LOOKS + 1].map(u64::to_le_bytes);
-    let stand = shown.stand(layout(), &frames, Tops::NextTo);
+    let stand = shown.stand(layout(), &frames, TopChoice::NextTo);
     assert_eq!(stand.above, 0, "nothing leads to it in the first look");
 }

@@ -30,8 +30,9 @@ fn pile(
 
 /// The end of a sample, the names of its path, and how many frames were unwound for it.
 fn sampled(scene: &Scene) -> (Ending, Vec<String>, usize) {
-    let mut sampler = Sampler::new();
-    let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut scene.worker(), 1) else {
+    let mut sampler = StackSampler::new();
+    let TurnOutcome::Sample(SampledStack { stack, .. }) = sampler.sample(&mut scene.worker(), 1)
+    else {
         panic!("no sample")
     };
     let names = names(&sampler, stack.path);
@@ -75,7 +76,7 @@ fn a_stack_with_many_calls_without_a_frame_is_known_up_to_the_64th() {
 #[test]
 fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stood() {
     let (scene, first) = piled(60);
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };

@@ -7,9 +7,12 @@ use super::*;
 use crate::read::globals::Tops;
 
 /// A sampler that knows the functions of the scene and none of their calls, a worker, and a read of it.
-fn named(scene: &Scene) -> (Sampler, Worker, Tops) {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+fn named(scene: &Scene) -> (StackSampler, Worker, Tops) {
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    assert!(matches!(
+        sampler.sample(&mut worker, 1),
+        TurnOutcome::Sample(_)
+    ));
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
@@ -28,7 +31,7 @@ fn an_op_that_calls_a_callable_may_call_an_autoloader() {
         scene.call("load", top);
         let (mut sampler, mut worker, tops) = named(&scene);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        let mut follow = |sampler: &mut Sampler| {
+        let mut follow = |sampler: &mut StackSampler| {
             sampler.standing.begin(false);
             sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
             (trace.ids[0], climb.open.len())
@@ -87,7 +90,7 @@ fn the_resumer_of_a_generator_that_is_open_is_asked_in_each_sample() {
     image.put_word(generator, layout.generator.execute_data, frame);
     let (mut sampler, mut worker, tops) = named(&scene);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    let mut follow = |sampler: &mut Sampler, worker: &mut Worker, tops: &Tops| {
+    let mut follow = |sampler: &mut StackSampler, worker: &mut Worker, tops: &Tops| {
         sampler.standing.begin(false);
         sampler.asked = 0;
         sampler.follow_one(worker, tops, (0, 0), (&mut trace, &mut climb), 1);

@@ -9,7 +9,7 @@ use phpprof_zend::zval::IS_OBJECT;
 use super::super::*;
 use super::{RESULT, Scene, names};
 use crate::read::globals::Tops;
-use crate::stack::call_tree::Call;
+use crate::stack::call_tree::CallPath;
 use crate::stack::edges::Edge;
 
 /// An object that no other frame has.
@@ -44,14 +44,14 @@ fn followed_with_a_first_look(
 }
 
 /// A sampler that knows the scene's call by its check, a worker, and a read of it.
-fn sampled(scene: &Scene, check: Relation) -> (Sampler, Worker, Tops) {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let Outcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
+fn sampled(scene: &Scene, check: Relation) -> (StackSampler, Worker, Tops) {
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    let TurnOutcome::Sample(sampled) = sampler.sample(&mut worker, 1) else {
         panic!("no sample")
     };
-    let call = Call {
+    let call = CallPath {
         check,
-        ..Call::default()
+        ..CallPath::default()
     };
     sampler.tree.note(sampled.stack.path, call);
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
@@ -213,13 +213,16 @@ fn is_cut(
     without_quiescent_reads: bool,
     above: u64,
 ) -> bool {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    assert!(matches!(
+        sampler.sample(&mut worker, 1),
+        TurnOutcome::Sample(_)
+    ));
     // The functions are known, the calls are not, and nothing may be looked at again.
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     sampler.has_room = false;
     let outcome = sampler.sample(&mut worker, 1);
-    assert!(matches!(outcome, Outcome::Sample(sampled) if sampled.is_open));
+    assert!(matches!(outcome, TurnOutcome::Sample(sampled) if sampled.is_open));
     worker.reader.has_room = true;
     let Ok(Reading::Busy { mut tops, .. }) = worker.reader.read() else {
         panic!("no frame")
@@ -330,8 +333,8 @@ fn a_call_above_the_first_words_frame_does_not_count_in_the_first_look() {
 #[test]
 fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_show_it() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    let Outcome::Sample(first) = sampler.sample(&mut worker, 1) else {
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    let TurnOutcome::Sample(first) = sampler.sample(&mut worker, 1) else {
         panic!("no sample")
     };
     assert!(!first.is_open);
@@ -359,9 +362,10 @@ fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_sho
     );
     let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
     assert_eq!(names(&sampler, candidate), ["{main}", "found"]);
-    let is_proven = |sampler: &Sampler| sampler.tree.settle(&sampler.edges).is_proven(candidate);
+    let is_proven =
+        |sampler: &StackSampler| sampler.tree.settle(&sampler.edges).is_proven(candidate);
     assert!(!is_proven(&sampler));
-    let Outcome::Sample(second) = sampler.sample(&mut worker, 3) else {
+    let TurnOutcome::Sample(second) = sampler.sample(&mut worker, 3) else {
         panic!("no sample")
     };
     assert_eq!(second.stack.path, candidate);

@@ -60,7 +60,7 @@ proptest! {
     ) {
         let mut scene = engine();
         let words = words(&scene.image);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
         for (now, (at, word)) in (1..).zip(writes) {
             let nth = |index: usize| words[index % words.len()];
             let value = match word {
@@ -71,7 +71,7 @@ proptest! {
             scene.image.put_word(nth(at), 0, value);
             let outcome = sampler.sample(&mut worker, now * 1_000_000_000);
             prop_assert!(sampler.unwound < MOST_UNWOUND + MAX_FRAMES);
-            if let Outcome::Sample(Sampled { stack, .. }) = outcome {
+            if let TurnOutcome::Sample(SampledStack { stack, .. }) = outcome {
                 let names = names(&sampler, stack.path);
                 prop_assert!(names.len() <= MAX_FRAMES + MAX_ABSENT, "{}", names.len());
             }

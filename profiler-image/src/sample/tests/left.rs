@@ -34,14 +34,17 @@ fn freed() -> Scene {
 #[test]
 fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
     let scene = freed();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    assert!(matches!(
+        sampler.sample(&mut worker, 1),
+        TurnOutcome::Sample(_)
+    ));
     // The functions are known, the calls are not, and nothing may be looked at again.
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     worker.reader = scene.worker().reader;
     sampler.has_room = false;
     let is_open = [2, 3].map(|now| match sampler.sample(&mut worker, now) {
-        Outcome::Sample(sampled) => {
+        TurnOutcome::Sample(sampled) => {
             assert_eq!(names(&sampler, sampled.stack.path), ["{main}", "text"]);
             sampled.is_open
         }
@@ -53,9 +56,12 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
 /// A caller that did not stand may have had the temporary for another op.
 #[test]
 fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
-    for (together, expected) in [(1, Some(Known::Proven(site::Relation::Nothing))), (0, None)] {
+    for (together, expected) in [
+        (1, Some(EdgeKnowledge::Proven(site::Relation::Nothing))),
+        (0, None),
+    ] {
         let scene = freed();
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
         _ = followed(&scene, &mut sampler, &mut worker);
         // The site was asked, so this read takes the name with its looks.
         let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
@@ -81,7 +87,7 @@ fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
 fn a_temporary_name_needs_its_moment_under_the_jit() {
     for (code, expected) in [(0, true), (32, false)] {
         let mut scene = Scene::calling().with_jit(code);
-        let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+        let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
         let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
         let main = scene.main_frame;
         // Nothing shows that the call stood, and it ends.

@@ -58,8 +58,8 @@ impl Pages {
     }
 
     /// Samples this page, and the page that the sampler then had a copy of.
-    fn sample(&self, sampler: &mut Sampler, worker: &mut Worker) -> (Vec<String>, u64) {
-        let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(worker, 1) else {
+    fn sample(&self, sampler: &mut StackSampler, worker: &mut Worker) -> (Vec<String>, u64) {
+        let TurnOutcome::Sample(SampledStack { stack, .. }) = sampler.sample(worker, 1) else {
             panic!("no sample")
         };
         assert_eq!(
@@ -76,7 +76,7 @@ impl Pages {
 #[test]
 fn a_stack_with_frames_that_were_read_later_is_read_again() {
     let mut pages = Pages::new();
-    let (mut sampler, mut worker) = (Sampler::new(), pages.scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(1);
     assert_eq!(
         pages.sample(&mut sampler, &mut worker).0,
@@ -88,7 +88,7 @@ fn a_stack_with_frames_that_were_read_later_is_read_again() {
 #[test]
 fn a_top_on_another_page_is_sampled_where_its_frames_were_read_with_the_looks() {
     let mut pages = Pages::new();
-    let (mut sampler, mut worker) = (Sampler::new(), pages.scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     let other = pages.pages[1].0;
     let is_of_other_page = (0..MOST).any(|_| {
         pages.run(1);
@@ -105,7 +105,7 @@ fn a_top_on_another_page_is_sampled_where_its_frames_were_read_with_the_looks() 
 #[test]
 fn a_later_word_is_not_followed_where_the_first_one_is_of_another_page() {
     let mut pages = Pages::new();
-    let (mut sampler, mut worker) = (Sampler::new(), pages.scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(0);
     pages.sample(&mut sampler, &mut worker);
     let Ok(Reading::Busy { mut tops, .. }) = worker.reader.read() else {
@@ -127,12 +127,12 @@ fn a_later_word_is_not_followed_where_the_first_one_is_of_another_page() {
 #[test]
 fn a_busy_worker_whose_page_is_not_found_is_a_sample_without_a_known_frame() {
     let mut pages = Pages::new();
-    let (mut sampler, mut worker) = (Sampler::new(), pages.scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(0);
     pages.sample(&mut sampler, &mut worker);
     let frame = pages.pages[0].1;
     pages.set(0, frame);
-    let Outcome::Sample(Sampled { stack, .. }) = sampler.sample(&mut worker, 2) else {
+    let TurnOutcome::Sample(SampledStack { stack, .. }) = sampler.sample(&mut worker, 2) else {
         panic!("no sample")
     };
     assert_eq!((stack.ending, stack.path), (Ending::Cut, PathId::NONE));

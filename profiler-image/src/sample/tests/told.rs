@@ -27,9 +27,12 @@ fn nested(named: &'static str, called: &str) -> Scene {
 }
 
 /// A read, and a sampler that knows the functions, but not the calls.
-fn read(scene: &Scene) -> (Sampler, Worker, Tops) {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
-    assert!(matches!(sampler.sample(&mut worker, 1), Outcome::Sample(_)));
+fn read(scene: &Scene) -> (StackSampler, Worker, Tops) {
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
+    assert!(matches!(
+        sampler.sample(&mut worker, 1),
+        TurnOutcome::Sample(_)
+    ));
     (sampler.edges, sampler.tree) = (Edges::default(), CallTree::default());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
@@ -134,7 +137,7 @@ fn a_quiescent_read_trusts_its_calls() {
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
     let paths = [1, 2, 3].map(|frames| climb.path_of(frames));
-    let trusted = |sampler: &Sampler| paths.map(|path| sampler.tree.is_trusted(path));
+    let trusted = |sampler: &StackSampler| paths.map(|path| sampler.tree.is_trusted(path));
     assert_eq!(trusted(&sampler), [false; 3]);
     sampler.trust_calls(&worker, &trace);
     assert_eq!(trusted(&sampler), [true; 3]);

@@ -37,7 +37,7 @@ fn scene() -> Scene {
 /// Checks whether the variable names the closure, above which there are so many frames, if the frames up to this one have stood since.
 #[track_caller]
 fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
         panic!("no frame")
     };
@@ -67,7 +67,7 @@ fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_rea
 #[test]
 fn a_variable_below_the_looks_is_of_the_moment_of_its_call() {
     let scene = Scene::calling();
-    let (mut sampler, mut worker) = (Sampler::new(), scene.worker());
+    let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, trace) = followed(&scene, &mut sampler, &mut worker);
     let (callee, row) = (trace.frames[0].address, scene.image.layout);
     let words = site::Words::Operand(trace.frames[1].address);

@@ -3,10 +3,10 @@
 //! Invariant: a path's parent has a smaller number.
 
 use super::PathId;
-use crate::stack::names::{NameId, Names};
+use crate::stack::names::{FunctionNames, NameId};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct PathLine {
     pub parent: u32,
     pub name: NameId,
     pub line: u32,
@@ -18,11 +18,11 @@ pub(super) struct Line {
     pub proven: u32,
 }
 
-impl Default for Line {
+impl Default for PathLine {
     fn default() -> Self {
         Self {
             parent: 0,
-            name: Names::UNSTABLE,
+            name: FunctionNames::UNSTABLE,
             line: 0,
             is_hidden: true,
             is_proven: true,
@@ -34,9 +34,9 @@ impl Default for Line {
 
 /// The call paths of a run at a moment.
 #[derive(Debug)]
-pub struct Paths(pub(super) Vec<Line>);
+pub struct CallPaths(pub(super) Vec<PathLine>);
 
-impl Paths {
+impl CallPaths {
     /// Whether all edges of a path are proven, and none of its calls is a mixture of two.
     #[must_use]
     pub fn is_proven(&self, path: PathId) -> bool {

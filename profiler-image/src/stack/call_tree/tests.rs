@@ -7,22 +7,34 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::stack::edges::{Edge, Known};
+use crate::stack::edges::{Edge, EdgeKnowledge};
 
 #[test]
 fn a_path_is_proven_up_to_its_first_open_edge() {
     let (mut edges, mut tree) = (Edges::default(), CallTree::default());
-    let edge = Edge::of_root(Names::IDLE);
-    let Known::Open(id) = edges.open(edge) else {
+    let edge = Edge::of_root(FunctionNames::IDLE);
+    let EdgeKnowledge::Open(id) = edges.open(edge) else {
         panic!("not open")
     };
-    let open = Call {
+    let open = CallPath {
         edge: Some(id),
-        ..Call::default()
+        ..CallPath::default()
     };
-    let main = tree.add(PathId::NONE, Names::TRUNCATED, 0, 1, Call::default());
-    let middle = tree.add(main.unwrap(), Names::IDLE, 0, 2, open);
-    let leaf = tree.add(middle.unwrap(), Names::COLLECTING, 0, 3, Call::default());
+    let main = tree.add(
+        PathId::NONE,
+        FunctionNames::TRUNCATED,
+        0,
+        1,
+        CallPath::default(),
+    );
+    let middle = tree.add(main.unwrap(), FunctionNames::IDLE, 0, 2, open);
+    let leaf = tree.add(
+        middle.unwrap(),
+        FunctionNames::COLLECTING,
+        0,
+        3,
+        CallPath::default(),
+    );
     let proven = |edges: &Edges| Some(tree.settle(edges).proven(leaf.unwrap()));
     assert_eq!(proven(&edges), main);
     edges.prove(edge, Relation::Nothing);
@@ -32,53 +44,62 @@ fn a_path_is_proven_up_to_its_first_open_edge() {
 #[test]
 fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
     let mut tree = CallTree::default();
-    let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-    let main = [0, 4, 5].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-    let idle = add(main[0], Names::IDLE, 0);
-    add(main[0], Names::COLLECTING, 0);
-    add(main[1], Names::COLLECTING, 0);
+    let mut add = |parent, name, op| tree.add(parent, name, op, op, CallPath::default()).unwrap();
+    let main = [0, 4, 5].map(|op| add(PathId::NONE, FunctionNames::TRUNCATED, op));
+    let idle = add(main[0], FunctionNames::IDLE, 0);
+    add(main[0], FunctionNames::COLLECTING, 0);
+    add(main[1], FunctionNames::COLLECTING, 0);
     let nearest = |tree: &CallTree, of, name| tree.nearest_op_that_calls(of, name);
-    assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
-    assert_eq!(nearest(&tree, main[2], Names::COLLECTING), Some(main[1]));
+    assert_eq!(nearest(&tree, main[2], FunctionNames::IDLE), Some(main[0]));
+    assert_eq!(
+        nearest(&tree, main[2], FunctionNames::COLLECTING),
+        Some(main[1])
+    );
     // Not the node itself, nor one at a later op, nor the parent of all roots.
-    assert_eq!(nearest(&tree, main[0], Names::COLLECTING), None);
-    assert_eq!(nearest(&tree, main[0], Names::IDLE), None);
-    assert_eq!(nearest(&tree, PathId::NONE, Names::IDLE), None);
+    assert_eq!(nearest(&tree, main[0], FunctionNames::COLLECTING), None);
+    assert_eq!(nearest(&tree, main[0], FunctionNames::IDLE), None);
+    assert_eq!(nearest(&tree, PathId::NONE, FunctionNames::IDLE), None);
     // What single looks show again and again, but no two in a row, can be of two moments.
     (0..DOUBTFUL).for_each(|_| tree.count(idle, false));
-    assert_eq!(nearest(&tree, main[2], Names::IDLE), None);
+    assert_eq!(nearest(&tree, main[2], FunctionNames::IDLE), None);
     tree.trust(idle);
-    assert_eq!(nearest(&tree, main[2], Names::IDLE), Some(main[0]));
+    assert_eq!(nearest(&tree, main[2], FunctionNames::IDLE), Some(main[0]));
 }
 
 #[test]
 fn a_candidate_is_known_once_a_sample_shows_it_without_doubt() {
     let edges = Edges::default();
-    let candidate = Call {
+    let candidate = CallPath {
         is_candidate: true,
-        ..Call::default()
+        ..CallPath::default()
     };
     let shows = [
         (Some(candidate), false),
-        (Some(Call::default()), true),
+        (Some(CallPath::default()), true),
         // A quiescent read.
         (None, true),
     ];
     for (show, is_known) in shows {
         let mut tree = CallTree::default();
         let mut add = |parent, name, op, call| tree.add(parent, name, op, op, call).unwrap();
-        let [main, later] =
-            [0, 4].map(|op| add(PathId::NONE, Names::TRUNCATED, op, Call::default()));
-        let leaf = add(main, Names::IDLE, 0, candidate);
+        let [main, later] = [0, 4].map(|op| {
+            add(
+                PathId::NONE,
+                FunctionNames::TRUNCATED,
+                op,
+                CallPath::default(),
+            )
+        });
+        let leaf = add(main, FunctionNames::IDLE, 0, candidate);
         match show {
             Some(call) => tree.note(leaf, call),
             None => tree.trust(leaf),
         }
         // Another candidate of a known call changes nothing.
         tree.note(leaf, candidate);
-        assert_eq!(tree.call_of(main, Names::IDLE).is_some(), is_known);
+        assert_eq!(tree.call_of(main, FunctionNames::IDLE).is_some(), is_known);
         assert_eq!(tree.settle(&edges).is_proven(leaf), is_known);
-        let calls = tree.nearest_op_that_calls(later, Names::IDLE);
+        let calls = tree.nearest_op_that_calls(later, FunctionNames::IDLE);
         assert_eq!(calls, is_known.then_some(main));
     }
 }
@@ -93,10 +114,11 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let mut tree = CallTree::default();
-        let mut add = |parent, name, op| tree.add(parent, name, op, op, Call::default()).unwrap();
-        let mains = [1, 2].map(|op| add(PathId::NONE, Names::TRUNCATED, op));
-        let callers = mains.map(|main| add(main, Names::IDLE, 3));
-        let calls = callers.map(|caller| add(caller, Names::COLLECTING, 4));
+        let mut add =
+            |parent, name, op| tree.add(parent, name, op, op, CallPath::default()).unwrap();
+        let mains = [1, 2].map(|op| add(PathId::NONE, FunctionNames::TRUNCATED, op));
+        let callers = mains.map(|main| add(main, FunctionNames::IDLE, 3));
+        let calls = callers.map(|caller| add(caller, FunctionNames::COLLECTING, 4));
         Self {
             tree,
             callers,
@@ -136,10 +158,10 @@ fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
 fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
     // Direct, and by way of another function; the callers of the call that stands, and of the one that never does.
     let [main, f, g, h] = [
-        Names::TRUNCATED,
-        Names::IDLE,
-        Names::COLLECTING,
-        Names::COMPILING,
+        FunctionNames::TRUNCATED,
+        FunctionNames::IDLE,
+        FunctionNames::COLLECTING,
+        FunctionNames::COMPILING,
     ];
     let rows: [(&[NameId], &[NameId], bool); 7] = [
         (&[main, f], &[main, f, f, f], true),
@@ -154,11 +176,11 @@ fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
     for (stands, never, is_proven) in rows {
         let mut tree = CallTree::default();
         let mut path = |functions: &[NameId]| {
-            let functions = functions.iter().chain([&Names::UNSTABLE]);
+            let functions = functions.iter().chain([&FunctionNames::UNSTABLE]);
             functions.fold(PathId::NONE, |above, &name| {
                 let op = 3;
                 tree.child(above, name, op)
-                    .unwrap_or_else(|| tree.add(above, name, op, op, Call::default()).unwrap())
+                    .unwrap_or_else(|| tree.add(above, name, op, op, CallPath::default()).unwrap())
             })
         };
         let (stands_at, never_at) = (path(stands), path(never));
@@ -172,11 +194,14 @@ fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
 /// The same function at another op, or another function at the same op, says nothing of a call.
 #[test]
 fn only_the_same_call_of_the_same_op_makes_one_doubtful() {
-    for (name, op) in [(Names::COLLECTING, 2), (Names::TRUNCATED, 3)] {
+    for (name, op) in [
+        (FunctionNames::COLLECTING, 2),
+        (FunctionNames::TRUNCATED, 3),
+    ] {
         let mut scene = Scene::new();
         scene.sample([false; 1000]);
-        let mut add = |parent, name, op| scene.tree.add(parent, name, op, op, Call::default());
-        let caller = add(PathId::NONE, Names::IDLE, op).unwrap();
+        let mut add = |parent, name, op| scene.tree.add(parent, name, op, op, CallPath::default());
+        let caller = add(PathId::NONE, FunctionNames::IDLE, op).unwrap();
         let other = add(caller, name, 4).unwrap();
         scene.tree.trust(other);
         assert!(scene.is_proven());
@@ -206,11 +231,12 @@ fn a_call_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand()
 fn paths_that_are_shown_alike_are_one() {
     let mut tree = CallTree::default();
     let mut add = |parent, op, line, is_hidden| {
-        let call = Call {
+        let call = CallPath {
             is_hidden,
-            ..Call::default()
+            ..CallPath::default()
         };
-        tree.add(parent, Names::IDLE, op, line, call).unwrap()
+        tree.add(parent, FunctionNames::IDLE, op, line, call)
+            .unwrap()
     };
     let one = add(PathId::NONE, 1, 7, false);
     let same_line = add(PathId::NONE, 2, 7, false);
@@ -228,7 +254,7 @@ proptest! {
     fn what_was_added_is_found_whatever_was_asked_for_before(
         asked in proptest::collection::vec((0..6_usize, 0..3_usize, 0..3_u32), 1..60)
     ) {
-        let names = [Names::IDLE, Names::TRUNCATED, Names::COLLECTING];
+        let names = [FunctionNames::IDLE, FunctionNames::TRUNCATED, FunctionNames::COLLECTING];
         let (mut tree, mut model) = (CallTree::default(), HashMap::new());
         let mut paths = vec![PathId::NONE];
         for (parent, name, op) in asked {
@@ -238,7 +264,7 @@ proptest! {
             let has_call = model.keys().any(|&(of, known, _)| (of, known) == (parent, name));
             prop_assert_eq!(tree.call_of(parent, name).is_some(), has_call);
             if known.is_none() {
-                let added = tree.add(parent, name, op, 0, Call::default()).unwrap();
+                let added = tree.add(parent, name, op, 0, CallPath::default()).unwrap();
                 model.insert((parent, name, op), added);
                 paths.push(added);
             }
@@ -249,7 +275,14 @@ proptest! {
 #[test]
 fn there_is_room_for_so_many_paths_and_no_more() {
     let mut tree = CallTree::default();
-    let added =
-        (0..70_000).filter_map(|op| tree.add(PathId::NONE, Names::IDLE, op, 0, Call::default()));
+    let added = (0..70_000).filter_map(|op| {
+        tree.add(
+            PathId::NONE,
+            FunctionNames::IDLE,
+            op,
+            0,
+            CallPath::default(),
+        )
+    });
     assert_eq!(added.count(), MAX_PATHS - 1);
 }

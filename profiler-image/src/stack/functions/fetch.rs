@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::lifetime::{is_shared, lasts};
 use super::ops::ops_size;
 use super::scripts::key_of_cached;
-use super::{EXTENSION_HEAD, FEW, Gather, Look, MAX_RESOLVED, Place, STRING_HEAD};
+use super::{EXTENSION_HEAD, FEW, Gather, MAX_RESOLVED, STRING_HEAD, StackPlace, UnreadFunction};
 use crate::stack::stand::Stand;
 
 /// Addresses and lengths.
@@ -21,9 +21,9 @@ pub(super) type Ranges = SmallVec<[(u64, usize); 32]>;
 
 /// Reads the functions' first bytes, for their keys, and what distinguishes their texts at the known addresses.
 pub(super) fn read_heads<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     set: &ReadSet<'_, M>,
-    looks: &mut [Look],
+    looks: &mut [UnreadFunction],
 ) {
     let ranges = looks.iter().flat_map(|look| {
         let [name, file] = look.anchors.map(|anchor| {
@@ -46,7 +46,10 @@ pub(super) fn read_heads<M: Memory + ?Sized>(
 }
 
 /// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.
-pub(super) fn words<M: Memory + ?Sized>(place: &Place<'_, M>, looks: &[Look]) -> Ranges {
+pub(super) fn words<M: Memory + ?Sized>(
+    place: &StackPlace<'_, M>,
+    looks: &[UnreadFunction],
+) -> Ranges {
     let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
     let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
     let others = keys.filter(|(look, key)| look.anchors != key.anchors());
@@ -71,8 +74,8 @@ pub(super) fn words<M: Memory + ?Sized>(place: &Place<'_, M>, looks: &[Look]) ->
 
 /// Whether a function is certainly new, and its code and its texts are only valid while its frame stands; its class's name lasts longer.
 pub(super) fn is_unknown_and_passing<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
-    look: &Look,
+    place: &StackPlace<'_, M>,
+    look: &UnreadFunction,
 ) -> bool {
     let is_new = |key: FunctionKey| {
         let class_lasts = key.scope == 0 || is_shared(place, key.scope);
@@ -83,9 +86,9 @@ pub(super) fn is_unknown_and_passing<M: Memory + ?Sized>(
 
 /// The texts and ops of new functions.
 pub(super) fn texts<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     set: &ReadSet<'_, M>,
-    new: &[&mut Look],
+    new: &[&mut UnreadFunction],
 ) -> Ranges {
     let (class, module) = (&place.layout.class_entry, &place.layout.module_entry);
     let word = |address: u64| match address {
@@ -109,7 +112,10 @@ pub(super) fn texts<M: Memory + ?Sized>(
 }
 
 /// The ranges of a function's texts and ops.
-pub(super) fn code_of<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> [(u64, usize); 3] {
+pub(super) fn code_of<M: Memory + ?Sized>(
+    place: &StackPlace<'_, M>,
+    look: &UnreadFunction,
+) -> [(u64, usize); 3] {
     look.key
         .map_or([(0, 0); 3], |key| code_of_key(place.layout, &key))
 }
@@ -129,7 +135,7 @@ pub(super) fn code_of_key(layout: &Layout, key: &FunctionKey) -> [(u64, usize); 
 pub(super) fn fetch<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
     ranges: (Ranges, Ranges),
-    passing: SmallVec<[&mut Look; FEW]>,
+    passing: SmallVec<[&mut UnreadFunction; FEW]>,
     look_again: &mut impl FnMut(usize, Gather<'_>) -> Stand,
 ) {
     let mut ranges = Some(ranges);
@@ -149,7 +155,10 @@ pub(super) fn fetch<M: Memory + ?Sized>(
 }
 
 /// Whether what is read of a function is only valid while its frame stands.
-pub(super) fn is_passing<M: Memory + ?Sized>(place: &Place<'_, M>, look: &Look) -> bool {
+pub(super) fn is_passing<M: Memory + ?Sized>(
+    place: &StackPlace<'_, M>,
+    look: &UnreadFunction,
+) -> bool {
     look.key.is_some_and(|key| !lasts(place, &key))
 }
 
@@ -163,7 +172,7 @@ pub(super) fn at(base: u64, offset: usize) -> u64 {
 
 /// The key of a frame's function, by another read.
 pub(super) fn key_again<M: Memory + ?Sized>(
-    place: &mut Place<'_, M>,
+    place: &mut StackPlace<'_, M>,
     frame: &Frame,
 ) -> Option<FunctionKey> {
     let mut head = [0_u8; HEAD];
@@ -175,7 +184,7 @@ pub(super) fn key_again<M: Memory + ?Sized>(
 /// The key of a frame's function, from its first bytes. An included file has often ended when it is read. The engine clears a closure's
 /// function before it copies the name (`zend_closure_new`, Zend/zend_closures.c), so only a script's frame runs code without a name.
 fn key_of<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     frame: &Frame,
     head: &[u8; HEAD],
 ) -> Option<FunctionKey> {

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::fetch::code_of_key;
 use super::lifetime::is_shared;
-use super::{FEW, FunctionId, Functions, Place};
+use super::{FEW, FunctionId, Functions, StackPlace};
 
 /// How many functions that may hold a closure's code are searched.
 const MAX_HOLDERS: usize = 8;
@@ -38,7 +38,7 @@ impl Functions {
     /// The function of a frame, if it is a closure whose code is held. At most [`FEW`] are searched for in the moments of one read.
     pub(super) fn held<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         frames: &[Frame],
         ids: &[Option<FunctionId>],
         index: usize,
@@ -87,7 +87,7 @@ impl Functions {
     /// The function that contains this op, which one of the functions of these frames holds.
     fn search<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         opline: u64,
         holders: &[Frame],
     ) -> Option<(FunctionId, Holder)> {

@@ -6,12 +6,12 @@ use phpprof_zend::memory::{Memory, Piece, is_in};
 use phpprof_zend::unwind::Frame;
 use smallvec::SmallVec;
 
-use super::Place;
+use super::StackPlace;
 
 /// Whether a code outlives the request: it is in shared memory together with its class, or is an internal function in the
 /// engine's tables. opcache links some classes anew in each request, whose methods share the code.
 /// Such codes are in the family's map and never freed, because every worker may have them.
-pub(super) fn outlives<M: Memory + ?Sized>(place: &Place<'_, M>, key: &FunctionKey) -> bool {
+pub(super) fn outlives<M: Memory + ?Sized>(place: &StackPlace<'_, M>, key: &FunctionKey) -> bool {
     if key.is_user() {
         is_shared(place, key.code) && (key.scope == 0 || is_shared(place, key.scope))
     } else {
@@ -51,7 +51,7 @@ pub fn stands<M: Memory + ?Sized>(
 /// Whether a function still has its key. The next request may have a function of its own at the address of one that does not outlive its
 /// request: then it has to be the same request.
 pub(super) fn has_key<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     func: u64,
     key: &FunctionKey,
 ) -> bool {
@@ -72,14 +72,14 @@ pub(super) fn has_key<M: Memory + ?Sized>(
 
 /// A piece that reads when the request began, if that is known.
 fn request_of<'a, M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     bytes: &'a mut [u8; 8],
 ) -> Option<Piece<'a>> {
     place.request.map(|(address, _)| Piece { address, bytes })
 }
 
 /// Whether the piece is of the request whose stack was read.
-fn is_same_request<M: Memory + ?Sized>(place: &Place<'_, M>, bytes: [u8; 8]) -> bool {
+fn is_same_request<M: Memory + ?Sized>(place: &StackPlace<'_, M>, bytes: [u8; 8]) -> bool {
     place
         .request
         .is_none_or(|(_, began)| began == u64::from_le_bytes(bytes))
@@ -88,7 +88,7 @@ fn is_same_request<M: Memory + ?Sized>(place: &Place<'_, M>, bytes: [u8; 8]) -> 
 /// Whether a frame has its function now, in the same request, and the function its key. On the page of the top, a frame above the top is a remainder
 /// of an earlier call.
 pub(super) fn is_live<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     frame: &Frame,
     key: &FunctionKey,
 ) -> bool {
@@ -141,7 +141,7 @@ pub(super) fn is_live<M: Memory + ?Sized>(
 
 /// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
 /// their extension's.
-pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &FunctionKey) -> bool {
+pub(super) fn lasts<M: Memory + ?Sized>(place: &StackPlace<'_, M>, key: &FunctionKey) -> bool {
     let is_shared = |address: u64| address == 0 || is_shared(place, address);
     !key.is_user()
         || [key.code, key.name, key.filename]
@@ -149,6 +149,6 @@ pub(super) fn lasts<M: Memory + ?Sized>(place: &Place<'_, M>, key: &FunctionKey)
             .all(is_shared)
 }
 
-pub(super) fn is_shared<M: Memory + ?Sized>(place: &Place<'_, M>, address: u64) -> bool {
+pub(super) fn is_shared<M: Memory + ?Sized>(place: &StackPlace<'_, M>, address: u64) -> bool {
     is_in(place.shared_ranges, address)
 }

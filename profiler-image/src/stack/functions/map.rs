@@ -10,10 +10,10 @@ use phpprof_zend::opcache::Restarts;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::scripts::Scripts;
-use super::{Code, FunctionId, Functions, Identity};
+use super::{Code, FunctionId, FunctionIdentity, Functions};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct FunctionEntry {
     pub(super) code: FunctionId,
     pub(super) checked: u64,
     pub(super) met: u64,
@@ -21,7 +21,7 @@ pub(super) struct Entry {
 
 /// A code block in shared memory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct CodeBlock {
     pub(super) end: u64,
     pub(super) code: FunctionId,
     /// Two functions share it, such as those of a trait.
@@ -38,7 +38,7 @@ pub struct Map {
     pub(super) age: u32,
     /// The restarts of opcache before its functions were learned.
     pub(super) restarts: Restarts,
-    pub(super) by_func: FxHashMap<u64, Entry>,
+    pub(super) by_func: FxHashMap<u64, FunctionEntry>,
     /// Hashes of the keys in `by_identity`, whatever their texts.
     pub(super) known_keys: FxHashSet<u64>,
     /// By the hash of [`Code::identity`], or if that is taken, by the next free number.
@@ -50,7 +50,7 @@ pub struct Map {
     /// When functions of scripts were last checked, and all were unchanged: opcache has not restarted.
     pub(super) scripts_checked: u64,
     /// Code blocks in shared memory, by their start.
-    pub(super) blocks: BTreeMap<u64, Block>,
+    pub(super) blocks: BTreeMap<u64, CodeBlock>,
     /// The scripts in opcache's table.
     pub(super) scripts: Scripts,
 }
@@ -64,7 +64,7 @@ impl Map {
     pub(super) fn find(
         &self,
         functions: &Functions,
-        identity: &Identity,
+        identity: &FunctionIdentity,
     ) -> (u64, Option<FunctionId>) {
         let mut place = FxBuildHasher.hash_one(identity);
         while let Some(&id) = self.by_identity.get(&place) {

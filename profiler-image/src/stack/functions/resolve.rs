@@ -23,18 +23,18 @@ use super::lifetime::{has_key, is_live, is_shared, lasts, outlives};
 use super::ops::Ops;
 use super::scripts::key_of_cached;
 use super::{
-    AGREEING_READS, Block, Code, Entry, FEW, FunctionId, Functions, Gather, Look, MAX_REMEMBERED,
-    MAX_RESOLVED, Place,
+    AGREEING_READS, Code, CodeBlock, FEW, FunctionEntry, FunctionId, Functions, Gather,
+    MAX_REMEMBERED, MAX_RESOLVED, StackPlace, UnreadFunction,
 };
-use crate::stack::names::{Name, NameId};
+use crate::stack::names::{FunctionName, NameId};
 use crate::stack::stand::Stand;
 use crate::stack::volume::without_versions;
 
 impl Functions {
     pub(super) fn look<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
-        looks: &mut [Look],
+        place: &mut StackPlace<'_, M>,
+        looks: &mut [UnreadFunction],
         mut look_again: impl FnMut(usize, Gather<'_>) -> Stand,
     ) {
         let set = ReadSet::new(place.memory);
@@ -44,7 +44,7 @@ impl Functions {
         }
         let words = words(place, looks);
         let layout = place.layout;
-        let is_early = |look: &&mut Look| is_unknown_and_passing(place, look);
+        let is_early = |look: &&mut UnreadFunction| is_unknown_and_passing(place, look);
         let early: SmallVec<[_; FEW]> = looks
             .iter_mut()
             .filter(is_early)
@@ -58,14 +58,15 @@ impl Functions {
             let are_as_expected = key.anchors() == look.anchors;
             look.code = self.known(place, &set, &key, are_as_expected);
         }
-        let mut new: SmallVec<[&mut Look; FEW]> = looks
+        let mut new: SmallVec<[&mut UnreadFunction; FEW]> = looks
             .iter_mut()
             .filter(|look| look.key.is_some() && look.code.is_none())
             .filter(|look| look.stands.is_some() || self.has_room_for(layout, look.key))
             .take(MAX_RESOLVED)
             .collect();
         let texts = texts(place, &set, &new);
-        let is_late = |look: &&mut &mut Look| is_passing(place, look) && look.stands.is_none();
+        let is_late =
+            |look: &&mut &mut UnreadFunction| is_passing(place, look) && look.stands.is_none();
         let late = new.iter_mut().filter(is_late).map(|look| &mut **look);
         fetch(
             &set,
@@ -91,7 +92,7 @@ impl Functions {
     /// anew. If the texts are at the expected addresses, their stored hashes distinguish them.
     pub(super) fn known<M: Memory + ?Sized>(
         &self,
-        place: &Place<'_, M>,
+        place: &StackPlace<'_, M>,
         texts: &ReadSet<'_, M>,
         key: &FunctionKey,
         are_as_expected: bool,
@@ -105,7 +106,7 @@ impl Functions {
 
     fn known_under<M: Memory + ?Sized>(
         &self,
-        place: &Place<'_, M>,
+        place: &StackPlace<'_, M>,
         texts: &ReadSet<'_, M>,
         key: &FunctionKey,
         are_as_expected: bool,
@@ -147,7 +148,7 @@ impl Functions {
     /// is in memory that is not reused, or the engine's tables have a function under this name.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         set: &ReadSet<'_, M>,
         frame: &Frame,
         (key, stands): (FunctionKey, bool),
@@ -206,7 +207,11 @@ impl Functions {
     }
 
     /// Learns a function that a quiescent read has seen.
-    pub fn know<M: Memory + ?Sized>(&mut self, place: &mut Place<'_, M>, named: NamedFunction) {
+    pub fn know<M: Memory + ?Sized>(
+        &mut self,
+        place: &mut StackPlace<'_, M>,
+        named: NamedFunction,
+    ) {
         self.renew(place);
         let set = ReadSet::new(place.memory);
         let key = named.function.key;
@@ -228,7 +233,7 @@ impl Functions {
     /// Identifies the frames of a quiescent read by the keys that were read with them.
     pub fn identify_keys<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         frames: &[Frame],
         keys: &[Option<FunctionKey>],
         ids: &mut Vec<Option<FunctionId>>,
@@ -253,7 +258,7 @@ impl Functions {
     }
 
     fn name_of(&mut self, named: &NamedFunction) -> NameId {
-        self.names.intern(Name {
+        self.names.intern(FunctionName {
             name: &without_versions(named.name()),
             file: &without_versions(named.file()),
             start_line: named.function.key.line_start,
@@ -262,7 +267,7 @@ impl Functions {
 
     pub(super) fn add<M: Memory + ?Sized>(
         &mut self,
-        place: &mut Place<'_, M>,
+        place: &mut StackPlace<'_, M>,
         set: &ReadSet<'_, M>,
         func: u64,
         named: NamedFunction,
@@ -305,7 +310,7 @@ impl Functions {
             let end = key
                 .code
                 .saturating_add(u64::from(key.last) * place.layout.zend_op.sizeof as u64);
-            let block = Block {
+            let block = CodeBlock {
                 end,
                 code: id,
                 is_ambiguous: false,
@@ -334,7 +339,12 @@ impl Functions {
         id
     }
 
-    fn remember<M: Memory + ?Sized>(&self, place: &mut Place<'_, M>, func: u64, code: FunctionId) {
+    fn remember<M: Memory + ?Sized>(
+        &self,
+        place: &mut StackPlace<'_, M>,
+        func: u64,
+        code: FunctionId,
+    ) {
         let Some(known) = self.get(code) else { return };
         let key = &known.function.key;
         let lasting = outlives(place, key)
@@ -360,7 +370,7 @@ impl Functions {
         if map.by_func.len() >= MAX_REMEMBERED {
             map.forget_addresses();
         }
-        let entry = Entry {
+        let entry = FunctionEntry {
             code,
             checked: place.now,
             met: place.now,
@@ -374,7 +384,7 @@ impl Functions {
 /// The key of code in shared memory of a class that each request links anew: the address of the class's
 /// name, which is in shared memory too, replaces that of the class.
 fn relinked<M: Memory + ?Sized>(
-    place: &Place<'_, M>,
+    place: &StackPlace<'_, M>,
     set: &ReadSet<'_, M>,
     key: &FunctionKey,
 ) -> Option<FunctionKey> {
@@ -392,7 +402,11 @@ fn relinked<M: Memory + ?Sized>(
 }
 
 /// Where the engine's tables have an internal function that was found at `func`.
-fn home_of<M: Memory + ?Sized>(place: &Place<'_, M>, func: u64, function: &ZendFunction) -> u64 {
+fn home_of<M: Memory + ?Sized>(
+    place: &StackPlace<'_, M>,
+    func: u64,
+    function: &ZendFunction,
+) -> u64 {
     let key = &function.key;
     if key.is_user() || key.scope == 0 {
         return func;

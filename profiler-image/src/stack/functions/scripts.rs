@@ -7,7 +7,7 @@ use phpprof_zend::memory::Memory;
 use phpprof_zend::opcache::{Script, read_scripts};
 use phpprof_zend::unwind::Frame;
 
-use super::Place;
+use super::StackPlace;
 use super::lifetime::is_shared;
 
 /// The table is read at most this often.
@@ -23,7 +23,7 @@ pub(super) struct Scripts {
 
 /// The key of a frame's script; `None` if opcache has none with this opline.
 pub(super) fn key_of_cached<M: Memory + ?Sized>(
-    place: &mut Place<'_, M>,
+    place: &mut StackPlace<'_, M>,
     frame: &Frame,
 ) -> Option<FunctionKey> {
     if !frame.is_script(place.layout) || !is_shared(place, frame.opline) {
@@ -44,7 +44,11 @@ pub(super) fn key_of_cached<M: Memory + ?Sized>(
 }
 
 impl Scripts {
-    fn key_at<M: Memory + ?Sized>(&self, place: &Place<'_, M>, opline: u64) -> Option<FunctionKey> {
+    fn key_at<M: Memory + ?Sized>(
+        &self,
+        place: &StackPlace<'_, M>,
+        opline: u64,
+    ) -> Option<FunctionKey> {
         let after = self.list.partition_point(|script| script.opcodes <= opline);
         let script = self.list.get(after.checked_sub(1)?)?;
         let mut head = [0_u8; HEAD];

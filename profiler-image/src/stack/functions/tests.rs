@@ -57,7 +57,7 @@ fn place<'a>(
     memory: &'a EngineImage,
     shared: &'a mut Map,
     local: &'a mut Map,
-) -> Place<'a, EngineImage> {
+) -> StackPlace<'a, EngineImage> {
     place_in(memory, memory, (shared, local))
 }
 
@@ -66,8 +66,8 @@ fn place_in<'a, M: Memory>(
     memory: &'a M,
     image: &EngineImage,
     (shared, local): (&'a mut Map, &'a mut Map),
-) -> Place<'a, M> {
-    Place {
+) -> StackPlace<'a, M> {
+    StackPlace {
         memory,
         layout: image.layout,
         executor_globals: image.executor_globals,

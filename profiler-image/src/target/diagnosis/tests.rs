@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::deliver::receipt::failed;
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 use crate::target::Scope;
 
 /// A container's uid 33 without any capability, as `/proc/PID/status` shows it.
@@ -338,7 +338,7 @@ fn among_all_processes_only_those_called_php_are_news() {
     assert!(refused("systemd", EngineRefusal::NoPhpFound).is_news_among_all());
 }
 
-fn explained(facts: Facts) -> Failure {
+fn explained(facts: Facts) -> SamplerFailure {
     let refused = Refused {
         pid: 7,
         comm: "php-fpm8.2".to_owned(),

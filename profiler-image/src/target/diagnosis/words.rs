@@ -4,7 +4,7 @@ use phpprof_zend::engine::EngineRefusal;
 use phpprof_zend::memory::MemoryFault;
 
 use super::{Cause, Facts, Identity, Refused, cause};
-use crate::failure::{Failure, Reason};
+use crate::failure::{Reason, SamplerFailure};
 use crate::target::Scope;
 
 /// The failure that tells why no process of the target is sampled. `gather` is only called if the kernel refused.
@@ -12,13 +12,13 @@ pub fn explain(
     scope: &Scope,
     refused: Option<&Refused>,
     gather: impl FnOnce(i32) -> Facts,
-) -> Failure {
+) -> SamplerFailure {
     let Some(refused) = refused else {
-        return Failure::new(Reason::NoPhpFound, "no process", nothing_there(scope));
+        return SamplerFailure::new(Reason::NoPhpFound, "no process", nothing_there(scope));
     };
     let who = format!("process {} ({})", refused.pid, refused.comm);
     let failure = |reason, detail: &str, hint: &str| {
-        Failure::new(
+        SamplerFailure::new(
             reason,
             detail,
             format!("{who}: {}; {hint}", refused.refusal),
@@ -27,7 +27,7 @@ pub fn explain(
     match &refused.refusal {
         EngineRefusal::NoPhpFound
         | EngineRefusal::Unreadable(MemoryFault::Gone | MemoryFault::Unmapped) => {
-            Failure::new(Reason::NoPhpFound, "", no_php(scope))
+            SamplerFailure::new(Reason::NoPhpFound, "", no_php(scope))
         }
         EngineRefusal::Starting => failure(
             Reason::NoPhpFound,
@@ -109,7 +109,7 @@ fn no_php(scope: &Scope) -> String {
 }
 
 /// The failure for each cause. The hints name the remedies on a host and in a pod.
-fn denied(who: &str, facts: &Facts) -> Failure {
+fn denied(who: &str, facts: &Facts) -> SamplerFailure {
     let pid = facts.pid;
     let (own, target) = (ids(facts.own.as_ref()), ids(facts.target.as_ref()));
     let root = "run phpprof as root with CAP_SYS_PTRACE (in a pod: mode Ptrace)";
@@ -181,7 +181,7 @@ fn denied(who: &str, facts: &Facts) -> Failure {
             "profile it on Linux's own kernel (in a pod: with another runtimeClassName)".to_owned(),
         ),
     };
-    Failure::new(reason, detail, format!("{who} {what}; {hint}"))
+    SamplerFailure::new(reason, detail, format!("{who} {what}; {hint}"))
 }
 
 fn ids(identity: Option<&Identity>) -> String {

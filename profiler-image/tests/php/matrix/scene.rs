@@ -19,8 +19,8 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
-use phpprof::request::asked::{Asked, labels};
-use phpprof::run::{Options, record};
+use phpprof::request::asked::{RequestSettings, labels};
+use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
 use phpprof_profile::{Limits, Profile, decode};
@@ -137,10 +137,10 @@ pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Resul
 
 /// Records a target for so many seconds.
 pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
-    let recording = record(&Options {
-        requests: Asked {
+    let recording = record(&RecordingOptions {
+        requests: RequestSettings {
             labels: labels("Script,Route").map_err(anyhow::Error::msg)?,
-            ..Asked::default()
+            ..RequestSettings::default()
         },
         ..options(
             Scope::Pids(vec![target.pid()]),

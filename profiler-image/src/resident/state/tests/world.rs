@@ -16,17 +16,17 @@ enum Op {
     Stopped,
     /// The run of that index ends.
     Ends(usize),
-    Delivered(usize, Verdict),
+    Delivered(usize, PutVerdict),
     Passes(u64),
     Signal,
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let verdict = prop_oneof![
-        3 => Just(Verdict::Stored),
+        3 => Just(PutVerdict::Stored),
         2 => Just(again()),
-        1 => Just(Verdict::Refused(403, String::new())),
-        1 => Just(Verdict::CertificateUntrusted("")),
+        1 => Just(PutVerdict::Refused(403, String::new())),
+        1 => Just(PutVerdict::CertificateUntrusted("")),
     ];
     let answer = (
         prop::collection::vec(0..40_u8, 0..12),
@@ -46,7 +46,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// What a sampler is doing, as its caller sees it.
 struct World {
-    state: State,
+    state: ResidentState,
     now: Duration,
     lease_until: Duration,
     asked: usize,
@@ -60,7 +60,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            state: State::new(ask("https://first/"), SECOND * 60, SECOND * 100_000),
+            state: ResidentState::new(ask("https://first/"), SECOND * 60, SECOND * 100_000),
             now: Duration::ZERO,
             lease_until: SECOND * 60,
             asked: 0,
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ResidentEvent) {
         self.state.take(self.now, event, 99);
     }
 
@@ -83,13 +83,15 @@ impl World {
                 let runs = keys.iter().map(|key| run(&key.to_string())).collect();
                 let lease = SECOND * u32::try_from(lease).unwrap();
                 self.lease_until = self.lease_until.max(self.now + lease);
-                self.take(Event::Heard(Heard::Answer(Box::new(Answer {
-                    ask_again: SECOND * u32::try_from(again).unwrap(),
-                    hold: (again % 2 == 0).then_some(SECOND),
-                    lease,
-                    ask: ask("https://next/"),
-                    runs,
-                }))));
+                self.take(ResidentEvent::Heard(PollResult::Answer(Box::new(
+                    Instructions {
+                        ask_again: SECOND * u32::try_from(again).unwrap(),
+                        hold: (again % 2 == 0).then_some(SECOND),
+                        lease,
+                        ask: ask("https://next/"),
+                        runs,
+                    },
+                ))));
             }
             Op::NoAnswer if self.asked > 0 => {
                 self.asked = 0;
@@ -97,8 +99,8 @@ impl World {
             }
             Op::Stopped if self.asked > 0 => {
                 self.asked = 0;
-                let failure = Failure::new(Reason::LeaseEnded, "", "");
-                self.take(Event::Heard(Heard::End(failure)));
+                let failure = SamplerFailure::new(Reason::LeaseEnded, "", "");
+                self.take(ResidentEvent::Heard(PollResult::End(failure)));
             }
             Op::Ends(index) if index < self.running.len() => {
                 let key = self.running.swap_remove(index);
@@ -109,7 +111,7 @@ impl World {
                 self.take(delivered(&key, verdict));
             }
             Op::Passes(seconds) => self.now += SECOND * u32::try_from(seconds).unwrap(),
-            Op::Signal => self.take(Event::Signalled),
+            Op::Signal => self.take(ResidentEvent::Signalled),
             _ => {}
         }
     }
@@ -118,29 +120,29 @@ impl World {
     fn follow(&mut self) {
         for _ in 0..200 {
             match self.state.next(self.now) {
-                Step::Say(_) => {}
-                Step::Ask { .. } => {
+                ResidentStep::Say(_) => {}
+                ResidentStep::Ask { .. } => {
                     self.asked += 1;
                     assert_eq!(self.asked, 1, "two questions at the same time");
                 }
-                Step::Begin { key, .. } => {
+                ResidentStep::Begin { key, .. } => {
                     assert!(!self.begun.contains(&key), "{key} is begun twice");
                     self.begun.push(key.clone());
                     self.running.push(key);
                     assert!(self.running.len() <= RUNS_AT_ONCE);
                     assert!(self.now < self.lease_until, "begun after the lease");
                 }
-                Step::Deliver { key, .. } => {
+                ResidentStep::Deliver { key, .. } => {
                     assert!(!self.delivering.contains(&key), "{key} is delivered twice");
                     self.delivering.push(key);
                     assert!(self.running.len() + self.delivering.len() <= OPEN_AT_MOST);
                 }
-                Step::Wait(at) => {
+                ResidentStep::Wait(at) => {
                     assert!(at.is_none_or(|at| at > self.now), "a wait for what is over");
                     self.wake_at = at;
                     return;
                 }
-                Step::End(_) => {
+                ResidentStep::End(_) => {
                     assert!(self.running.is_empty() && self.delivering.is_empty());
                     self.has_ended = true;
                     return;
@@ -195,7 +197,7 @@ proptest! {
         let mut world = World::new();
         world.follow();
         for number in 0..count {
-            world.take(Event::Heard(Heard::Answer(Box::new(Answer {
+            world.take(ResidentEvent::Heard(PollResult::Answer(Box::new(Instructions {
                 ask_again: SECOND,
                 hold: None,
                 lease: SECOND * 100,
@@ -208,7 +210,7 @@ proptest! {
                 world.follow();
             }
             while !world.delivering.is_empty() {
-                world.happens(Op::Delivered(0, Verdict::Stored));
+                world.happens(Op::Delivered(0, PutVerdict::Stored));
                 world.follow();
             }
         }

@@ -6,9 +6,9 @@ use crate::run::time::unix_now;
 /// A php-fpm worker, the samples of it, and what is known of its requests.
 struct Watched {
     scene: Scene,
-    sampler: Sampler,
+    sampler: StackSampler,
     worker: Worker,
-    requests: Requests,
+    requests: RunRequests,
     served: Served,
 }
 
@@ -18,11 +18,11 @@ impl Watched {
         let mut scene = Scene::frameless("strpos", IS_NULL);
         scene.serve("GET", path, "/srv/www/index.php");
         scene.set_request_time(time);
-        let all = asked("Method,Route", Filter::default());
+        let all = asked("Method,Route", RequestFilter::default());
         let mut watched = Self {
-            sampler: Sampler::new(),
+            sampler: StackSampler::new(),
             worker: worker(&scene, Some(&all)),
-            requests: Requests::new(&all),
+            requests: RunRequests::new(&all),
             served: Served::default(),
             scene,
         };

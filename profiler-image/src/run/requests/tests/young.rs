@@ -6,26 +6,26 @@ use std::time::Duration;
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
-use crate::read::clocks::Look;
+use crate::read::clocks::SchedStat;
 use crate::read::heap::HeapWatch;
 use crate::read::heap::tests::{memory, read};
 use crate::run::heap::HeapAccount;
 use crate::run::member::Member;
 use crate::run::turn::tests::{did, options};
-use crate::run::{Options, Run};
-use crate::stack::call_tree::{Call, PathId};
+use crate::run::{RecordingOptions, RunLoop};
+use crate::stack::call_tree::{CallPath, PathId};
 use crate::stack::names::NameId;
 
 /// A period, in nanoseconds.
 const PERIOD: u64 = 10 * MS;
 
-fn options_of(include_young: bool) -> Options {
-    let filter = Filter {
+fn options_of(include_young: bool) -> RecordingOptions {
+    let filter = RequestFilter {
         min_age: Some(Duration::from_millis(200)),
         include_young,
-        ..Filter::default()
+        ..RequestFilter::default()
     };
-    Options {
+    RecordingOptions {
         requests: asked("", filter),
         ..options()
     }
@@ -33,14 +33,14 @@ fn options_of(include_young: bool) -> Options {
 
 /// A run of one worker that runs all the time, and is sampled once a period.
 struct Busy<'a> {
-    run: Run<'a>,
+    run: RunLoop<'a>,
     /// The time, and the worker's CPU time.
     now: u64,
 }
 
 impl<'a> Busy<'a> {
-    fn new(options: &'a Options) -> Self {
-        let mut run = Run::new(options).unwrap();
+    fn new(options: &'a RecordingOptions) -> Self {
+        let mut run = RunLoop::new(options).unwrap();
         let mut process = Scene::frameless("strpos", IS_NULL).process();
         // Its SAPI keeps the heap.
         Arc::get_mut(&mut process.engine).unwrap().sapi = "cli".to_owned();
@@ -56,8 +56,8 @@ impl<'a> Busy<'a> {
         requests.begin(served, known, (RequestSource::FastCgi, None), self.now);
     }
 
-    fn sample(&mut self, stack: Option<Stack>) {
-        let look = Look {
+    fn sample(&mut self, stack: Option<SummedStack>) {
+        let look = SchedStat {
             run_nanoseconds: self.now,
             delay_nanoseconds: 0,
             slices: 1,
@@ -71,7 +71,7 @@ impl<'a> Busy<'a> {
     /// A request of this many samples of a stack.
     fn serve(&mut self, samples: u64, phase: NameId) {
         self.begin();
-        (0..samples).for_each(|_| self.sample(Some(Stack::of_phase(phase))));
+        (0..samples).for_each(|_| self.sample(Some(SummedStack::of_phase(phase))));
     }
 
     /// Sets the size of the heap that the next samples show.
@@ -86,11 +86,11 @@ impl<'a> Busy<'a> {
     }
 
     /// Ends the run; returns the sums of each stack, and the number of dropped samples.
-    fn end(mut self) -> (Vec<Sum>, u64) {
+    fn end(mut self) -> (Vec<StackSum>, u64) {
         let served = &mut self.run.members[0].served;
         self.run.requests.idle(served, self.now);
         self.sample(None);
-        let Run {
+        let RunLoop {
             aggregate,
             sampler,
             members,
@@ -105,7 +105,7 @@ impl<'a> Busy<'a> {
 }
 
 /// The samples, and the periods of CPU time, of each stack; and the number of dropped samples.
-fn counted((sums, dropped): (Vec<Sum>, u64)) -> (Vec<(i64, i64)>, u64) {
+fn counted((sums, dropped): (Vec<StackSum>, u64)) -> (Vec<(i64, i64)>, u64) {
     let period = i64::try_from(PERIOD).unwrap();
     let periods = sums
         .iter()
@@ -119,7 +119,7 @@ fn check(include_young: bool, requests: &[u64], expected: (Vec<(i64, i64)>, u64)
     let mut busy = Busy::new(&options);
     requests
         .iter()
-        .for_each(|samples| busy.serve(*samples, Names::COMPILING));
+        .for_each(|samples| busy.serve(*samples, FunctionNames::COMPILING));
     assert_eq!(counted(busy.end()), expected, "{requests:?}");
 }
 
@@ -147,9 +147,9 @@ fn each_stack_has_the_cpu_time_of_its_own_samples() {
     let options = options_of(true);
     let mut busy = Busy::new(&options);
     for _ in 0..5 {
-        busy.serve(40, Names::COMPILING);
-        busy.serve(10, Names::STARTUP);
-        busy.serve(30, Names::LOADING);
+        busy.serve(40, FunctionNames::COMPILING);
+        busy.serve(10, FunctionNames::STARTUP);
+        busy.serve(30, FunctionNames::LOADING);
     }
     let (mut stacks, dropped) = counted(busy.end());
     stacks.sort_unstable();
@@ -171,12 +171,12 @@ fn what_later_requests_free_is_taken_back_from_the_young_samples_that_added_it()
 
 #[test]
 fn the_stacks_of_a_young_request_take_a_bounded_room_and_the_others_get_no_cpu_time() {
-    let filter = Filter {
+    let filter = RequestFilter {
         min_age: Some(Duration::from_secs(10)),
         include_young: true,
-        ..Filter::default()
+        ..RequestFilter::default()
     };
-    let options = Options {
+    let options = RecordingOptions {
         requests: asked("", filter),
         ..options()
     };
@@ -184,8 +184,14 @@ fn the_stacks_of_a_young_request_take_a_bounded_room_and_the_others_get_no_cpu_t
     busy.begin();
     for line in 0..1100 {
         let tree = &mut busy.run.sampler.tree;
-        let path = tree.add(PathId::NONE, Names::IDLE, line, line, Call::default());
-        let stack = Stack {
+        let path = tree.add(
+            PathId::NONE,
+            FunctionNames::IDLE,
+            line,
+            line,
+            CallPath::default(),
+        );
+        let stack = SummedStack {
             path: path.unwrap(),
             ..stack()
         };

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use super::*;
 
 /// Whether each of this many samples of the worker says that it was stopped.
-fn stopped(run: &mut Run<'_>, count: usize) -> Vec<bool> {
+fn stopped(run: &mut RunLoop<'_>, count: usize) -> Vec<bool> {
     let mut take = || {
         let before = run.sampler.quality.stopped;
         run.take_one(0, &mut None);

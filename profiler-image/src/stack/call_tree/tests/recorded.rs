@@ -6,7 +6,7 @@
 //! many as STOOD from the root stood in two looks in a row; or `t NODE` for a node of a quiescent read.
 
 use super::*;
-use crate::stack::names::Name;
+use crate::stack::names::FunctionName;
 
 /// A replayed recording: its tree, and the node of each sample.
 struct Recording {
@@ -15,19 +15,20 @@ struct Recording {
 }
 
 fn replayed(lines: &str) -> Recording {
-    let (mut tree, mut names, mut samples) = (CallTree::default(), Names::default(), Vec::new());
+    let (mut tree, mut names, mut samples) =
+        (CallTree::default(), FunctionNames::default(), Vec::new());
     for line in lines.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |index: usize| words[index].parse::<u32>().unwrap();
         match words[0] {
             "n" => {
-                let name = names.intern(Name {
+                let name = names.intern(FunctionName {
                     name: words[2],
                     file: "",
                     start_line: 0,
                 });
                 let (parent, op) = (PathId(number(1)), number(3));
-                tree.add(parent, name, op, op, Call::default()).unwrap();
+                tree.add(parent, name, op, op, CallPath::default()).unwrap();
             }
             "s" => {
                 let path = PathId(number(2));

@@ -1,7 +1,7 @@
 //! Functions whose code has changed, as after a deployment: their names and first lines are equal.
 
 use super::*;
-use crate::stack::call_tree::{Call, CallTree, PathId};
+use crate::stack::call_tree::{CallPath, CallTree, PathId};
 use crate::stack::edges::Edges;
 
 /// The op that the frames of these tests are at.
@@ -34,7 +34,7 @@ fn node(
     let name = codes.name(id, is_root);
     tree.child(PathId::NONE, name, OP).unwrap_or_else(|| {
         let (_, line) = codes.op(memory, memory.layout, id, OP).unwrap();
-        let added = tree.add(PathId::NONE, name, OP, line, Call::default());
+        let added = tree.add(PathId::NONE, name, OP, line, CallPath::default());
         added.unwrap()
     })
 }

@@ -41,7 +41,7 @@ fn identified_by_keys(
 fn counted(
     image: &EngineImage,
     maps: &mut (Map, Map),
-    identify: impl FnOnce(&mut Place<'_, Counted<'_, EngineImage>>, &mut Ids),
+    identify: impl FnOnce(&mut StackPlace<'_, Counted<'_, EngineImage>>, &mut Ids),
 ) -> (Ids, usize) {
     let memory = Counted::new(image);
     let mut ids = Vec::new();

@@ -5,14 +5,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::workload::{
-    CHURN, DOKUWIKI, FRAMEWORK, FRANKENPHP, MEDIAWIKI, SYNTHETIC, WORDPRESS, Workload, deep, small,
+    BenchWorkload, CHURN, DOKUWIKI, FRAMEWORK, FRANKENPHP, MEDIAWIKI, SYNTHETIC, WORDPRESS, deep,
+    small,
 };
 
 /// One cell: all profilers are run on it in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cell {
+pub struct BenchCell {
     /// The sampled program.
-    pub workload: Workload,
+    pub workload: BenchWorkload,
     /// Its processes, or its threads if it is thread-safe.
     pub workers: usize,
     /// How many of them are busy at a time.
@@ -23,7 +24,7 @@ pub struct Cell {
     pub mem: bool,
 }
 
-impl Cell {
+impl BenchCell {
     /// Its name in the table.
     #[must_use]
     pub fn label(&self) -> String {
@@ -72,11 +73,11 @@ impl Length {
 
 /// All cells; at most 45 minutes with one profiler.
 #[must_use]
-pub fn full() -> (Vec<Cell>, Length) {
+pub fn full() -> (Vec<BenchCell>, Length) {
     let mut cells = Vec::new();
     for rate in [99, 999] {
-        let mut add = |workload: Workload, busy: usize, workers: usize| {
-            cells.push(Cell {
+        let mut add = |workload: BenchWorkload, busy: usize, workers: usize| {
+            cells.push(BenchCell {
                 workload,
                 workers,
                 busy,
@@ -108,7 +109,7 @@ pub fn full() -> (Vec<Cell>, Length) {
     for workload in [FRAMEWORK, deep(30), DOKUWIKI] {
         let workers = if workload == DOKUWIKI { 4 } else { 1 };
         for (rate, mem) in [(9_999, false), (99, true), (999, true)] {
-            cells.push(Cell {
+            cells.push(BenchCell {
                 workload,
                 workers,
                 busy: 1,
@@ -127,8 +128,8 @@ pub fn full() -> (Vec<Cell>, Length) {
 
 /// The cells that check the cost of a sample, within a minute.
 #[must_use]
-pub fn smoke() -> (Vec<Cell>, Length) {
-    let cell = |workload, workers, rate| Cell {
+pub fn smoke() -> (Vec<BenchCell>, Length) {
+    let cell = |workload, workers, rate| BenchCell {
         workload,
         workers,
         busy: 1,
@@ -148,7 +149,7 @@ pub fn smoke() -> (Vec<Cell>, Length) {
 mod tests {
     use super::*;
 
-    fn seconds((cells, length): (Vec<Cell>, Length)) -> u64 {
+    fn seconds((cells, length): (Vec<BenchCell>, Length)) -> u64 {
         (cells.len() * length.rounds) as u64 * length.slice.as_secs()
     }
 

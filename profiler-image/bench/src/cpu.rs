@@ -11,14 +11,14 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use account::{FUNCTIONS, MIN_SLICE_MILLISECONDS, Outcome, Said, sampled};
+use account::{FUNCTIONS, MIN_SLICE_MILLISECONDS, ThreadAccount, ThreadRecord, sampled};
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use partner::{Partner, Wait};
-use program::{Program, Server};
+use program::{CpuProgram, ThreadedServer};
 
-use crate::Asked;
-use crate::running::Php;
+use crate::BenchArguments;
+use crate::running::PhpProgram;
 use crate::sampled::{options, record, stacks, time};
 
 const COLUMNS: &str = "workers,wait,slice_ms,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
@@ -27,7 +27,7 @@ const AROUND: Duration = Duration::from_millis(1000);
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct CpuRow {
     threads: bool,
     wait: Wait,
     slice_milliseconds: u32,
@@ -36,8 +36,8 @@ struct Row {
 }
 
 /// The rows that break their limits, in words; in the short form those that break them twice, because the machine may be busy.
-pub fn run(asked: &Asked) -> Result<Vec<String>> {
-    let server = Server::from_environment();
+pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
+    let server = ThreadedServer::from_environment();
     if server.is_none() {
         println!("no threads: FRANKENPHP and FFI name no programs");
     }
@@ -75,9 +75,9 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
 
 /// Measures a row, prints it, and returns the limits that it breaks.
 fn judge(
-    asked: &Asked,
-    server: Option<&Server>,
-    row: &Row,
+    asked: &BenchArguments,
+    server: Option<&ThreadedServer>,
+    row: &CpuRow,
     csv: &mut String,
 ) -> Result<Vec<String>> {
     let mut all = Vec::new();
@@ -96,8 +96,8 @@ fn judge(
 }
 
 /// All rows, or those of the short form: each wait once, threads that take turns, and the low rate.
-fn rows(full: bool) -> Vec<Row> {
-    let row = |threads, wait, slice_milliseconds, rate_hz, seconds| Row {
+fn rows(full: bool) -> Vec<CpuRow> {
+    let row = |threads, wait, slice_milliseconds, rate_hz, seconds| CpuRow {
         threads,
         wait,
         slice_milliseconds,
@@ -150,7 +150,11 @@ fn rows(full: bool) -> Vec<Row> {
     rows
 }
 
-fn measure(php: &Php, server: Option<&Server>, row: &Row) -> Result<Vec<Outcome>> {
+fn measure(
+    php: &PhpProgram,
+    server: Option<&ThreadedServer>,
+    row: &CpuRow,
+) -> Result<Vec<ThreadAccount>> {
     let partner = Partner::start(row.wait)?;
     let sampling = Duration::from_secs_f64(row.seconds);
     let asked = format!(
@@ -161,11 +165,11 @@ fn measure(php: &Php, server: Option<&Server>, row: &Row) -> Result<Vec<Outcome>
         partner.path
     );
     let program = match server.filter(|_| row.threads) {
-        None => Program::process(php, &asked)?,
+        None => CpuProgram::process(php, &asked)?,
         Some(server) if row.wait == Wait::Turns => {
-            Program::threads(server, &[asked.clone(), asked + "&second=1"])?
+            CpuProgram::threads(server, &[asked.clone(), asked + "&second=1"])?
         }
-        Some(server) => Program::threads(server, &[asked])?,
+        Some(server) => CpuProgram::threads(server, &[asked])?,
     };
     let before = delays(program.pid()?)?;
     let options = options(program.pid()?, row.rate_hz, sampling, false)?;
@@ -173,12 +177,12 @@ fn measure(php: &Php, server: Option<&Server>, row: &Row) -> Result<Vec<Outcome>
     let after = delays(program.pid()?)?;
     let (time, stacks) = (time(&recording)?, stacks(&recording));
     let accounts = sampled(&stacks);
-    let outcome = |text: String| -> Result<Outcome> {
-        let said = Said::parse(&text)?;
+    let outcome = |text: String| -> Result<ThreadAccount> {
+        let said = ThreadRecord::parse(&text)?;
         let of_thread = stacks.iter().filter(|stack| stack.tid == said.tid);
         let delay = after.get(&said.tid).unwrap_or(&0) - before.get(&said.tid).unwrap_or(&0);
         let chance = |function| said.chance(&time, 1e9 / f64::from(row.rate_hz), function);
-        Ok(Outcome {
+        Ok(ThreadAccount {
             chance: f64::max(chance(0), chance(1)),
             samples: of_thread.map(|stack| stack.sum.samples).sum(),
             delay_percent: 100.0 * delay as f64 / recording.took.as_nanos() as f64,
@@ -205,8 +209,8 @@ fn delays(pid: Pid) -> Result<HashMap<i32, u64>> {
     Ok(delays)
 }
 
-fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
-    let Outcome {
+fn print(row: &CpuRow, outcome: &ThreadAccount, csv: &mut String) -> Result<()> {
+    let ThreadAccount {
         samples,
         delay_percent,
         truth,
@@ -241,7 +245,7 @@ fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
 }
 
 /// A row's name in the table.
-fn label(row: &Row) -> String {
+fn label(row: &CpuRow) -> String {
     format!(
         "{} {}, {} ms, {} Hz",
         workers(row),
@@ -251,6 +255,6 @@ fn label(row: &Row) -> String {
     )
 }
 
-fn workers(row: &Row) -> &'static str {
+fn workers(row: &CpuRow) -> &'static str {
     if row.threads { "thread" } else { "process" }
 }

@@ -3,7 +3,7 @@
 //! Profilers name the same things differently: here a script's root is `{main}`, and closures have one name.
 
 /// A call that a program can make: caller and callee.
-pub type Edge = (&'static str, &'static str);
+pub type NamedEdge = (&'static str, &'static str);
 
 /// The number of wrong samples in the stacks of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Wrong {
 }
 
 /// Compares stacks, root first, with all calls that the program can make.
-pub fn wrong<'a>(known: &[Edge], stacks: impl Iterator<Item = (&'a [String], u64)>) -> Wrong {
+pub fn wrong<'a>(known: &[NamedEdge], stacks: impl Iterator<Item = (&'a [String], u64)>) -> Wrong {
     let mut wrong = Wrong::default();
     for (stack, samples) in stacks {
         let names: Vec<&str> = stack.iter().map(|name| canonical(name)).collect();
@@ -55,7 +55,7 @@ fn canonical(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    const KNOWN: &[Edge] = &[("{main}", "a"), ("a", "{closure}")];
+    const KNOWN: &[NamedEdge] = &[("{main}", "a"), ("a", "{closure}")];
 
     fn of(stack: &[&str]) -> Wrong {
         let stack: Vec<String> = stack.iter().map(|&name| name.to_owned()).collect();

@@ -12,12 +12,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stopped::Stopper;
 use anyhow::{Context, Result, ensure};
-use rows::{Row, rows};
-use shares::{How, Share, broken};
+use rows::{ShareRow, rows};
+use shares::{FunctionShare, ShareConditions, broken};
 
-use crate::running::Running;
-use crate::sampled::{Stack, UNSTABLE, options, record, stacks};
-use crate::{Asked, CPUS};
+use crate::running::RunningTarget;
+use crate::sampled::{UNSTABLE, WorkerStack, options, record, stacks};
+use crate::{BenchArguments, CPUS};
 
 const COLUMNS: &str =
     "target,mode,function,snapshots,samples,true_before_percent,true_after_percent,sampled_percent";
@@ -31,14 +31,14 @@ const NOT_WHOLE: usize = 50;
 /// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;
 
-struct Outcome {
-    how: How,
-    shares: Vec<Share>,
+struct FavourResult {
+    how: ShareConditions,
+    shares: Vec<FunctionShare>,
     unstable_percent: f64,
 }
 
 /// The rows that break their limits, in words.
-pub fn run(asked: &Asked) -> Result<Vec<String>> {
+pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let mut csv = format!("{COLUMNS}\n");
     println!(
         "{:<28} {:>9} {:>8} {:>9}  {:<18} {:>11} {:>10} {:>8}",
@@ -75,9 +75,9 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
     Ok(failures)
 }
 
-fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
+fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
     let (snapshots, seconds) = if asked.full { (20_000, 60) } else { (4_000, 3) };
-    let target = Running::script(&asked.php, row.script, "", CPUS[1])?;
+    let target = RunningTarget::script(&asked.php, row.script, "", CPUS[1])?;
     let pid = target.pid()?;
     let mut stopper = Stopper::of(pid)?;
     // The machine gets faster and slower meanwhile, and a function's share with it, so the samples are between two halves of the snapshots.
@@ -86,13 +86,13 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
     let stacks = stacks(&record(&options).with_context(|| row.label())?);
     let after = true_shares(&mut stopper, row, snapshots / 2)?;
     let (sampled, unstable_percent) = sampled(&stacks);
-    let share = |name: &String| Share {
+    let share = |name: &String| FunctionShare {
         name: name.clone(),
         true_percents: [&before, &after].map(|half| half.get(name).copied().unwrap_or(0.0)),
         sampled_percent: sampled.get(name.as_str()).copied().unwrap_or(0.0),
     };
-    Ok(Outcome {
-        how: How {
+    Ok(FavourResult {
+        how: ShareConditions {
             snapshots,
             tolerance: if row.is_beside_the_page {
                 BESIDE_THE_PAGE
@@ -108,7 +108,11 @@ fn measure(asked: &Asked, row: &Row) -> Result<Outcome> {
 }
 
 /// The share of each function's time in snapshots of the stopped process, in percent.
-fn true_shares(stopper: &mut Stopper, row: &Row, snapshots: usize) -> Result<HashMap<String, f64>> {
+fn true_shares(
+    stopper: &mut Stopper,
+    row: &ShareRow,
+    snapshots: usize,
+) -> Result<HashMap<String, f64>> {
     let mut percents = HashMap::new();
     let mut not_whole = 0;
     for _ in 0..snapshots {
@@ -137,7 +141,7 @@ fn true_shares(stopper: &mut Stopper, row: &Row, snapshots: usize) -> Result<Has
 }
 
 /// The share of each function's time, and of the samples with an unproven part, in percent.
-fn sampled(stacks: &[Stack]) -> (HashMap<&str, f64>, f64) {
+fn sampled(stacks: &[WorkerStack]) -> (HashMap<&str, f64>, f64) {
     let all: i64 = stacks.iter().map(|stack| stack.sum.wall_nanoseconds).sum();
     let mut percents = HashMap::new();
     for stack in stacks {
@@ -150,8 +154,8 @@ fn sampled(stacks: &[Stack]) -> (HashMap<&str, f64>, f64) {
     (percents, unstable)
 }
 
-fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
-    let Outcome {
+fn print(row: &ShareRow, outcome: &FavourResult, csv: &mut String) -> Result<()> {
+    let FavourResult {
         how,
         shares,
         unstable_percent,
@@ -166,7 +170,7 @@ fn print(row: &Row, outcome: &Outcome, csv: &mut String) -> Result<()> {
         "{label:<28} {:>9} {:>8} {unstable_percent:>8.3}%  {:<18} {before:>10.2}% {after:>9.2}% {:>7.2}%",
         how.snapshots, how.samples, farthest.name, farthest.sampled_percent
     );
-    for Share {
+    for FunctionShare {
         name,
         true_percents: [before, after],
         sampled_percent,

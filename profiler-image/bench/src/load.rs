@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and its pages.
 #[derive(Debug, Clone)]
-pub enum Server {
+pub enum LoadServer {
     /// php-fpm.
     FastCgi {
         /// The pool's socket.
@@ -34,7 +34,7 @@ pub enum Server {
     Http(SocketAddr, String),
 }
 
-impl Server {
+impl LoadServer {
     /// The number of different pages.
     #[must_use]
     pub fn pages(&self) -> usize {
@@ -98,7 +98,7 @@ pub struct Load {
 impl Load {
     /// Starts this many clients, each with another page.
     #[must_use]
-    pub fn start(server: &Server, clients: usize) -> Self {
+    pub fn start(server: &LoadServer, clients: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let client = |first: usize| {
             let (stop, server) = (Arc::clone(&stop), server.clone());

@@ -18,23 +18,23 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
-use running::{Php, pin};
+use running::{PhpProgram, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
 const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
 
 /// The arguments.
-pub struct Asked {
+pub struct BenchArguments {
     /// The PHP command.
-    pub php: Php,
+    pub php: PhpProgram,
     /// The long form.
     pub full: bool,
     only: Vec<String>,
     results: PathBuf,
 }
 
-impl Asked {
+impl BenchArguments {
     /// Whether a row with this label is requested.
     pub fn wants(&self, label: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
@@ -67,8 +67,8 @@ fn main() -> ExitCode {
 fn run() -> Result<Vec<String>> {
     let mut arguments = std::env::args().skip(1);
     let part = arguments.next().context(USAGE)?;
-    let asked = Asked {
-        php: Php::ask(&arguments.next().context(USAGE)?)?,
+    let asked = BenchArguments {
+        php: PhpProgram::ask(&arguments.next().context(USAGE)?)?,
         results: PathBuf::from(arguments.next().context(USAGE)?),
         only: arguments.collect(),
         full: std::env::var("FULL").is_ok_and(|value| value == "1"),

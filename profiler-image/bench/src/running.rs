@@ -1,6 +1,6 @@
 //! Runs PHP programs on a CPU of their own.
 //!
-//! Invariant: a target is ended when its [`Running`] is dropped.
+//! Invariant: a target is ended when its [`RunningTarget`] is dropped.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stacks::targets::Target;
+use crate::stacks::targets::KnownProgram;
 
 /// How PHP runs the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Engine {
+pub struct PhpMode {
     pub opcache: bool,
     pub jit: &'static str,
 }
 
 /// A PHP to run targets with.
-pub struct Php {
+pub struct PhpProgram {
     /// The program and its first arguments.
     words: Vec<String>,
     /// `PHP_VERSION_ID`.
@@ -30,7 +30,7 @@ pub struct Php {
     pub has_jit: bool,
 }
 
-impl Php {
+impl PhpProgram {
     /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces `zend_execute_ex` or is otherwise incompatible.
     pub fn ask(command: &str) -> Result<Self> {
         const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug');";
@@ -66,11 +66,16 @@ pub fn targets() -> PathBuf {
 }
 
 /// A running target, which is ended when this is dropped.
-pub struct Running(Child);
+pub struct RunningTarget(Child);
 
-impl Running {
+impl RunningTarget {
     /// Starts a target on this CPU, and waits a moment.
-    pub fn start(php: &Php, engine: Engine, target: &Target, cpu: usize) -> Result<Self> {
+    pub fn start(
+        php: &PhpProgram,
+        engine: PhpMode,
+        target: &KnownProgram,
+        cpu: usize,
+    ) -> Result<Self> {
         let mut command = php.command()?;
         let on = if engine.opcache { "1" } else { "0" };
         // Otherwise scripts younger than two seconds are not cached.
@@ -85,7 +90,7 @@ impl Running {
     }
 
     /// Starts a script with an argument, on this CPU, and waits a moment.
-    pub fn script(php: &Php, script: &str, argument: &str, cpu: usize) -> Result<Self> {
+    pub fn script(php: &PhpProgram, script: &str, argument: &str, cpu: usize) -> Result<Self> {
         let mut command = php.command()?;
         command.args([script, argument]);
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
@@ -131,7 +136,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTarget {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

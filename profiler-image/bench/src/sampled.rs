@@ -19,7 +19,7 @@ use crate::CPUS;
 pub const UNSTABLE: &str = "[unstable]";
 
 /// One stack of one worker.
-pub struct Stack {
+pub struct WorkerStack {
     /// Names and lines, root first; the names are without the folders of scripts.
     pub lines: Vec<(String, u32)>,
     /// The worker's thread.
@@ -27,7 +27,7 @@ pub struct Stack {
     pub sum: StackSum,
 }
 
-impl Stack {
+impl WorkerStack {
     pub fn names(&self) -> Vec<&str> {
         self.lines.iter().map(|(name, _)| name.as_str()).collect()
     }
@@ -78,23 +78,23 @@ pub fn record(options: &RecordingOptions) -> Result<Recording> {
 }
 
 /// All stacks of a recording.
-pub fn stacks(recording: &Recording) -> Vec<Stack> {
+pub fn stacks(recording: &Recording) -> Vec<WorkerStack> {
     named(recording, short)
 }
 
 /// The same, with the folders of scripts in the names.
-pub fn full_names(recording: &Recording) -> Vec<Stack> {
+pub fn full_names(recording: &Recording) -> Vec<WorkerStack> {
     named(recording, str::to_owned)
 }
 
-fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<Stack> {
+fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<WorkerStack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
     let name = |id| name(samples.names.get(id).name);
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);
-        Stack {
+        WorkerStack {
             lines: lines.iter().map(|&(id, line)| (name(id), line)).collect(),
             tid: settlement.tid,
             sum: settlement.sum,

@@ -8,32 +8,32 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use check::{Counts, How, broken, is_wrong, sampled_small_percent, small_percent};
+use check::{EdgeConditions, EdgeCounts, broken, is_wrong, sampled_small_percent, small_percent};
 use phpprof::run::{Recording, RecordingOptions, own_cpu};
-use targets::{TARGETS, Target};
+use targets::{KnownProgram, TARGETS};
 
-use crate::running::{Engine, Php, Running};
+use crate::running::{PhpMode, PhpProgram, RunningTarget};
 use crate::sampled::{self, options, record, stacks};
-use crate::{Asked, CPUS};
+use crate::{BenchArguments, CPUS};
 
 /// Samples a second on schedule: not a multiple of any frequency of a program.
 const RATE_HZ: u32 = 1999;
 const COLUMNS: &str = "php,opcache,jit,mode,target,depth,samples,moved,edges,wrong_edges,wrong_path,truncated,unstable,denied,quiet,reads_per_sample";
 
-const ENGINES: [Engine; 4] = [
-    Engine {
+const ENGINES: [PhpMode; 4] = [
+    PhpMode {
         opcache: false,
         jit: "off",
     },
-    Engine {
+    PhpMode {
         opcache: true,
         jit: "off",
     },
-    Engine {
+    PhpMode {
         opcache: true,
         jit: "function",
     },
-    Engine {
+    PhpMode {
         opcache: true,
         jit: "tracing",
     },
@@ -49,16 +49,16 @@ const FEW_PACED: u64 = 12_000;
 const FEW_WITH_SHARES: u64 = 20_000;
 
 /// One row of the table.
-struct Row {
-    engine: Engine,
+struct EdgeRow {
+    engine: PhpMode,
     remote: bool,
-    target: &'static Target,
+    target: &'static KnownProgram,
     is_long: bool,
 }
 
 /// The rows that break their limits, in words; a short row breaks those that chance can break only if a long one does too.
-pub fn run(asked: &Asked) -> Result<Vec<String>> {
-    let &Asked { ref php, full, .. } = asked;
+pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
+    let &BenchArguments { ref php, full, .. } = asked;
     let samples = match std::env::var("SAMPLES") {
         Ok(value) => Some(value.parse().context("SAMPLES is a number")?),
         Err(_) => None,
@@ -87,7 +87,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
         let (mut broken, counts) = judge(php, row, samples, &mut csv)?;
         if !row.is_long && !broken.is_empty() && !is_wrong(&counts) {
             println!("    so few samples do not tell: the same with more");
-            let row = Row {
+            let row = EdgeRow {
                 is_long: true,
                 ..*row
             };
@@ -103,11 +103,11 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
 
 /// Measures a row, prints it, and returns the limits that it breaks.
 fn judge(
-    php: &Php,
-    row: &Row,
+    php: &PhpProgram,
+    row: &EdgeRow,
     samples: Option<u64>,
     csv: &mut String,
-) -> Result<(Vec<String>, Counts)> {
+) -> Result<(Vec<String>, EdgeCounts)> {
     let (counts, how, recording) = measure(php, row, samples)?;
     let quality = &recording.sampler.quality;
     println!(
@@ -161,7 +161,7 @@ const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 /// another depth with it and with the tracing JIT, and callbacks, which depend on the quiescent reader most, without it. Generators have to
 /// be in step with the sampler for a fault to show, which is rare in a short row: theirs is long. What 8.2 does not have is tested with
 /// 8.4.
-fn rows(full: bool) -> Vec<Row> {
+fn rows(full: bool) -> Vec<EdgeRow> {
     let mut rows = Vec::new();
     for remote in [false, true] {
         for engine in ENGINES {
@@ -175,7 +175,7 @@ fn rows(full: bool) -> Vec<Row> {
                 let without_quiescent_reads =
                     remote && !engine.opcache && target.name == "callbacks";
                 if full || plain || jit || without_quiescent_reads || in_step {
-                    rows.push(Row {
+                    rows.push(EdgeRow {
                         engine,
                         remote,
                         target,
@@ -188,8 +188,12 @@ fn rows(full: bool) -> Vec<Row> {
     rows
 }
 
-fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, Recording)> {
-    let mut target = Running::start(php, row.engine, row.target, CPUS[1])?;
+fn measure(
+    php: &PhpProgram,
+    row: &EdgeRow,
+    samples: Option<u64>,
+) -> Result<(EdgeCounts, EdgeConditions, Recording)> {
+    let mut target = RunningTarget::start(php, row.engine, row.target, CPUS[1])?;
     let spent = own_cpu();
     let (unpaced, most) = pace(row);
     let recording = record(&RecordingOptions {
@@ -207,9 +211,9 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
         }
         None => None,
     };
-    let mut counts = Counts {
+    let mut counts = EdgeCounts {
         is_7: php.version < 80_000,
-        ..Counts::default()
+        ..EdgeCounts::default()
     };
     for stack in stacks(&recording) {
         let samples = u64::try_from(stack.sum.samples)?;
@@ -217,7 +221,7 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
         counts.add(row.target, &stack.names(), samples, nanoseconds);
         counts.add_lines(&stack.lines, samples);
     }
-    let how = How {
+    let how = EdgeConditions {
         jit: row.engine.jit != "off",
         remote: row.remote,
         moved_percent: counts.percent(recording.sampler.quality.moved),
@@ -232,7 +236,7 @@ fn measure(php: &Php, row: &Row, samples: Option<u64>) -> Result<(Counts, How, R
 
 /// Whether a row is sampled without a pause, and how many samples it has. A short row is on schedule where time counts: its shares of
 /// time, and what it costs to read without the quiescent reader.
-fn pace(row: &Row) -> (bool, u64) {
+fn pace(row: &EdgeRow) -> (bool, u64) {
     match (row.is_long, row.target.is_paced) {
         (true, false) => (true, MANY),
         (true, true) => (false, MANY_PACED),
@@ -248,12 +252,12 @@ fn denied_percent(recording: &Recording) -> f64 {
     100.0 * quality.denied as f64 / (turns as f64).max(1.0)
 }
 
-fn reads_per_sample(recording: &Recording, counts: &Counts) -> f64 {
+fn reads_per_sample(recording: &Recording, counts: &EdgeCounts) -> f64 {
     recording.calls.gathers as f64 / counts.samples.max(1) as f64
 }
 
 /// A row's name in the table.
-fn label(row: &Row) -> String {
+fn label(row: &EdgeRow) -> String {
     format!(
         "{}{} {} {}",
         row.target.name,
@@ -263,7 +267,7 @@ fn label(row: &Row) -> String {
     )
 }
 
-fn depth(target: &Target) -> String {
+fn depth(target: &KnownProgram) -> String {
     if target.name == "small" {
         format!("/{}", target.depth)
     } else {
@@ -271,7 +275,7 @@ fn depth(target: &Target) -> String {
     }
 }
 
-fn engine(engine: Engine) -> &'static str {
+fn engine(engine: PhpMode) -> &'static str {
     match (engine.opcache, engine.jit) {
         (false, _) => "plain",
         (true, "off") => "opcache",
@@ -279,6 +283,6 @@ fn engine(engine: Engine) -> &'static str {
     }
 }
 
-fn mode(row: &Row) -> &'static str {
+fn mode(row: &EdgeRow) -> &'static str {
     if row.remote { "remote" } else { "auto" }
 }

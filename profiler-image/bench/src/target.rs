@@ -1,6 +1,6 @@
 //! Running targets: PHP on the command line, php-fpm with an application under load, FrankenPHP.
 //!
-//! Invariant: everything that was started ends when its [`Target`] is dropped, and when the benchmark itself ends.
+//! Invariant: everything that was started ends when its [`BenchTarget`] is dropped, and when the benchmark itself ends.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,9 +15,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::cells::Cell;
-use crate::load::{Load, Server};
-use crate::workload::{Application, Kind};
+use crate::cells::BenchCell;
+use crate::load::{Load, LoadServer};
+use crate::workload::{Application, WorkloadKind};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const ENDED_WITHIN: Duration = Duration::from_secs(5);
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A target that runs under its load.
-pub struct Target {
+pub struct BenchTarget {
     children: Vec<Child>,
     load: Option<Load>,
     /// A text in the command line of each worker.
@@ -33,23 +33,23 @@ pub struct Target {
     folder: TempDir,
 }
 
-impl Target {
+impl BenchTarget {
     /// Starts the target of a cell, and waits until it is busy.
-    pub fn start(cell: &Cell) -> Result<Self> {
+    pub fn start(cell: &BenchCell) -> Result<Self> {
         let mut target = Self::new()?;
         let server = match cell.workload.kind {
-            Kind::Script(script) => {
+            WorkloadKind::Script(script) => {
                 for _ in 0..cell.workers {
                     target.run(script, cell)?;
                 }
                 None
             }
-            Kind::Parent(script) => {
+            WorkloadKind::Parent(script) => {
                 target.run(script, cell)?;
                 None
             }
-            Kind::Fpm(application) => Some(target.fpm(application, cell.workers, "")?),
-            Kind::FrankenPhp(script) => Some(target.frankenphp(script, cell.workers)?),
+            WorkloadKind::Fpm(application) => Some(target.fpm(application, cell.workers, "")?),
+            WorkloadKind::FrankenPhp(script) => Some(target.frankenphp(script, cell.workers)?),
         };
         if let Some(server) = server {
             for page in 0..server.pages() {
@@ -67,7 +67,7 @@ impl Target {
         application: &'static Application,
         workers: usize,
         settings: &str,
-    ) -> Result<(Self, Server)> {
+    ) -> Result<(Self, LoadServer)> {
         let mut target = Self::new()?;
         let server = target.fpm(application, workers, settings)?;
         target.wait_for(|| server.listens())?;
@@ -101,7 +101,7 @@ impl Target {
         failed.map_or(Ok(()), Load::stop)
     }
 
-    fn run(&mut self, script: &str, cell: &Cell) -> Result<()> {
+    fn run(&mut self, script: &str, cell: &BenchCell) -> Result<()> {
         let mut command = bound("php8.2");
         command
             .args(["-d", "opcache.enable_cli=1"])
@@ -130,7 +130,7 @@ impl Target {
         application: &'static Application,
         workers: usize,
         settings: &str,
-    ) -> Result<Server> {
+    ) -> Result<LoadServer> {
         let applications = cache().join("applications");
         ensure!(
             applications.join("installed").exists(),
@@ -168,14 +168,14 @@ impl Target {
                 ),
             );
         self.spawn(&mut command)?;
-        Ok(Server::FastCgi {
+        Ok(LoadServer::FastCgi {
             socket,
             root: applications.join(application.root),
             application,
         })
     }
 
-    fn frankenphp(&mut self, script: &str, threads: usize) -> Result<Server> {
+    fn frankenphp(&mut self, script: &str, threads: usize) -> Result<LoadServer> {
         let runtimes = cache().join("runtimes");
         let program = runtimes.join("frankenphp-8.2/usr/local/bin/frankenphp");
         ensure!(
@@ -205,7 +205,7 @@ impl Target {
             .arg(script.parent().context("a script without a folder")?);
         self.spawn(&mut command)?;
         let path = format!("/{}", name.to_string_lossy());
-        Ok(Server::Http(address, path))
+        Ok(LoadServer::Http(address, path))
     }
 
     fn wait_for(&mut self, ask: impl Fn() -> Result<()>) -> Result<()> {
@@ -223,7 +223,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for BenchTarget {
     fn drop(&mut self) {
         // Clients wait for answers, so they end before their server.
         if let Some(load) = self.load.take() {

@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use calls::Calls;
-use held::{Held, Profile, broken};
+use calls::CallsByPath;
+use held::{ProfileParts, RunProfile, broken};
 use nix::unistd::Pid;
-use phpprof_bench::cells::Cell;
-use phpprof_bench::target::Target;
-use phpprof_bench::workload::{DOKUWIKI, Kind, MEDIAWIKI, Workload};
+use phpprof_bench::cells::BenchCell;
+use phpprof_bench::target::BenchTarget;
+use phpprof_bench::workload::{BenchWorkload, DOKUWIKI, MEDIAWIKI, WorkloadKind};
 use traced::Traced;
 
 use crate::running::pin;
 use crate::sampled::{full_names, options, record};
-use crate::{Asked, CPUS};
+use crate::{BenchArguments, CPUS};
 
 const RATES: [u32; 2] = [999, 99];
 /// Calls that depend on chance or on a cache's age differ between the rounds.
@@ -35,14 +35,14 @@ const WANTED_UNSTABLE_PERCENT: f64 = 1.0;
 const COLUMNS: &str = "application,rate_hz,samples,unstable,stacks,edges,unknown_edges,unknown_stacks,unknown_samples,unexplained_samples";
 
 /// One row of the table.
-struct Row {
+struct WikiRow {
     rate: u32,
     label: String,
-    profile: Profile,
+    profile: RunProfile,
 }
 
 /// The rows that break their limits, in words.
-pub fn run(asked: &Asked) -> Result<Vec<String>> {
+pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let xdebug = std::env::var_os("XDEBUG").context("XDEBUG names no extension")?;
     let xdebug = PathBuf::from(xdebug);
     let mut csv = format!("{COLUMNS}\n");
@@ -57,7 +57,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
         }
         let calls = trace(workload, &rows, &xdebug)?;
         for row in &rows {
-            let held = Held::of(&row.profile, &calls);
+            let held = ProfileParts::of(&row.profile, &calls);
             print(workload, row, &held, &mut csv)?;
             let broken = broken(&row.profile, &held);
             if !broken.is_empty() {
@@ -70,7 +70,7 @@ pub fn run(asked: &Asked) -> Result<Vec<String>> {
 }
 
 /// Samples an application at these rates.
-fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<Vec<Row>> {
+fn sample(workload: BenchWorkload, rates: Vec<(u32, String)>, full: bool) -> Result<Vec<WikiRow>> {
     if rates.is_empty() {
         return Ok(Vec::new());
     }
@@ -81,11 +81,11 @@ fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<V
     for (rate, label) in rates {
         let recording = record(&options(Pid::from_raw(master), rate, duration, false)?)?;
         target.check()?;
-        let mut profile = Profile::default();
+        let mut profile = RunProfile::default();
         for stack in full_names(&recording) {
             profile.add(&stack.names(), u64::try_from(stack.sum.samples)?);
         }
-        rows.push(Row {
+        rows.push(WikiRow {
             rate,
             label,
             profile,
@@ -95,8 +95,8 @@ fn sample(workload: Workload, rates: Vec<(u32, String)>, full: bool) -> Result<V
 }
 
 /// Starts an application of which one of four workers is busy, on the CPU that the sampler does not use.
-fn start(workload: Workload) -> Result<Target> {
-    let cell = Cell {
+fn start(workload: BenchWorkload) -> Result<BenchTarget> {
+    let cell = BenchCell {
         workload,
         workers: 4,
         busy: 1,
@@ -105,24 +105,24 @@ fn start(workload: Workload) -> Result<Target> {
     };
     // php-fpm and its clients inherit the CPU.
     pin(Pid::from_raw(0), CPUS[1])?;
-    let target = Target::start(&cell);
+    let target = BenchTarget::start(&cell);
     pin(Pid::from_raw(0), CPUS[0])?;
     target
 }
 
 /// Traces the application's pages until all sampled stacks are found.
-fn trace(workload: Workload, rows: &[Row], xdebug: &Path) -> Result<Calls> {
-    let Kind::Fpm(application) = workload.kind else {
+fn trace(workload: BenchWorkload, rows: &[WikiRow], xdebug: &Path) -> Result<CallsByPath> {
+    let WorkloadKind::Fpm(application) = workload.kind else {
         bail!("{} is no application", workload.name);
     };
     let traced = Traced::start(application, xdebug)?;
-    let mut calls = Calls::default();
-    let mut others: Option<Target> = None;
+    let mut calls = CallsByPath::default();
+    let mut others: Option<BenchTarget> = None;
     for round in 1..=ROUNDS {
         let read = traced.read(&mut calls)?;
         let unexplained = rows
             .iter()
-            .map(|row| Held::of(&row.profile, &calls).unexplained())
+            .map(|row| ProfileParts::of(&row.profile, &calls).unexplained())
             .sum::<u64>();
         println!(
             "{}, traced {round} times: {read} calls, {} call paths; {unexplained} samples are on none",
@@ -140,8 +140,13 @@ fn trace(workload: Workload, rows: &[Row], xdebug: &Path) -> Result<Calls> {
     Ok(calls)
 }
 
-fn print(workload: Workload, row: &Row, held: &Held, csv: &mut String) -> Result<()> {
-    let Row {
+fn print(
+    workload: BenchWorkload,
+    row: &WikiRow,
+    held: &ProfileParts,
+    csv: &mut String,
+) -> Result<()> {
+    let WikiRow {
         rate,
         label,
         profile,

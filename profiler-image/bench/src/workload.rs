@@ -1,24 +1,24 @@
 //! The sampled programs, and for constructed ones every call that they can make.
 
-use crate::edges::Edge;
+use crate::edges::NamedEdge;
 use crate::small::SMALL_CALLS;
 
 /// A program to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Workload {
+pub struct BenchWorkload {
     /// Its name, in tables and on the command line.
     pub name: &'static str,
     /// How it is started.
-    pub kind: Kind,
+    pub kind: WorkloadKind,
     /// The number of frames, if the program was made for a depth.
     pub depth: Option<u32>,
     /// All calls of a constructed program.
-    pub edges: Option<&'static [Edge]>,
+    pub edges: Option<&'static [NamedEdge]>,
 }
 
 /// How a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// On the command line, with as many processes as there are workers; a path below `bench/`.
     Script(&'static str),
     /// One process on the command line that starts its workers.
@@ -38,17 +38,21 @@ pub struct Application {
     pub pages: &'static [(&'static str, &'static str)],
 }
 
-const fn constructed(name: &'static str, script: &'static str, edges: &'static [Edge]) -> Workload {
-    Workload {
+const fn constructed(
+    name: &'static str,
+    script: &'static str,
+    edges: &'static [NamedEdge],
+) -> BenchWorkload {
+    BenchWorkload {
         name,
-        kind: Kind::Script(script),
+        kind: WorkloadKind::Script(script),
         depth: None,
         edges: Some(edges),
     }
 }
 
 /// Nine methods deep, and asleep for 50 µs at a time.
-pub const SYNTHETIC: Workload = constructed(
+pub const SYNTHETIC: BenchWorkload = constructed(
     "synthetic",
     "workloads/synthetic.php",
     &[
@@ -66,7 +70,7 @@ pub const SYNTHETIC: Workload = constructed(
 );
 
 /// A controller that asks a repository for rows and encodes them: short methods of namespaced classes.
-pub const FRAMEWORK: Workload = constructed(
+pub const FRAMEWORK: BenchWorkload = constructed(
     "framework",
     "workloads/framework.php",
     &[
@@ -77,7 +81,7 @@ pub const FRAMEWORK: Workload = constructed(
 );
 
 /// Filters by name and priority: two closures for each of a hundred names.
-pub const WORDPRESS: Workload = constructed(
+pub const WORDPRESS: BenchWorkload = constructed(
     "wordpress",
     "workloads/wordpress.php",
     &[
@@ -88,8 +92,8 @@ pub const WORDPRESS: Workload = constructed(
 );
 
 /// A chain of this many handlers.
-pub const fn deep(depth: u32) -> Workload {
-    Workload {
+pub const fn deep(depth: u32) -> BenchWorkload {
+    BenchWorkload {
         depth: Some(depth),
         ..constructed(
             "deep",
@@ -108,16 +112,16 @@ pub const fn deep(depth: u32) -> Workload {
 }
 
 /// Nothing but small calls, above this many frames.
-pub const fn small(depth: u32) -> Workload {
-    Workload {
+pub const fn small(depth: u32) -> BenchWorkload {
+    BenchWorkload {
         depth: Some(depth),
         ..constructed("small", "targets/small.php", SMALL_CALLS)
     }
 }
 
 /// Four workers at a time, each of which works for 200 ms and ends.
-pub const CHURN: Workload = Workload {
-    kind: Kind::Parent("workloads/churn.php"),
+pub const CHURN: BenchWorkload = BenchWorkload {
+    kind: WorkloadKind::Parent("workloads/churn.php"),
     ..constructed(
         "churn",
         "",
@@ -134,7 +138,7 @@ pub const CHURN: Workload = Workload {
 };
 
 /// Debian's package, with its own pages.
-pub const DOKUWIKI: Workload = application(
+pub const DOKUWIKI: BenchWorkload = application(
     "dokuwiki",
     &Application {
         root: "usr/share/dokuwiki",
@@ -154,7 +158,7 @@ pub const DOKUWIKI: Workload = application(
 );
 
 /// Debian's package, with its own pages.
-pub const MEDIAWIKI: Workload = application(
+pub const MEDIAWIKI: BenchWorkload = application(
     "mediawiki",
     &Application {
         root: "usr/share/mediawiki",
@@ -176,17 +180,17 @@ pub const MEDIAWIKI: Workload = application(
 );
 
 /// Thread-safe PHP, a thread for each worker.
-pub const FRANKENPHP: Workload = Workload {
+pub const FRANKENPHP: BenchWorkload = BenchWorkload {
     name: "frankenphp",
-    kind: Kind::FrankenPhp("workloads/served.php"),
+    kind: WorkloadKind::FrankenPhp("workloads/served.php"),
     depth: None,
     edges: None,
 };
 
-const fn application(name: &'static str, application: &'static Application) -> Workload {
-    Workload {
+const fn application(name: &'static str, application: &'static Application) -> BenchWorkload {
+    BenchWorkload {
         name,
-        kind: Kind::Fpm(application),
+        kind: WorkloadKind::Fpm(application),
         depth: None,
         edges: None,
     }

@@ -10,7 +10,7 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 use nix::libc;
 use phpprof::target::process::{ProcessMemory, maps};
-use phpprof_fuzz::engine::{Found, search};
+use phpprof_fuzz::engine::{FoundEngine, search};
 use phpprof_fuzz::image::{WORDS, encode};
 use phpprof_fuzz::{engine, stack};
 use phpprof_zend::engine::{Module, find};
@@ -95,7 +95,7 @@ fn record_engine(memory: &Noting<'_>, modules: &[Module]) -> Result<Vec<u8>> {
     if found.module.base != bases[0] {
         bases[1] = found.module.base;
     }
-    let of = |found: &Found| {
+    let of = |found: &FoundEngine| {
         let threads: Vec<u64> = found
             .threads
             .iter()

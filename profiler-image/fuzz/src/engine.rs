@@ -4,7 +4,7 @@ use phpprof_zend::engine::{Engine, EngineRefusal, Module, find};
 use phpprof_zend::memory::Memory;
 use phpprof_zend::phase::{MomentBytes, autoloads};
 
-use crate::image::{Image, WORDS};
+use crate::image::{FuzzImage, WORDS};
 
 /// The largest cost of a process that is examined once.
 const READS: u64 = 2_000_000;
@@ -12,7 +12,7 @@ const BYTES: u64 = 1 << 30;
 
 /// An engine that was found, and its threads.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundEngine {
     /// The engine, as a sampler uses it.
     pub engine: Engine,
     /// Those of a thread-safe engine; otherwise empty.
@@ -23,7 +23,10 @@ pub struct Found {
 ///
 /// # Errors
 /// As [`find`].
-pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Found, EngineRefusal> {
+pub fn search<M: Memory + ?Sized>(
+    memory: &M,
+    bases: [u64; WORDS],
+) -> Result<FoundEngine, EngineRefusal> {
     let modules: Vec<Module> = (0..)
         .zip(bases)
         .filter(|&(_, base)| base != 0)
@@ -54,15 +57,15 @@ pub fn search<M: Memory + ?Sized>(memory: &M, bases: [u64; WORDS]) -> Result<Fou
             let _ = bytes.phase(&engine.phase_globals, engine.layout);
         }
     }
-    Ok(Found { engine, threads })
+    Ok(FoundEngine { engine, threads })
 }
 
 /// The engine in an image, whose words are the addresses of its ELF images.
 ///
 /// # Errors
 /// As [`find`].
-pub fn of_image(input: &[u8]) -> Result<Found, EngineRefusal> {
-    let image = Image::parse(input, READS, BYTES);
+pub fn of_image(input: &[u8]) -> Result<FoundEngine, EngineRefusal> {
+    let image = FuzzImage::parse(input, READS, BYTES);
     search(&image, image.words)
 }
 

@@ -16,7 +16,7 @@ const MAX_SIZE: u32 = 2 << 20;
 
 /// The words and the regions of some bytes.
 #[derive(Debug, Clone)]
-pub struct Image<'a> {
+pub struct FuzzImage<'a> {
     /// The first bytes: parameters of the reader (addresses, flags), which each fuzzer interprets.
     pub words: [u64; WORDS],
     regions: BTreeMap<u64, (u64, &'a [u8])>,
@@ -25,7 +25,7 @@ pub struct Image<'a> {
     bytes: Cell<u64>,
 }
 
-impl<'a> Image<'a> {
+impl<'a> FuzzImage<'a> {
     /// Parses the bytes. The reader may read `reads` times, and `bytes` in all.
     #[must_use]
     pub fn parse(input: &'a [u8], reads: u64, bytes: u64) -> Self {
@@ -60,7 +60,7 @@ impl<'a> Image<'a> {
     }
 }
 
-impl Memory for Image<'_> {
+impl Memory for FuzzImage<'_> {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.spend(bytes.len());
         let mut at = address;
@@ -98,7 +98,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// Writes the format of [`Image::parse`]. `memory` is bytes by address.
+/// Writes the format of [`FuzzImage::parse`]. `memory` is bytes by address.
 #[must_use]
 pub fn encode(words: [u64; WORDS], memory: &BTreeMap<u64, u8>) -> Vec<u8> {
     let mut out: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -148,7 +148,7 @@ mod tests {
         }
         memory.insert(u64::MAX, 7);
         let bytes = encode([1, 2, 3], &memory);
-        let image = Image::parse(&bytes, 10, 1000);
+        let image = FuzzImage::parse(&bytes, 10, 1000);
         assert_eq!(image.words, [1, 2, 3]);
         let mut read = vec![0; 200];
         assert_eq!(image.read(0x1000, &mut read), Ok(()));
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "more is read")]
     fn a_reader_that_does_not_end_is_stopped() {
-        let image = Image::parse(&[], 10, 1000);
+        let image = FuzzImage::parse(&[], 10, 1000);
         while image.word(0).is_err() {}
     }
 }

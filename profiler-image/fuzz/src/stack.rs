@@ -10,7 +10,7 @@ use phpprof_zend::phase::is_inside_include;
 use phpprof_zend::site::{EdgeSide, Evidence, Site};
 use phpprof_zend::unwind::{Copy, Frame, MAX_FRAMES, UnwindEnd, unwind};
 
-use crate::image::Image;
+use crate::image::FuzzImage;
 
 /// The largest cost of a sample; the sampler caches names and proofs and so costs far less.
 const READS: u64 = 4_000_000;
@@ -24,7 +24,7 @@ const MAX_SEARCHED: usize = 8;
 
 /// A stack as it was read, leaf first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stack {
+pub struct ReadStack {
     /// Why unwinding ended.
     pub end: UnwindEnd,
     /// The names of the frames' functions, leaf first.
@@ -43,7 +43,7 @@ pub fn read<M: Memory + ?Sized>(
     layout: &Layout,
     executor_globals: u64,
     compiler_globals: u64,
-) -> Stack {
+) -> ReadStack {
     let row = &layout.executor_globals;
     let word = |offset: usize| {
         let address = executor_globals.wrapping_add(offset as u64);
@@ -93,7 +93,7 @@ pub fn read<M: Memory + ?Sized>(
         }),
         _ => false,
     });
-    Stack {
+    ReadStack {
         end,
         proven: proven.collect(),
         includes: frames
@@ -168,8 +168,8 @@ fn is_proven<M: Memory + ?Sized>(site: &Site<'_, M>) -> bool {
 
 /// The row and the stack of an image.
 #[must_use]
-pub fn of_image(input: &[u8]) -> Option<(&'static Layout, Stack)> {
-    let image = Image::parse(input, READS, BYTES);
+pub fn of_image(input: &[u8]) -> Option<(&'static Layout, ReadStack)> {
+    let image = FuzzImage::parse(input, READS, BYTES);
     let [row, executor_globals, compiler_globals] = image.words;
     // An engine's globals are always in user space.
     let [executor_globals, compiler_globals] =

@@ -12,9 +12,9 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use phpprof::run::own_cpu;
 
-use crate::cells::Cell;
+use crate::cells::BenchCell;
 use crate::peers::executor_globals;
-use crate::target::Target;
+use crate::target::BenchTarget;
 use crate::workload::deep;
 
 const TURNS: u32 = 2000;
@@ -24,14 +24,14 @@ const READS: [(usize, usize); 5] = [(0, 0), (1, 64), (4, 64), (16, 64), (4, 1024
 
 /// Measures, and prints.
 pub fn print() -> Result<()> {
-    let cell = Cell {
+    let cell = BenchCell {
         workload: deep(30),
         workers: 1,
         busy: 1,
         rate: 999,
         mem: false,
     };
-    let target = Target::start(&cell)?;
+    let target = BenchTarget::start(&cell)?;
     let pid = target.pids().first().copied().context("no target")?;
     let address = usize::try_from(executor_globals(&target)?)?;
     nix::sys::prctl::set_timerslack(1)?;

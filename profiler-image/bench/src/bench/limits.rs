@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::cells::{Cell, Length};
+use crate::cells::{BenchCell, Length};
 use crate::profiler::{asked, own_command, strace};
-use crate::record::Said;
-use crate::row::Row;
-use crate::target::Target;
-use crate::workload::{FRAMEWORK, Kind};
+use crate::record::RunOutput;
+use crate::row::BenchRow;
+use crate::target::BenchTarget;
+use crate::workload::{FRAMEWORK, WorkloadKind};
 
 /// Reads of a target's memory for a sample of a busy worker, once most names are known.
 const GATHERS_PER_SAMPLE: f64 = 3.0;
@@ -21,7 +21,7 @@ const OWN_CALLS: u64 = 30;
 
 /// Whether a row breaks limits only by its counts: which functions are new in its few seconds is chance. A wrong stack is not.
 #[must_use]
-pub fn may_be_chance(row: &Row) -> bool {
+pub fn may_be_chance(row: &BenchRow) -> bool {
     let is_wrong = row
         .wrong
         .as_ref()
@@ -32,7 +32,7 @@ pub fn may_be_chance(row: &Row) -> bool {
 /// The limits that one of our rows breaks, in words. For applications they limit the cost of a sample, for constructed programs
 /// they allow no wrong stack.
 #[must_use]
-pub fn broken(row: &Row) -> Vec<String> {
+pub fn broken(row: &BenchRow) -> Vec<String> {
     let mut broken = Vec::new();
     let label = row.cell.label();
     if row.profiler != "phpprof" {
@@ -49,7 +49,7 @@ pub fn broken(row: &Row) -> Vec<String> {
     }
     let Some(counts) = row
         .counts
-        .filter(|_| matches!(row.cell.workload.kind, Kind::Fpm(_)))
+        .filter(|_| matches!(row.cell.workload.kind, WorkloadKind::Fpm(_)))
     else {
         return broken;
     };
@@ -81,7 +81,7 @@ pub fn broken(row: &Row) -> Vec<String> {
 
 /// Compares the counts with those that strace sees of the same process, and prints both; returns the differences.
 pub fn against_strace() -> Result<Vec<String>> {
-    let cell = Cell {
+    let cell = BenchCell {
         workload: FRAMEWORK,
         workers: 1,
         busy: 1,
@@ -133,17 +133,17 @@ pub fn against_strace() -> Result<Vec<String>> {
 }
 
 /// What the sampler counts in this cell, and what strace sees of it.
-fn traced(cell: &Cell) -> Result<(Said, Vec<(String, u64)>)> {
+fn traced(cell: &BenchCell) -> Result<(RunOutput, Vec<(String, u64)>)> {
     let length = Length {
         slice: Duration::from_secs(5),
         rounds: 1,
         steady_after: Duration::from_secs(5),
     };
-    let target = Target::start(cell)?;
+    let target = BenchTarget::start(cell)?;
     let out = tempfile::NamedTempFile::new()?;
     let command = own_command(&asked(cell, &target, &length))?;
     let table = strace(&command, Stdio::from(out.reopen()?))?;
-    let said: Said = serde_json::from_str(&std::fs::read_to_string(out.path())?)
+    let said: RunOutput = serde_json::from_str(&std::fs::read_to_string(out.path())?)
         .context("the sampler has not said what it counted")?;
     Ok((said, table))
 }
@@ -152,7 +152,7 @@ fn traced(cell: &Cell) -> Result<(Said, Vec<(String, u64)>)> {
 mod tests {
     use super::*;
     use crate::edges::Wrong;
-    use crate::record::Counts;
+    use crate::record::PartCounts;
     use crate::row::tests::{COUNTS, row};
     use crate::workload::DOKUWIKI;
 
@@ -160,17 +160,17 @@ mod tests {
     fn an_application_is_held_to_each_count() {
         let broken = |counts| broken(&row(DOKUWIKI, counts, None));
         assert_eq!(broken(COUNTS), Vec::<String>::new());
-        let gathers = Counts {
+        let gathers = PartCounts {
             gathers: 1300,
             ..COUNTS
         };
         assert_eq!(broken(gathers).len(), 1);
-        let opens = Counts {
+        let opens = PartCounts {
             opens: 300,
             ..COUNTS
         };
         assert_eq!(broken(opens).len(), 1);
-        let allocations = Counts {
+        let allocations = PartCounts {
             allocations: 100,
             ..COUNTS
         };
@@ -188,7 +188,7 @@ mod tests {
         let wrong = row(FRAMEWORK, COUNTS, Some(wrong));
         assert_eq!(broken(&wrong).len(), 1);
         assert!(!may_be_chance(&wrong));
-        let idle = Counts {
+        let idle = PartCounts {
             taken: COUNTS.idle,
             ..COUNTS
         };

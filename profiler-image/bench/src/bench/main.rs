@@ -20,11 +20,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use cells::{Cell, Length};
+use cells::{BenchCell, Length};
 use phpprof_bench::{cells, edges, target, workload};
 use profiler::Profiler;
-use row::Row;
-use target::Target;
+use row::BenchRow;
+use target::BenchTarget;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -76,7 +76,7 @@ fn bench(csv: &Path, svg: &Path, only: &str) -> Result<Vec<String>> {
             Err(error) => failures.push(format!("{}: {error:#}", cell.label())),
         }
         // The results so far are kept if the rest is interrupted.
-        let lines: Vec<String> = rows.iter().map(Row::csv).collect();
+        let lines: Vec<String> = rows.iter().map(BenchRow::csv).collect();
         fs::write(csv, format!("{}\n{}\n", row::COLUMNS, lines.join("\n")))?;
     }
     if !is_smoke && only.is_empty() {
@@ -98,8 +98,8 @@ fn kernel() -> Result<Vec<String>> {
 }
 
 /// All profilers in turn on one running target: A B A B.
-fn measure(cell: &Cell, profilers: &[Profiler], length: &Length) -> Result<Vec<Row>> {
-    let mut target = Target::start(cell)?;
+fn measure(cell: &BenchCell, profilers: &[Profiler], length: &Length) -> Result<Vec<BenchRow>> {
+    let mut target = BenchTarget::start(cell)?;
     let profilers: Vec<&Profiler> = profilers.iter().filter(|one| one.can(cell)).collect();
     let mut slices = vec![Vec::new(); profilers.len()];
     for _ in 0..length.rounds {
@@ -112,7 +112,7 @@ fn measure(cell: &Cell, profilers: &[Profiler], length: &Length) -> Result<Vec<R
     let seconds = length.slice.as_secs_f64();
     let mut rows = Vec::new();
     for (profiler, slices) in profilers.iter().zip(&slices) {
-        let row = Row::of(cell, profiler.name(), slices, seconds);
+        let row = BenchRow::of(cell, profiler.name(), slices, seconds);
         println!("{}", screen::line(&row));
         rows.push(row);
     }

@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
 
-use crate::cells::Cell;
-use crate::target::Target;
-use crate::workload::Kind;
+use crate::cells::BenchCell;
+use crate::target::BenchTarget;
+use crate::workload::WorkloadKind;
 
 /// `phpspy`: one process by its PID, several by a pattern, with a thread for each.
 pub fn phpspy(
     program: &Path,
-    cell: &Cell,
-    target: &Target,
+    cell: &BenchCell,
+    target: &BenchTarget,
     out: &Path,
     seconds: u64,
 ) -> Result<Command> {
@@ -33,7 +33,7 @@ pub fn phpspy(
         let pattern = target.mark.replacen("phpprof", "[p]hpprof", 1);
         command.args(["-T", &threads, "-J", "m", "-b", "65536"]);
         command.args(["-P", &format!("-f {pattern}")]);
-        if matches!(cell.workload.kind, Kind::Fpm(_)) {
+        if matches!(cell.workload.kind, WorkloadKind::Fpm(_)) {
             command.args(["-x", &format!("{:x}", executor_globals(target)?)]);
         }
     }
@@ -43,8 +43,8 @@ pub fn phpspy(
 /// `pfp`: the same. It does not find the version and the globals of Debian's 8.2 by itself.
 pub fn pfp(
     program: &Path,
-    cell: &Cell,
-    target: &Target,
+    cell: &BenchCell,
+    target: &BenchTarget,
     out: &Path,
     seconds: u64,
 ) -> Result<Command> {
@@ -61,7 +61,7 @@ pub fn pfp(
         ]);
     } else {
         command.args(["-P", "php", "--cmdline", &target.mark]);
-        if matches!(cell.workload.kind, Kind::Fpm(_)) {
+        if matches!(cell.workload.kind, WorkloadKind::Fpm(_)) {
             command.args([
                 "--executor-globals",
                 &format!("0x{:x}", executor_globals(target)?),
@@ -91,12 +91,12 @@ pub fn stacks(printed: &str) -> Vec<Vec<String>> {
     stacks
 }
 
-fn only(target: &Target) -> Result<i32> {
+fn only(target: &BenchTarget) -> Result<i32> {
     target.pids().first().copied().context("no target")
 }
 
 /// The address of the target's globals; it is the same in all workers that one process has forked.
-pub fn executor_globals(target: &Target) -> Result<u64> {
+pub fn executor_globals(target: &BenchTarget) -> Result<u64> {
     let mut discovery = Discovery::new(Scope::Pids(target.pids()));
     let found = discovery.scan().new;
     let process = found.first().context("no PHP was found")?;

@@ -18,17 +18,17 @@ const COLOURS: [(&str, &str); 3] = [
 ];
 
 /// One line of a panel: profiler and rate.
-type Line = (String, u32);
+type PlotLine = (String, u32);
 
 /// A place on the horizontal axis: the numbers by which places are ordered, and the place's name.
-type Place = ([u32; 2], String);
+type PlotPlace = ([u32; 2], String);
 
 /// The costs of a line, by place.
 #[derive(Debug, Default, PartialEq)]
 struct Panel {
     title: &'static str,
     axis: &'static str,
-    lines: BTreeMap<Line, BTreeMap<Place, f64>>,
+    lines: BTreeMap<PlotLine, BTreeMap<PlotPlace, f64>>,
 }
 
 /// Draws the results of a file into another.
@@ -93,11 +93,11 @@ fn draw_panel(svg: &mut String, panel: &Panel, left: f64) {
     let [width, height] = PANEL;
     let top = 50.0;
     let points = || panel.lines.values().flatten();
-    let places: BTreeSet<&Place> = points().map(|(place, _)| place).collect();
+    let places: BTreeSet<&PlotPlace> = points().map(|(place, _)| place).collect();
     let greatest = points().map(|(_, cpu)| *cpu).fold(1.0, f64::max);
     let decades = greatest.log10().ceil().max(1.0);
     // All places are equally far from each other.
-    let x = |place: &Place| {
+    let x = |place: &PlotPlace| {
         let index = places.iter().position(|one| *one == place).unwrap_or(0);
         left + width * (index as f64 + 0.5) / places.len().max(1) as f64
     };

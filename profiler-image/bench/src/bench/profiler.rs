@@ -12,12 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use crate::cells::{Cell, Length};
+use crate::cells::{BenchCell, Length};
 use crate::edges::{Wrong, wrong};
 use crate::peers;
-use crate::record::{Asked, Said};
-use crate::target::Target;
-use crate::workload::Kind;
+use crate::record::{RecordOptions, RunOutput};
+use crate::target::BenchTarget;
+use crate::workload::WorkloadKind;
 
 /// How often memory is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -44,16 +44,16 @@ pub struct Slice {
     pub busy: u64,
     pub unstable: Option<u64>,
     pub wrong: Option<Wrong>,
-    pub usage: Usage,
+    pub usage: ProcessUsage,
     /// What phpprof reports in addition.
-    pub said: Option<Said>,
+    pub said: Option<RunOutput>,
     /// System calls for each sample of a peer, counted by strace.
     pub traced_calls_per_sample: Option<f64>,
 }
 
 /// The resources that a process used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Usage {
+pub struct ProcessUsage {
     pub user_seconds: f64,
     pub system_seconds: f64,
     /// The peak of resident memory, and the part of it that is not of files.
@@ -88,19 +88,22 @@ impl Profiler {
     }
 
     /// Whether it can sample such a cell at all.
-    pub fn can(&self, cell: &Cell) -> bool {
+    pub fn can(&self, cell: &BenchCell) -> bool {
         match self {
             Self::Ours => true,
             // Neither of them follows threads or short-lived processes, or reads by the file.
             Self::Phpspy(_) | Self::Pfp(_) => {
-                let follows = !matches!(cell.workload.kind, Kind::FrankenPhp(_) | Kind::Parent(_));
+                let follows = !matches!(
+                    cell.workload.kind,
+                    WorkloadKind::FrankenPhp(_) | WorkloadKind::Parent(_)
+                );
                 follows && !cell.mem && cell.busy > 0
             }
         }
     }
 
     /// Runs it once.
-    pub fn run(&self, cell: &Cell, target: &Target, length: &Length) -> Result<Slice> {
+    pub fn run(&self, cell: &BenchCell, target: &BenchTarget, length: &Length) -> Result<Slice> {
         match self {
             Self::Ours => ours(cell, target, length),
             Self::Phpspy(program) => peer(cell, target, length, |out, seconds| {
@@ -114,8 +117,8 @@ impl Profiler {
 }
 
 /// The options of phpprof for a cell.
-pub fn asked(cell: &Cell, target: &Target, length: &Length) -> Asked {
-    Asked {
+pub fn asked(cell: &BenchCell, target: &BenchTarget, length: &Length) -> RecordOptions {
+    RecordOptions {
         pids: target.pids(),
         samples_per_second: cell.rate,
         seconds: length.slice.as_secs(),
@@ -126,18 +129,18 @@ pub fn asked(cell: &Cell, target: &Target, length: &Length) -> Asked {
 }
 
 /// The command for these options.
-pub fn own_command(asked: &Asked) -> Result<Command> {
+pub fn own_command(asked: &RecordOptions) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("record").arg(serde_json::to_string(asked)?);
     Ok(command)
 }
 
-fn ours(cell: &Cell, target: &Target, length: &Length) -> Result<Slice> {
+fn ours(cell: &BenchCell, target: &BenchTarget, length: &Length) -> Result<Slice> {
     let out = tempfile::NamedTempFile::new()?;
     let mut command = own_command(&asked(cell, target, length))?;
     command.stdout(out.reopen()?);
     let usage = run(command, length.slice + GRACE)?;
-    let said: Said = serde_json::from_str(&fs::read_to_string(out.path())?)
+    let said: RunOutput = serde_json::from_str(&fs::read_to_string(out.path())?)
         .context("the sampler has not said what it counted")?;
     let stacks = said
         .stacks
@@ -156,8 +159,8 @@ fn ours(cell: &Cell, target: &Target, length: &Length) -> Result<Slice> {
 }
 
 fn peer(
-    cell: &Cell,
-    target: &Target,
+    cell: &BenchCell,
+    target: &BenchTarget,
     length: &Length,
     command: impl Fn(&Path, u64) -> Result<Command>,
 ) -> Result<Slice> {
@@ -188,7 +191,7 @@ fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-fn target_is_there(target: &Target) -> Result<()> {
+fn target_is_there(target: &BenchTarget) -> Result<()> {
     let pids = target.pids();
     let gone = pids
         .iter()
@@ -197,14 +200,14 @@ fn target_is_there(target: &Target) -> Result<()> {
 }
 
 /// Runs a program to its end, and returns its resources. One at a time: the kernel sums up the children that have ended.
-fn run(mut command: Command, within: Duration) -> Result<Usage> {
+fn run(mut command: Command, within: Duration) -> Result<ProcessUsage> {
     let before = ended_children()?;
     let mut child = command
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("starting {:?}", command.get_program()))?;
-    let mut usage = Usage::default();
+    let mut usage = ProcessUsage::default();
     let until = Instant::now() + within;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -236,7 +239,7 @@ fn ended_children() -> Result<[f64; 2]> {
 }
 
 /// The peak of the process's own memory: `getrusage` would also count its parent's memory at the fork.
-fn look(child: &Child, usage: &mut Usage) {
+fn look(child: &Child, usage: &mut ProcessUsage) {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return;
     };

@@ -25,7 +25,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What to record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RecordOptions {
     pub pids: Vec<i32>,
     pub samples_per_second: u32,
     pub seconds: u64,
@@ -39,7 +39,7 @@ pub struct Asked {
 
 /// The counts of a part of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct PartCounts {
     pub seconds: f64,
     pub due: u64,
     pub taken: u64,
@@ -66,10 +66,10 @@ pub struct Counts {
 
 /// The output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Said {
-    pub whole: Counts,
+pub struct RunOutput {
+    pub whole: PartCounts,
     /// Absent if the run ended before.
-    pub steady: Option<Counts>,
+    pub steady: Option<PartCounts>,
     /// All system calls of the process, with its start and end, as strace sees them.
     pub process_memory_reads: u64,
     pub process_opens: u64,
@@ -86,20 +86,20 @@ pub struct Said {
 
 /// Records, and prints the counts.
 pub fn run(asked: &str) -> Result<()> {
-    let asked: Asked = serde_json::from_str(asked).context("what to record is JSON")?;
+    let asked: RecordOptions = serde_json::from_str(asked).context("what to record is JSON")?;
     if asked.mem {
         refuse_process_vm_readv()?;
     }
-    let watch = Arc::new(Watch::new(asked.steady_after_seconds));
-    let begin = Moment::now();
+    let watch = Arc::new(CountsWatch::new(asked.steady_after_seconds));
+    let begin = CountsAt::now();
     let recording = record(&options(&asked, &watch))?;
-    let whole = Moment::now().since(&begin, &counted(&recording), recording.took);
+    let whole = CountsAt::now().since(&begin, &counted(&recording), recording.took);
     let said = said(&asked, &recording, whole, &watch);
     println!("{}", serde_json::to_string(&said)?);
     Ok(())
 }
 
-fn options(asked: &Asked, watch: &Arc<Watch>) -> RecordingOptions {
+fn options(asked: &RecordOptions, watch: &Arc<CountsWatch>) -> RecordingOptions {
     RecordingOptions {
         scope: Scope::Pids(asked.pids.clone()),
         samples_per_second: asked.samples_per_second,
@@ -140,7 +140,7 @@ fn refuse_process_vm_readv() -> Result<()> {
 
 /// The counts outside of the run, at a moment.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct CountsAt {
     calls: Calls,
     allocations: u64,
     reads: u64,
@@ -148,7 +148,7 @@ struct Moment {
     cpu_nanoseconds: u64,
 }
 
-impl Moment {
+impl CountsAt {
     fn now() -> Self {
         let usage = getrusage(UsageWho::RUSAGE_SELF);
         Self {
@@ -164,10 +164,10 @@ impl Moment {
     }
 
     /// The counts from an earlier moment to this one, with those of the run itself in between.
-    fn since(&self, begin: &Self, counted: &RunCounts, took: Duration) -> Counts {
+    fn since(&self, begin: &Self, counted: &RunCounts, took: Duration) -> PartCounts {
         let calls = self.calls.since(begin.calls);
         let idle = counted.idle;
-        Counts {
+        PartCounts {
             seconds: took.as_secs_f64(),
             due: counted.quality.due,
             taken: counted.quality.taken,
@@ -212,12 +212,12 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Keeps the counts at the beginning of the steady part, and at its end, in the last second: the work of the sampler
 /// after the duration is not part of it.
 #[derive(Debug)]
-struct Watch {
+struct CountsWatch {
     after: Duration,
-    steady: Mutex<Option<[(Moment, RunCounts, Duration); 2]>>,
+    steady: Mutex<Option<[(CountsAt, RunCounts, Duration); 2]>>,
 }
 
-impl Watch {
+impl CountsWatch {
     fn new(after_seconds: u64) -> Self {
         Self {
             after: Duration::from_secs(after_seconds),
@@ -225,7 +225,7 @@ impl Watch {
         }
     }
 
-    fn counts(&self) -> Option<Counts> {
+    fn counts(&self) -> Option<PartCounts> {
         let steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
         let [(begin, before, began), (end, counted, ended)] = (*steady)?;
         let mut between = counted;
@@ -237,7 +237,7 @@ impl Watch {
     }
 }
 
-impl Keep for Watch {
+impl Keep for CountsWatch {
     fn keep(&self, _: Duration, _: &mut dyn FnMut() -> Snapshot) {}
 
     fn have_worked(&self) -> bool {
@@ -250,7 +250,7 @@ impl Keep for Watch {
         if sampled < next {
             return;
         }
-        let now = (Moment::now(), *counted, sampled);
+        let now = (CountsAt::now(), *counted, sampled);
         let begin = steady.map_or(now, |[begin, _]| begin);
         *steady = Some([begin, now]);
     }
@@ -264,7 +264,12 @@ fn counted(recording: &Recording) -> RunCounts {
     }
 }
 
-fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> Said {
+fn said(
+    asked: &RecordOptions,
+    recording: &Recording,
+    whole: PartCounts,
+    watch: &CountsWatch,
+) -> RunOutput {
     let samples = recording.snapshot().samples;
     let (stacks, unstable) = samples.settled.sum();
     let stacks = stacks.iter().filter(|_| asked.stacks);
@@ -277,7 +282,7 @@ fn said(asked: &Asked, recording: &Recording, whole: Counts, watch: &Watch) -> S
     });
     let microseconds = |share| recording.lateness.percentile(share) as f64 / 1000.0;
     let calls = Calls::now();
-    Said {
+    RunOutput {
         whole,
         steady: watch.counts(),
         process_memory_reads: calls.memory_reads,

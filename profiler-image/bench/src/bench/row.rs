@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::cells::Cell;
+use crate::cells::BenchCell;
 use crate::edges::Wrong;
 use crate::profiler::Slice;
-use crate::record::Counts;
+use crate::record::PartCounts;
 
 /// The columns of `results.csv`.
 pub const COLUMNS: &str = "workload,opcache,depth,workers,busy,rate_hz,mode,profiler,due,taken,unstable,wrong_edges,truncated,\
@@ -14,8 +14,8 @@ opens_per_second,allocations_per_sample,cpu_us_per_sample,rss_kib,anon_kib,targe
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    pub cell: Cell,
+pub struct BenchRow {
+    pub cell: BenchCell,
     pub profiler: &'static str,
     pub due: u64,
     pub taken: u64,
@@ -28,7 +28,7 @@ pub struct Row {
     pub system_seconds: f64,
     pub seconds: f64,
     /// phpprof's counts: those of the steady part, if the runs have one.
-    pub counts: Option<Counts>,
+    pub counts: Option<PartCounts>,
     pub traced_calls_per_sample: Option<f64>,
     pub resident_kib: u64,
     pub anonymous_kib: u64,
@@ -36,10 +36,10 @@ pub struct Row {
     pub effective_rate: Option<f64>,
 }
 
-impl Row {
+impl BenchRow {
     /// Sums up the runs of a profiler, each of this many seconds.
     #[must_use]
-    pub fn of(cell: &Cell, profiler: &'static str, slices: &[Slice], seconds: f64) -> Self {
+    pub fn of(cell: &BenchCell, profiler: &'static str, slices: &[Slice], seconds: f64) -> Self {
         let all = |value: fn(&Slice) -> u64| slices.iter().map(value).sum();
         let said = || slices.iter().filter_map(|slice| slice.said.as_ref());
         let mean = |value: fn(&Slice) -> Option<f64>| {
@@ -53,7 +53,7 @@ impl Row {
         for more in slices.iter().filter_map(|slice| slice.wrong) {
             *wrong.get_or_insert_default() += more;
         }
-        let mut counts: Option<Counts> = None;
+        let mut counts: Option<PartCounts> = None;
         for said in said() {
             *counts.get_or_insert_default() += said.steady.unwrap_or(said.whole);
         }
@@ -109,7 +109,7 @@ impl Row {
     /// The line of `results.csv`; a field without a value is empty.
     #[must_use]
     pub fn csv(&self) -> String {
-        let Cell {
+        let BenchCell {
             workload,
             workers,
             busy,
@@ -121,7 +121,7 @@ impl Row {
         let number =
             |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.3}"));
         let counts = self.counts.as_ref();
-        let of = |value: fn(&Counts) -> Option<f64>| number(counts.and_then(value));
+        let of = |value: fn(&PartCounts) -> Option<f64>| number(counts.and_then(value));
         let mut line = format!(
             "{},on,{},{workers},{busy},{rate},{mode},{},{},{},{},{},{},",
             workload.name,
@@ -141,12 +141,12 @@ impl Row {
             number(self.lateness.map(|[_, p99]| p99)),
             self.user_seconds,
             self.system_seconds,
-            of(Counts::gathers_per_sample),
+            of(PartCounts::gathers_per_sample),
             number(calls),
-            of(Counts::vectors_per_sample),
-            of(Counts::bytes_per_sample),
-            of(Counts::opens_per_second),
-            of(Counts::allocations_per_sample),
+            of(PartCounts::vectors_per_sample),
+            of(PartCounts::bytes_per_sample),
+            of(PartCounts::opens_per_second),
+            of(PartCounts::allocations_per_sample),
             number(self.cpu_us_per_sample()),
             self.resident_kib,
             self.anonymous_kib,
@@ -155,7 +155,7 @@ impl Row {
     }
 }
 
-impl Counts {
+impl PartCounts {
     /// Samples of busy workers.
     #[must_use]
     pub fn busy(&self) -> u64 {
@@ -209,7 +209,7 @@ impl Counts {
     }
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for PartCounts {
     fn add_assign(&mut self, more: Self) {
         self.seconds += more.seconds;
         self.due += more.due;
@@ -240,12 +240,12 @@ fn per(sum: f64, count: u64) -> Option<f64> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::profiler::Usage;
-    use crate::record::Said;
-    use crate::workload::{DOKUWIKI, FRAMEWORK, Workload};
+    use crate::profiler::ProcessUsage;
+    use crate::record::RunOutput;
+    use crate::workload::{BenchWorkload, DOKUWIKI, FRAMEWORK};
 
     /// Counts of ten seconds in which a worker was busy in ten turns, and each of these took two gathers.
-    pub const COUNTS: Counts = Counts {
+    pub const COUNTS: PartCounts = PartCounts {
         seconds: 10.0,
         due: 1000,
         taken: 1000,
@@ -268,8 +268,8 @@ pub mod tests {
     };
 
     /// A row of phpprof with these counts.
-    pub fn row(workload: Workload, counts: Counts, wrong: Option<Wrong>) -> Row {
-        let cell = Cell {
+    pub fn row(workload: BenchWorkload, counts: PartCounts, wrong: Option<Wrong>) -> BenchRow {
+        let cell = BenchCell {
             workload,
             workers: 4,
             busy: 1,
@@ -282,19 +282,19 @@ pub mod tests {
             busy: counts.taken - counts.idle,
             unstable: Some(1),
             wrong,
-            usage: Usage {
+            usage: ProcessUsage {
                 user_seconds: 0.004,
                 system_seconds: 0.006,
                 resident_kib: 2000,
                 anonymous_kib: 300,
             },
-            said: Some(Said {
+            said: Some(RunOutput {
                 whole: counts,
-                ..Said::default()
+                ..RunOutput::default()
             }),
             traced_calls_per_sample: None,
         };
-        Row::of(&cell, "phpprof", &[slice.clone(), slice], 10.0)
+        BenchRow::of(&cell, "phpprof", &[slice.clone(), slice], 10.0)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The table on the screen. Pure.
 
-use crate::row::Row;
+use crate::row::BenchRow;
 
 /// The first lines of the table.
 pub const HEAD: &str = concat!(
@@ -10,7 +10,7 @@ pub const HEAD: &str = concat!(
 
 /// A row as a line of it.
 #[must_use]
-pub fn line(row: &Row) -> String {
+pub fn line(row: &BenchRow) -> String {
     let counts = row.counts.as_ref();
     let percent = |part: u64, of: u64| 100.0 * part as f64 / (of as f64).max(1.0);
     let number = |number: Option<f64>, digits: usize| {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use crate::sampled::Stack;
+use crate::sampled::WorkerStack;
 
 /// The functions of `cpu.php`, as named in its stacks.
 pub const FUNCTIONS: [&str; 3] = ["counting", "hashing", "waiting"];
@@ -49,12 +49,12 @@ impl Account {
 /// A thread's own record: its number, and the moment (of the monotonic clock), the CPU time and the function at the beginning of each of
 /// its functions.
 #[derive(Debug)]
-pub struct Said {
+pub struct ThreadRecord {
     pub tid: i32,
     marks: Vec<(u64, u64, String)>,
 }
 
-impl Said {
+impl ThreadRecord {
     pub fn parse(text: &str) -> Result<Self> {
         let shown = || format!("this is no account of CPU time: {:.200}", text);
         let (tid, marks) = serde_json::from_str(text).with_context(shown)?;
@@ -97,7 +97,7 @@ impl Said {
 }
 
 /// The CPU time that was sampled, by thread.
-pub fn sampled(stacks: &[Stack]) -> HashMap<i32, Account> {
+pub fn sampled(stacks: &[WorkerStack]) -> HashMap<i32, Account> {
     let mut accounts: HashMap<i32, Account> = HashMap::new();
     for stack in stacks {
         let function = FUNCTIONS.iter().position(|name| stack.contains(name));
@@ -109,7 +109,7 @@ pub fn sampled(stacks: &[Stack]) -> HashMap<i32, Account> {
 
 /// One thread of a row.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcome {
+pub struct ThreadAccount {
     pub samples: i64,
     /// How long it waited for a CPU, in percent of the time.
     pub delay_percent: f64,
@@ -119,7 +119,7 @@ pub struct Outcome {
     pub chance: f64,
 }
 
-impl Outcome {
+impl ThreadAccount {
     /// Whether other programs used the thread's CPU for so long that its shares are not judged.
     pub fn is_busy(&self) -> bool {
         self.delay_percent > MAX_DELAY
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_a_thread_says_counts_as_far_as_it_was_sampled() {
-        let said = Said::parse(
+        let said = ThreadRecord::parse(
             r#"[7, [[0, 0, "counting"], [100, 80, "waiting"], [200, 82, "hashing"], [300, 182, ""]]]"#,
         )
         .unwrap();
@@ -198,12 +198,12 @@ mod tests {
             }
         );
         assert_eq!(said.account(&(400..500)), Account::default());
-        assert!(Said::parse("Warning: ").is_err());
+        assert!(ThreadRecord::parse("Warning: ").is_err());
     }
 
     #[test]
     fn sampled_time_belongs_to_the_function_in_the_stack_also_where_its_rest_is_unproven() {
-        let stack = |names: &[&str], cpu_nanoseconds| Stack {
+        let stack = |names: &[&str], cpu_nanoseconds| WorkerStack {
             lines: names.iter().map(|&name| (name.to_owned(), 1)).collect(),
             tid: 7,
             sum: StackSum {
@@ -227,7 +227,7 @@ mod tests {
     fn chance_grows_with_the_period_and_falls_with_the_time() {
         let marks = |count: u64| {
             let mark = |n: u64| (n * 100, n * 100, FUNCTIONS[n as usize % 2].to_owned());
-            Said {
+            ThreadRecord {
                 tid: 7,
                 marks: (0..=count).map(mark).collect(),
             }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn each_kind_of_fault_is_seen() {
         let check = |slice, delay_percent, functions, all, chance, [short, full]: [usize; 2]| {
-            let outcome = Outcome {
+            let outcome = ThreadAccount {
                 samples: 0,
                 delay_percent,
                 truth: TRUTH,

@@ -12,18 +12,18 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::CPUS;
-use crate::running::{Php, Running, targets};
+use crate::running::{PhpProgram, RunningTarget, targets};
 
 const SCRIPT: &str = "cpu.php";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that runs each request in a thread.
-pub struct Server {
+pub struct ThreadedServer {
     program: PathBuf,
     ffi: PathBuf,
 }
 
-impl Server {
+impl ThreadedServer {
     pub fn from_environment() -> Option<Self> {
         let path = |name| std::env::var_os(name).map(PathBuf::from);
         Some(Self {
@@ -34,24 +34,24 @@ impl Server {
 }
 
 /// A program that runs.
-pub struct Program {
-    running: Running,
+pub struct CpuProgram {
+    running: RunningTarget,
     clients: Vec<JoinHandle<Result<String>>>,
     _settings: Option<TempDir>,
 }
 
-impl Program {
+impl CpuProgram {
     /// One process.
-    pub fn process(php: &Php, asked: &str) -> Result<Self> {
+    pub fn process(php: &PhpProgram, asked: &str) -> Result<Self> {
         Ok(Self {
-            running: Running::script(php, SCRIPT, asked, CPUS[1])?,
+            running: RunningTarget::script(php, SCRIPT, asked, CPUS[1])?,
             clients: Vec::new(),
             _settings: None,
         })
     }
 
     /// One thread for each of these.
-    pub fn threads(server: &Server, asked: &[String]) -> Result<Self> {
+    pub fn threads(server: &ThreadedServer, asked: &[String]) -> Result<Self> {
         let settings = tempfile::Builder::new().prefix("phpprof-cpu-").tempdir()?;
         let ini = format!("extension={}\nffi.enable=1\n", server.ffi.display());
         std::fs::write(settings.path().join("php.ini"), ini)?;
@@ -67,7 +67,7 @@ impl Program {
             .args(["-threads", &(asked.len() + 1).to_string()])
             .env("PHPRC", settings.path())
             .stderr(Stdio::null());
-        let running = Running::spawn(command, CPUS[1])?;
+        let running = RunningTarget::spawn(command, CPUS[1])?;
         wait_for(address)?;
         let client = |asked: &String| {
             let asked = asked.clone();

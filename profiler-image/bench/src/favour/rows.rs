@@ -1,7 +1,7 @@
 //! The rows of the table: a program, and its functions whose shares are compared.
 
 /// One row of the table.
-pub struct Row {
+pub struct ShareRow {
     name: &'static str,
     /// The program.
     pub script: &'static str,
@@ -15,7 +15,7 @@ pub struct Row {
     pub remote: bool,
 }
 
-impl Row {
+impl ShareRow {
     /// Its name in the table.
     pub fn label(&self) -> String {
         format!("{} {}", self.name, self.mode())
@@ -28,7 +28,7 @@ impl Row {
 }
 
 /// All rows, or those of the short form.
-pub fn rows(full: bool) -> Vec<Row> {
+pub fn rows(full: bool) -> Vec<ShareRow> {
     let mut rows = vec![generators(), fibers()];
     if full {
         rows.push(loops());
@@ -42,9 +42,9 @@ pub fn rows(full: bool) -> Vec<Row> {
     rows
 }
 
-fn leaves(remote: bool) -> Row {
+fn leaves(remote: bool) -> ShareRow {
     let ways = |leaf| ["Call", "Callback", "Magic", "Closure"].map(|way| format!("{leaf}By{way}"));
-    Row {
+    ShareRow {
         name: "leaves",
         script: "favour.php",
         since: 0,
@@ -57,9 +57,9 @@ fn leaves(remote: bool) -> Row {
     }
 }
 
-fn paths(remote: bool) -> Row {
+fn paths(remote: bool) -> ShareRow {
     let numbered = |(letter, count)| (0..count).map(move |number| format!("{letter}{number}"));
-    Row {
+    ShareRow {
         name: "5,000 paths",
         script: "favour_paths.php",
         since: 0,
@@ -72,9 +72,9 @@ fn paths(remote: bool) -> Row {
     }
 }
 
-fn loops() -> Row {
+fn loops() -> ShareRow {
     let size = |size| ["Callee", "Caller"].map(|end| format!("{size}{end}"));
-    Row {
+    ShareRow {
         name: "loops",
         script: "favour_loops.php",
         since: 0,
@@ -87,7 +87,7 @@ fn loops() -> Row {
     }
 }
 
-fn generators() -> Row {
+fn generators() -> ShareRow {
     let functions = [
         "tinyValues",
         "smallValues",
@@ -97,7 +97,7 @@ fn generators() -> Row {
         "delegating",
         "pipeline",
     ];
-    Row {
+    ShareRow {
         name: "generators",
         script: "favour_generators.php",
         since: 0,
@@ -107,11 +107,11 @@ fn generators() -> Row {
     }
 }
 
-fn fibers() -> Row {
+fn fibers() -> ShareRow {
     let functions = [
         "tiny", "small", "middle", "long", "outer", "inner", "resume", "work",
     ];
-    Row {
+    ShareRow {
         name: "fibers",
         script: "favour_fibers.php",
         since: 80_100,

@@ -5,14 +5,14 @@ const CHANCE: f64 = 4.0;
 
 /// The share of one function's time, with its callees.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Share {
+pub struct FunctionShare {
     pub name: String,
     /// Before the samples, and after them.
     pub true_percents: [f64; 2],
     pub sampled_percent: f64,
 }
 
-impl Share {
+impl FunctionShare {
     /// The true share while the samples were taken: a machine that changes its speed steadily does not change it.
     fn true_percent(&self) -> f64 {
         self.true_percents.iter().sum::<f64>() / 2.0
@@ -26,7 +26,7 @@ impl Share {
 
 /// How a row was measured, as far as the limits depend on it.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct ShareConditions {
     pub snapshots: usize,
     pub samples: i64,
     /// The largest difference of a sampled share, in percentage points.
@@ -36,9 +36,9 @@ pub struct How {
 }
 
 /// The limits that shares break, in words; none if they hold.
-pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
-    let words = |share: &Share| {
-        let Share {
+pub fn broken(how: ShareConditions, shares: &[FunctionShare]) -> Vec<String> {
+    let words = |share: &FunctionShare| {
+        let FunctionShare {
             name,
             true_percents: [before, after],
             sampled_percent,
@@ -68,7 +68,7 @@ pub fn broken(how: How, shares: &[Share]) -> Vec<String> {
 }
 
 /// The standard deviation of the difference, in percentage points.
-fn deviation(how: How, share: &Share) -> f64 {
+fn deviation(how: ShareConditions, share: &FunctionShare) -> f64 {
     let part = share.true_percent() / 100.0;
     let once = |count: f64| 1.0 / count.max(1.0);
     100.0 * (part * (1.0 - part) * (once(how.snapshots as f64) + once(how.samples as f64))).sqrt()
@@ -79,13 +79,13 @@ mod tests {
     use super::*;
 
     fn faults(full: bool, true_percent: f64, sampled_percent: f64) -> usize {
-        let how = How {
+        let how = ShareConditions {
             snapshots: 2500,
             samples: 2500,
             tolerance: 1.0,
             full,
         };
-        let share = Share {
+        let share = FunctionShare {
             name: "f".to_owned(),
             true_percents: [1.5 * true_percent, 0.5 * true_percent],
             sampled_percent,

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::time::ClockId;
 use pairs::{Estimate, Log, MIN_COUNTS};
-use phpprof_bench::workload::Kind;
-use program::{Counting, Pages, Sampler, Serving, php};
-use rows::{Profiler, Program, ROWS, Row, XDEBUG};
+use phpprof_bench::workload::WorkloadKind;
+use program::{Counting, Pages, SamplerProcess, ServingProgram, php};
+use rows::{ROWS, SlowdownProfiler, SlowdownProgram, SlowdownRow, XDEBUG};
 
 const USAGE: &str = "usage: slowdown PHP PHPPROF RESULTS.csv [WORDS]";
 const COLUMNS: &str = "profiler,target,rate_hz,seconds,pairs,slowdown_percent,half_width_percent,nanoseconds_per_call,decided";
@@ -31,27 +31,27 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 const ROUNDS: usize = MIN_COUNTS + 1;
 
 /// What was asked for.
-struct Asked {
+struct SlowdownArguments {
     php: String,
     phpprof: String,
     limit: Duration,
 }
 
 /// A row that runs: each step is one turn.
-enum Run {
+enum RunningRow {
     Sampled {
         target: Counting,
-        sampler: Sampler,
+        sampler: SamplerProcess,
     },
     /// The sampler, or a profiler that each request with this cookie switches on.
     Pages {
         pages: Pages,
-        sampler: Option<Sampler>,
+        sampler: Option<SamplerProcess>,
         cookie: String,
     },
     Itself(Counting),
     ByRequest {
-        server: Serving,
+        server: ServingProgram,
         asked: &'static str,
     },
 }
@@ -74,7 +74,7 @@ fn run() -> Result<()> {
         }
         Err(_) => LIMIT,
     };
-    let asked = Asked {
+    let asked = SlowdownArguments {
         php: arguments.next().context(USAGE)?,
         phpprof: arguments.next().context(USAGE)?,
         limit,
@@ -90,7 +90,7 @@ fn run() -> Result<()> {
         std::fs::create_dir_all(folder)?;
     }
     for row in ROWS.into_iter().filter(|row| row.label().contains(&only)) {
-        let Some(mut run) = Run::start(row, &asked)? else {
+        let Some(mut run) = RunningRow::start(row, &asked)? else {
             println!("{:<40} is not here", row.label());
             continue;
         };
@@ -105,7 +105,7 @@ fn run() -> Result<()> {
 }
 
 /// Takes turns until the interval is narrow enough, or the time is over; `None` if that was too short for any estimate.
-fn measure(run: &mut Run, limit: Duration) -> Result<Option<Estimate>> {
+fn measure(run: &mut RunningRow, limit: Duration) -> Result<Option<Estimate>> {
     let began = Instant::now();
     let mut log = Log::default();
     for turn in 0_u32.. {
@@ -125,21 +125,21 @@ fn is_enough(estimate: Estimate) -> bool {
     estimate.half_width_percent <= ENOUGH_PERCENT
 }
 
-impl Run {
+impl RunningRow {
     /// `None` if the profiler does not exist.
-    fn start(row: Row, asked: &Asked) -> Result<Option<Self>> {
+    fn start(row: SlowdownRow, asked: &SlowdownArguments) -> Result<Option<Self>> {
         let Some(setting) = row.profiler.setting() else {
             return Ok(None);
         };
-        let one_cpu = row.program == Program::SmallCallsOnOneCpu;
-        let sampler = |pid, rate_hz| Sampler::start(&asked.phpprof, pid, rate_hz, one_cpu);
-        if let Program::Pages(workload) = row.program {
-            let Kind::Fpm(application) = workload.kind else {
+        let one_cpu = row.program == SlowdownProgram::SmallCallsOnOneCpu;
+        let sampler = |pid, rate_hz| SamplerProcess::start(&asked.phpprof, pid, rate_hz, one_cpu);
+        if let SlowdownProgram::Pages(workload) = row.program {
+            let WorkloadKind::Fpm(application) = workload.kind else {
                 bail!("{} has no pages", workload.name);
             };
             let pages = Pages::start(application, &setting)?;
             let sampler = match row.profiler {
-                Profiler::Phpprof { rate_hz } => Some(sampler(pages.pid()?, rate_hz)?),
+                SlowdownProfiler::Phpprof { rate_hz } => Some(sampler(pages.pid()?, rate_hz)?),
                 _ => None,
             };
             return Ok(Some(Self::Pages {
@@ -153,24 +153,24 @@ impl Run {
         }
         let mut command = php(&asked.php, &setting, one_cpu)?;
         Ok(Some(match row.profiler {
-            Profiler::Phpprof { rate_hz } => {
+            SlowdownProfiler::Phpprof { rate_hz } => {
                 let target = Counting::start(command, "")?;
                 let sampler = sampler(target.pid()?, rate_hz)?;
                 Self::Sampled { target, sampler }
             }
-            Profiler::Excimer { rate_hz } => {
+            SlowdownProfiler::Excimer { rate_hz } => {
                 Self::Itself(Counting::start(command, &format!("excimer={rate_hz}"))?)
             }
-            Profiler::Xdebug => {
+            SlowdownProfiler::Xdebug => {
                 // One file, which each request overwrites.
                 command.args(XDEBUG.iter().flat_map(|setting| ["-d", setting]));
                 Self::ByRequest {
-                    server: Serving::start(command)?,
+                    server: ServingProgram::start(command)?,
                     asked: "XDEBUG_TRIGGER=1",
                 }
             }
-            Profiler::Tideways => Self::ByRequest {
-                server: Serving::start(command)?,
+            SlowdownProfiler::Tideways => Self::ByRequest {
+                server: ServingProgram::start(command)?,
                 asked: "tideways=1",
             },
         }))
@@ -229,7 +229,12 @@ fn monotonic() -> Result<u64> {
     )?)
 }
 
-fn report(row: Row, seconds: u64, estimate: Option<Estimate>, csv: &mut String) -> Result<()> {
+fn report(
+    row: SlowdownRow,
+    seconds: u64,
+    estimate: Option<Estimate>,
+    csv: &mut String,
+) -> Result<()> {
     let rate = row
         .profiler
         .rate_hz()

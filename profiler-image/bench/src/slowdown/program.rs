@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof_bench::load::Server;
-use phpprof_bench::target::Target;
+use phpprof_bench::load::LoadServer;
+use phpprof_bench::target::BenchTarget;
 use phpprof_bench::workload::Application;
 use tempfile::TempDir;
 
@@ -23,9 +23,9 @@ pub const SCRIPT: &str = "slowdown.php";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A process that ends when this is dropped.
-struct Ending(Child);
+struct EndedOnDrop(Child);
 
-impl Ending {
+impl EndedOnDrop {
     fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null());
         let child = command.spawn();
@@ -39,7 +39,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndedOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -68,14 +68,14 @@ fn on(one_cpu: bool, program: &str) -> Command {
 
 /// A program that counts without end.
 pub struct Counting {
-    process: Ending,
+    process: EndedOnDrop,
     lines: Receiver<String>,
 }
 
 impl Counting {
     pub fn start(mut command: Command, asked: &str) -> Result<Self> {
         command.args([SCRIPT, asked]).stdout(Stdio::piped());
-        let mut process = Ending::start(command)?;
+        let mut process = EndedOnDrop::start(command)?;
         let output = process.0.stdout.take().context("no output")?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -102,8 +102,8 @@ impl Counting {
 
 /// An application under php-fpm, with one worker.
 pub struct Pages {
-    target: Target,
-    server: Server,
+    target: BenchTarget,
+    server: LoadServer,
     /// The folder of its profiler's output.
     _folder: TempDir,
 }
@@ -127,7 +127,7 @@ impl Pages {
             &format!("xdebug.output_dir={}", folder.path().display()),
             &XDEBUG.join("\n"),
         ];
-        let (target, server) = Target::serve(application, 1, &settings.join("\n"))?;
+        let (target, server) = BenchTarget::serve(application, 1, &settings.join("\n"))?;
         let pages = Self {
             target,
             server,
@@ -151,16 +151,16 @@ impl Pages {
 }
 
 /// The sampler as a process of its own, which can be stopped.
-pub struct Sampler(Ending);
+pub struct SamplerProcess(EndedOnDrop);
 
-impl Sampler {
+impl SamplerProcess {
     pub fn start(phpprof: &str, target: Pid, rate_hz: u32, one_cpu: bool) -> Result<Self> {
         let mut command = on(one_cpu, phpprof);
         command
             .args(["record", "--pid", &target.to_string()])
             .args(["-F", &rate_hz.to_string(), "-d", "86400", "-o", "/dev/null"])
             .stderr(Stdio::null());
-        let sampler = Self(Ending::start(command)?);
+        let sampler = Self(EndedOnDrop::start(command)?);
         std::thread::sleep(Duration::from_millis(500));
         Ok(sampler)
     }
@@ -177,14 +177,14 @@ impl Sampler {
 }
 
 /// A program that counts while a request lasts.
-pub struct Serving {
-    _process: Ending,
+pub struct ServingProgram {
+    _process: EndedOnDrop,
     address: SocketAddr,
     /// The folder of its profiler's output.
     _folder: TempDir,
 }
 
-impl Serving {
+impl ServingProgram {
     pub fn start(mut command: Command) -> Result<Self> {
         // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
@@ -197,7 +197,7 @@ impl Serving {
             .args(["-S", &address.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let process = Ending::start(command)?;
+        let process = EndedOnDrop::start(command)?;
         let until = Instant::now() + START_LIMIT;
         while TcpStream::connect(address).is_err() {
             ensure!(Instant::now() < until, "the server was not ready in time");

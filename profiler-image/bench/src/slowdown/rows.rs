@@ -1,17 +1,17 @@
 //! The rows of the table: each a profiler, and the program that it slows down.
 
-use phpprof_bench::workload::{DOKUWIKI, MEDIAWIKI, Workload};
+use phpprof_bench::workload::{BenchWorkload, DOKUWIKI, MEDIAWIKI};
 
 /// A profiler, and the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    pub profiler: Profiler,
-    pub program: Program,
+pub struct SlowdownRow {
+    pub profiler: SlowdownProfiler,
+    pub program: SlowdownProgram,
 }
 
 /// The profiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profiler {
+pub enum SlowdownProfiler {
     Phpprof { rate_hz: u32 },
     Excimer { rate_hz: u32 },
     Xdebug,
@@ -20,45 +20,45 @@ pub enum Profiler {
 
 /// The program that is profiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
+pub enum SlowdownProgram {
     /// One that only makes small calls.
     SmallCalls,
     /// The same, on the CPU that the sampler uses as well.
     SmallCallsOnOneCpu,
     /// The pages of an application, by one worker of php-fpm.
-    Pages(Workload),
+    Pages(BenchWorkload),
 }
 
-const fn row(profiler: Profiler, program: Program) -> Row {
-    Row { profiler, program }
+const fn row(profiler: SlowdownProfiler, program: SlowdownProgram) -> SlowdownRow {
+    SlowdownRow { profiler, program }
 }
 
-const PHPPROF: [Profiler; 2] = [
-    Profiler::Phpprof { rate_hz: 99 },
-    Profiler::Phpprof { rate_hz: 999 },
+const PHPPROF: [SlowdownProfiler; 2] = [
+    SlowdownProfiler::Phpprof { rate_hz: 99 },
+    SlowdownProfiler::Phpprof { rate_hz: 999 },
 ];
-const EXCIMER: [Profiler; 2] = [
-    Profiler::Excimer { rate_hz: 99 },
-    Profiler::Excimer { rate_hz: 999 },
+const EXCIMER: [SlowdownProfiler; 2] = [
+    SlowdownProfiler::Excimer { rate_hz: 99 },
+    SlowdownProfiler::Excimer { rate_hz: 999 },
 ];
 
-pub const ROWS: [Row; 16] = [
-    row(PHPPROF[0], Program::SmallCalls),
-    row(PHPPROF[1], Program::SmallCalls),
-    row(PHPPROF[0], Program::SmallCallsOnOneCpu),
-    row(PHPPROF[1], Program::SmallCallsOnOneCpu),
-    row(EXCIMER[0], Program::SmallCalls),
-    row(EXCIMER[1], Program::SmallCalls),
-    row(Profiler::Xdebug, Program::SmallCalls),
-    row(Profiler::Tideways, Program::SmallCalls),
-    row(PHPPROF[0], Program::Pages(DOKUWIKI)),
-    row(PHPPROF[1], Program::Pages(DOKUWIKI)),
-    row(EXCIMER[0], Program::Pages(DOKUWIKI)),
-    row(EXCIMER[1], Program::Pages(DOKUWIKI)),
-    row(Profiler::Xdebug, Program::Pages(DOKUWIKI)),
-    row(Profiler::Tideways, Program::Pages(DOKUWIKI)),
-    row(PHPPROF[0], Program::Pages(MEDIAWIKI)),
-    row(PHPPROF[1], Program::Pages(MEDIAWIKI)),
+pub const ROWS: [SlowdownRow; 16] = [
+    row(PHPPROF[0], SlowdownProgram::SmallCalls),
+    row(PHPPROF[1], SlowdownProgram::SmallCalls),
+    row(PHPPROF[0], SlowdownProgram::SmallCallsOnOneCpu),
+    row(PHPPROF[1], SlowdownProgram::SmallCallsOnOneCpu),
+    row(EXCIMER[0], SlowdownProgram::SmallCalls),
+    row(EXCIMER[1], SlowdownProgram::SmallCalls),
+    row(SlowdownProfiler::Xdebug, SlowdownProgram::SmallCalls),
+    row(SlowdownProfiler::Tideways, SlowdownProgram::SmallCalls),
+    row(PHPPROF[0], SlowdownProgram::Pages(DOKUWIKI)),
+    row(PHPPROF[1], SlowdownProgram::Pages(DOKUWIKI)),
+    row(EXCIMER[0], SlowdownProgram::Pages(DOKUWIKI)),
+    row(EXCIMER[1], SlowdownProgram::Pages(DOKUWIKI)),
+    row(SlowdownProfiler::Xdebug, SlowdownProgram::Pages(DOKUWIKI)),
+    row(SlowdownProfiler::Tideways, SlowdownProgram::Pages(DOKUWIKI)),
+    row(PHPPROF[0], SlowdownProgram::Pages(MEDIAWIKI)),
+    row(PHPPROF[1], SlowdownProgram::Pages(MEDIAWIKI)),
 ];
 
 /// Its profiler's settings besides the folder of its output.
@@ -69,7 +69,7 @@ pub const XDEBUG: [&str; 4] = [
     "xdebug.use_compression=0",
 ];
 
-impl Profiler {
+impl SlowdownProfiler {
     pub fn name(self) -> &'static str {
         match self {
             Self::Phpprof { .. } => "phpprof",
@@ -100,7 +100,7 @@ impl Profiler {
     }
 }
 
-impl Row {
+impl SlowdownRow {
     /// In words.
     pub fn label(self) -> String {
         let profiler = self.profiler.name();
@@ -112,7 +112,7 @@ impl Row {
     }
 }
 
-impl Program {
+impl SlowdownProgram {
     pub fn name(self) -> &'static str {
         match self {
             Self::SmallCalls => "small calls",

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::targets::Target;
+use super::targets::KnownProgram;
 use crate::sampled::UNSTABLE;
 
 /// Leaves that are phases of the engine.
@@ -16,7 +16,7 @@ const PHASES: [&str; 5] = [
 
 /// The counts of one run: of samples, and of wrong edges in each sample.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counts {
+pub struct EdgeCounts {
     pub samples: u64,
     pub edges: u64,
     pub wrong_edges: u64,
@@ -25,7 +25,7 @@ pub struct Counts {
     pub unstable: u64,
     /// Nanoseconds below `smallCalls` and below `longCalls`.
     pub shares: [u64; 2],
-    /// Samples by leaf of [`Target::leaves`].
+    /// Samples by leaf of [`KnownProgram::leaves`].
     pub leaves: Vec<u64>,
     /// PHP 7 ran the target.
     pub is_7: bool,
@@ -33,9 +33,9 @@ pub struct Counts {
     pub examples: Vec<String>,
 }
 
-impl Counts {
+impl EdgeCounts {
     /// Adds `count` samples of a stack, root first, that represent this time.
-    pub fn add(&mut self, target: &Target, stack: &[&str], count: u64, nanoseconds: u64) {
+    pub fn add(&mut self, target: &KnownProgram, stack: &[&str], count: u64, nanoseconds: u64) {
         self.samples += count;
         let proven = match stack.split_last() {
             Some((&UNSTABLE, proven)) => {
@@ -126,7 +126,7 @@ fn eval_line(name: &str) -> Option<u32> {
 
 /// How a row was measured, as far as the limits depend on it.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct EdgeConditions {
     pub jit: bool,
     /// The quiescent reader could not use the target's CPU.
     pub remote: bool,
@@ -161,7 +161,7 @@ pub fn small_percent(turns: &[[u64; 3]], sampled: &Range<u64>) -> Option<f64> {
 
 /// The share of the sampled time below `smallCalls` in the time below both, in percent.
 #[must_use]
-pub fn sampled_small_percent(counts: &Counts) -> f64 {
+pub fn sampled_small_percent(counts: &EdgeCounts) -> f64 {
     let [small, long] = counts.shares;
     100.0 * small as f64 / ((small + long) as f64).max(1.0)
 }
@@ -169,13 +169,13 @@ pub fn sampled_small_percent(counts: &Counts) -> f64 {
 /// Whether a stack is wrong that no other row can excuse. The other limits are shares of the samples, and chance may break those of a
 /// short row.
 #[must_use]
-pub fn is_wrong(counts: &Counts) -> bool {
+pub fn is_wrong(counts: &EdgeCounts) -> bool {
     counts.wrong_edges > 0 || counts.truncated > 0
 }
 
 /// The broken limits of a row, in words.
 #[must_use]
-pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
+pub fn broken(target: &KnownProgram, how: EdgeConditions, counts: &EdgeCounts) -> Vec<String> {
     let mut broken = Vec::new();
     let mut limit = |holds: bool, words: String| {
         if !holds {
@@ -245,7 +245,7 @@ pub fn broken(target: &Target, how: How, counts: &Counts) -> Vec<String> {
 }
 
 /// How many samples may be unstable, in percent.
-fn allowed_unstable(target: &Target, how: How) -> f64 {
+fn allowed_unstable(target: &KnownProgram, how: EdgeConditions) -> f64 {
     match target.name {
         "small" if how.jit => 0.5,
         "small" => 2.0,
@@ -258,7 +258,7 @@ fn allowed_unstable(target: &Target, how: How) -> f64 {
 }
 
 /// A share of small calls that differs from the true one, or says nothing of it, in words.
-fn wrong_share(how: How, counts: &Counts) -> Option<String> {
+fn wrong_share(how: EdgeConditions, counts: &EdgeCounts) -> Option<String> {
     let truth = how.true_small_percent?;
     // While the sampler waits for a CPU it sees nothing, and all of that time counts for the next sample. The target's turns
     // end at the kernel's ticks if it waits too, and so do the sampler's waits, so this does not average out.
@@ -278,17 +278,17 @@ mod tests {
     use super::*;
     use crate::stacks::targets::TARGETS;
 
-    fn target(name: &str) -> &'static Target {
+    fn target(name: &str) -> &'static KnownProgram {
         TARGETS.iter().find(|target| target.name == name).unwrap()
     }
 
-    fn counts(name: &str, stack: &[&str]) -> Counts {
-        let mut counts = Counts::default();
+    fn counts(name: &str, stack: &[&str]) -> EdgeCounts {
+        let mut counts = EdgeCounts::default();
         counts.add(target(name), stack, 1, 1);
         counts
     }
 
-    const HOW: How = How {
+    const HOW: EdgeConditions = EdgeConditions {
         jit: false,
         remote: false,
         moved_percent: 50.0,
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn evaled_code_under_the_name_of_another_call_is_wrong() {
         let wrong = |line| {
-            let mut counts = Counts::default();
+            let mut counts = EdgeCounts::default();
             let eval = "eval attack.php(33) : eval()'d code";
             let stack = [("{main}", 70), ("evals", line), (eval, 1)];
             counts.add_lines(&stack.map(|(name, line)| (name.to_owned(), line)), 2);
@@ -349,45 +349,48 @@ mod tests {
         );
         let frameless = counts("frameless", &["{main}", "found"]);
         assert_eq!(broken(target("frameless"), HOW, &frameless).len(), 1);
-        let mixed = Counts {
+        let mixed = EdgeCounts {
             wrong_path: 21,
             samples: 1_000_000,
-            ..Counts::default()
+            ..EdgeCounts::default()
         };
         assert_eq!(broken(target("paths"), HOW, &mixed).len(), 1);
         assert!(!is_wrong(&mixed));
         assert!(is_wrong(&counts("paths", &["{main}", "w"])));
         assert!(is_wrong(&counts("paths", &["w", "left"])));
-        let still = How {
+        let still = EdgeConditions {
             moved_percent: 10.0,
             ..HOW
         };
-        assert_eq!(broken(target("small"), still, &Counts::default()).len(), 1);
-        let asleep = How {
+        assert_eq!(
+            broken(target("small"), still, &EdgeCounts::default()).len(),
+            1
+        );
+        let asleep = EdgeConditions {
             reads_per_sample: 0.01,
             ..HOW
         };
         assert_eq!(
-            broken(target("fibers"), asleep, &Counts::default()).len(),
+            broken(target("fibers"), asleep, &EdgeCounts::default()).len(),
             1
         );
-        let denied = How {
+        let denied = EdgeConditions {
             denied_percent: 59.0,
             ..HOW
         };
         assert_eq!(
-            broken(target("fibers"), denied, &Counts::default()).len(),
+            broken(target("fibers"), denied, &EdgeCounts::default()).len(),
             1
         );
-        let biased = Counts {
+        let biased = EdgeCounts {
             samples: 100,
             shares: [50, 50],
-            ..Counts::default()
+            ..EdgeCounts::default()
         };
         assert_eq!(
             broken(
                 target("shares"),
-                How {
+                EdgeConditions {
                     true_small_percent: Some(40.0),
                     ..HOW
                 },
@@ -396,11 +399,11 @@ mod tests {
             .len(),
             1
         );
-        let even = Counts {
+        let even = EdgeCounts {
             shares: [40, 60],
             ..biased
         };
-        let busy = |own_cpu_percent: f64| How {
+        let busy = |own_cpu_percent: f64| EdgeConditions {
             true_small_percent: Some(40.0),
             own_cpu_percent: Some(own_cpu_percent),
             ..HOW

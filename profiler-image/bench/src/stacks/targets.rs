@@ -4,7 +4,7 @@ use phpprof_bench::small::SMALL_CALLS;
 
 /// A program whose calls are known.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct KnownProgram {
     pub name: &'static str,
     /// Its script in `targets/`.
     pub script: &'static str,
@@ -26,8 +26,8 @@ pub struct Target {
     pub leaves: &'static [(&'static str, &'static str)],
 }
 
-const fn small(depth: u32) -> Target {
-    Target {
+const fn small(depth: u32) -> KnownProgram {
+    KnownProgram {
         name: "small",
         script: "small.php",
         depth,
@@ -147,7 +147,7 @@ const ATTACK: &[(&str, &str)] = &[
 ];
 
 /// The common properties of most targets.
-const PLAIN: Target = Target {
+const PLAIN: KnownProgram = KnownProgram {
     name: "",
     script: "",
     since: 0,
@@ -161,11 +161,11 @@ const PLAIN: Target = Target {
 };
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[KnownProgram] = &[
     small(0),
     small(30),
     small(100),
-    Target {
+    KnownProgram {
         name: "paths",
         script: "paths.php",
         edges: &[
@@ -179,7 +179,7 @@ pub const TARGETS: &[Target] = &[
         never: &[("h1", "w", "right"), ("h2", "w", "left")],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "methods",
         script: "methods.php",
         edges: &[
@@ -200,7 +200,7 @@ pub const TARGETS: &[Target] = &[
         never: &[("goA", "go", "B::run"), ("goB", "go", "A::run")],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "callbacks",
         script: "callbacks.php",
         edges: &[
@@ -222,7 +222,7 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "closures",
         script: "closures.php",
         edges: &[
@@ -239,7 +239,7 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "fibers",
         script: "fibers.php",
         since: 80_100,
@@ -273,7 +273,7 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "hooks",
         script: "hooks.php",
         since: 80_400,
@@ -298,7 +298,7 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "frameless",
         script: "frameless.php",
         since: 80_400,
@@ -313,7 +313,7 @@ pub const TARGETS: &[Target] = &[
         leaves: &[("found", "strpos")],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "generators",
         script: "generators.php",
         edges: &[
@@ -330,13 +330,13 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "resumed",
         script: "resumed.php",
         edges: RESUMED,
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "magic",
         script: "magic.php",
         edges: &[
@@ -375,7 +375,7 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "autoload",
         script: "autoload.php",
         edges: &[
@@ -398,13 +398,13 @@ pub const TARGETS: &[Target] = &[
         ],
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "attack",
         script: "attack.php",
         edges: ATTACK,
         ..PLAIN
     },
-    Target {
+    KnownProgram {
         name: "shares",
         script: "shares.php",
         states_shares: true,

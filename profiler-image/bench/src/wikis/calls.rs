@@ -7,7 +7,7 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Result, ensure};
 
-use super::names::Call;
+use super::names::TracedCall;
 
 /// Several times the number for a wiki's pages.
 const MAX_NODES: u32 = 20_000_000;
@@ -17,7 +17,7 @@ const ENGINE: u32 = 0;
 
 /// All calls by their call paths.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct CallsByPath {
     names: HashMap<String, u32>,
     /// The node of a callee, by that of its caller and its name.
     nodes: BTreeMap<(u32, u32), u32>,
@@ -38,19 +38,19 @@ pub struct Break {
 
 /// A call that has not ended.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCall {
     node: u32,
     name: Option<u32>,
     /// The call site.
     site: String,
 }
 
-impl Calls {
+impl CallsByPath {
     /// Adds the calls of a trace in Xdebug's format 1, and returns their number.
     pub fn read(&mut self, mut trace: impl BufRead) -> Result<u64> {
         let mut line = Vec::new();
         // The engine first.
-        let mut path = vec![Open::default()];
+        let mut path = vec![OpenCall::default()];
         let mut calls = 0;
         loop {
             line.clear();
@@ -77,7 +77,7 @@ impl Calls {
             let id = self.name(&name)?;
             self.edges.insert((caller.name, id));
             let node = self.node(caller.node, id)?;
-            path.push(Open {
+            path.push(OpenCall {
                 node,
                 name: Some(id),
                 site,
@@ -162,7 +162,7 @@ impl Calls {
 }
 
 /// Level and call of a line about entering a function.
-fn entry(line: &str) -> Option<(usize, Call<'_>)> {
+fn entry(line: &str) -> Option<(usize, TracedCall<'_>)> {
     let mut fields = line.trim_end_matches('\n').split('\t');
     let level = fields.next()?.parse().ok()?;
     let _number = fields.next()?;
@@ -172,7 +172,7 @@ fn entry(line: &str) -> Option<(usize, Call<'_>)> {
     let mut fields = fields.skip(2);
     let function = fields.next()?;
     let _is_user = fields.next()?;
-    let call = Call {
+    let call = TracedCall {
         function,
         included: fields.next()?,
         file: fields.next()?,

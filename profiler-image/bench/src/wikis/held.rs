@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::calls::{Break, Calls};
+use super::calls::{Break, CallsByPath};
 use super::explained::explanation;
 use super::names::sampled;
 use crate::sampled::UNSTABLE;
 
 /// The samples of one run.
 #[derive(Debug, Default, PartialEq)]
-pub struct Profile {
+pub struct RunProfile {
     pub samples: u64,
     pub unstable: u64,
     /// Samples of each stack, root first, without phases of the engine.
     pub stacks: BTreeMap<Vec<String>, u64>,
 }
 
-impl Profile {
+impl RunProfile {
     /// Adds samples of one stack.
     pub fn add(&mut self, names: &[&str], samples: u64) {
         self.samples += samples;
@@ -38,7 +38,7 @@ impl Profile {
 
 /// The parts of a profile that the traces do not have.
 #[derive(Debug, Default, PartialEq)]
-pub struct Held {
+pub struct ProfileParts {
     /// The number of different calls of the profile, and of those that no trace has.
     pub edges: usize,
     pub unknown_edges: usize,
@@ -56,8 +56,8 @@ pub struct Exception {
     why: Option<&'static str>,
 }
 
-impl Held {
-    pub fn of(profile: &Profile, calls: &Calls) -> Self {
+impl ProfileParts {
+    pub fn of(profile: &RunProfile, calls: &CallsByPath) -> Self {
         let mut edges = BTreeMap::new();
         let mut exceptions: BTreeMap<_, Exception> = BTreeMap::new();
         for (stack, &samples) in &profile.stacks {
@@ -127,7 +127,7 @@ impl fmt::Display for Exception {
 }
 
 /// The limits that a profile breaks, in words.
-pub fn broken(profile: &Profile, held: &Held) -> Vec<String> {
+pub fn broken(profile: &RunProfile, held: &ProfileParts) -> Vec<String> {
     let mut broken = Vec::new();
     if profile.samples < 100 {
         broken.push(format!("{} samples say nothing", profile.samples));
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     /// The result for a profile and a trace of `{main} > f > w > left`, `{main} > g > w > right` and `{main} > io_lock`.
-    fn held(stacks: &[(&[&str], u64)]) -> (Profile, Held) {
+    fn held(stacks: &[(&[&str], u64)]) -> (RunProfile, ProfileParts) {
         let line = |(level, name): (usize, &str)| {
             format!("{level}\t7\t0\t0.1\t1\t{name}\t1\t\t/a.php\t{level}\t0\n")
         };
@@ -173,13 +173,13 @@ mod tests {
             (4, "right"),
             (2, "io_lock"),
         ];
-        let mut calls = Calls::default();
+        let mut calls = CallsByPath::default();
         calls.read(entered.map(line).concat().as_bytes()).unwrap();
-        let mut profile = Profile::default();
+        let mut profile = RunProfile::default();
         for &(stack, samples) in stacks {
             profile.add(stack, samples);
         }
-        let held = Held::of(&profile, &calls);
+        let held = ProfileParts::of(&profile, &calls);
         (profile, held)
     }
 

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// The call of a line of a trace, by its fields in Xdebug's format 1.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct TracedCall<'a> {
     pub function: &'a str,
     /// The file that `include` and similar statements include.
     pub included: &'a str,
@@ -22,7 +22,7 @@ pub struct Call<'a> {
     pub line: &'a str,
 }
 
-impl Call<'_> {
+impl TracedCall<'_> {
     /// Whether it is a method that PHP calls instead of a missing one.
     pub fn is_magic(&self) -> bool {
         self.function.ends_with("->__call") || self.function.ends_with("::__callStatic")
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_function_has_one_name_here_and_there() {
         let check = |function, ours: &str| {
-            let call = Call {
+            let call = TracedCall {
                 function,
                 included: "/x.php",
                 file: "/a.php",

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use phpprof_bench::load::Server;
-use phpprof_bench::target::Target;
+use phpprof_bench::load::LoadServer;
+use phpprof_bench::target::BenchTarget;
 use phpprof_bench::workload::Application;
 use tempfile::TempDir;
 
-use super::calls::Calls;
+use super::calls::CallsByPath;
 
 /// The time after a page's answer until its trace is written.
 const TRACED_WITHIN: Duration = Duration::from_secs(120);
@@ -22,8 +22,8 @@ const TRACED_WITHIN: Duration = Duration::from_secs(120);
 /// php-fpm with an application and Xdebug, and one worker.
 pub struct Traced {
     // It ends before the folder that it writes to is removed.
-    _target: Target,
-    server: Server,
+    _target: BenchTarget,
+    server: LoadServer,
     folder: TempDir,
 }
 
@@ -39,7 +39,8 @@ impl Traced {
             .tempdir()?;
         // The workers run as another user.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
-        let (_target, server) = Target::serve(application, 1, &settings(xdebug, folder.path()))?;
+        let (_target, server) =
+            BenchTarget::serve(application, 1, &settings(xdebug, folder.path()))?;
         Ok(Self {
             _target,
             server,
@@ -48,7 +49,7 @@ impl Traced {
     }
 
     /// Asks for each page twice, because a cache may have expired since the round before; returns the number of calls.
-    pub fn read(&self, calls: &mut Calls) -> Result<u64> {
+    pub fn read(&self, calls: &mut CallsByPath) -> Result<u64> {
         let mut read = 0;
         for page in (0..self.server.pages()).flat_map(|page| [page, page]) {
             self.server.ask(page)?;
@@ -59,7 +60,7 @@ impl Traced {
     }
 
     /// Reads the one trace, and removes it.
-    fn take(&self, calls: &mut Calls) -> Result<u64> {
+    fn take(&self, calls: &mut CallsByPath) -> Result<u64> {
         let path = self.folder.path().join("trace.xt");
         let until = Instant::now() + TRACED_WITHIN;
         while !is_whole(&path) {

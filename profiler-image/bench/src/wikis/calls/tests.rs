@@ -1,20 +1,20 @@
 use super::*;
 
 /// A trace in which functions are entered at levels, each at a line of its own, except for those that share one.
-fn calls(entered: &[(usize, &str, u32)]) -> Calls {
+fn calls(entered: &[(usize, &str, u32)]) -> CallsByPath {
     let line = |&(level, name, line): &(usize, &str, u32)| {
         format!(
             "{level}\t7\t0\t0.1\t372096\t{name}\t1\t\t/a.php\t{line}\t0\n{level}\t7\t1\t0.2\t1\n"
         )
     };
     let trace: String = entered.iter().map(line).collect();
-    let mut calls = Calls::default();
+    let mut calls = CallsByPath::default();
     let whole = format!("Version: 3.2.0\nFile format: 4\n{trace}TRACE END   [2026-11-22]\n\n");
     assert_eq!(calls.read(whole.as_bytes()).unwrap(), entered.len() as u64);
     calls
 }
 
-fn leaves_at(calls: &Calls, stack: &[&str]) -> Option<(usize, bool)> {
+fn leaves_at(calls: &CallsByPath, stack: &[&str]) -> Option<(usize, bool)> {
     let stack: Vec<String> = stack.iter().map(|&name| name.to_owned()).collect();
     let found = calls.leaves_at(&stack);
     found.map(|found| (found.known, found.is_edge_known))
@@ -84,7 +84,7 @@ fn what_handles_missing_methods_is_called_in_their_place() {
 
 #[test]
 fn a_trace_that_is_none_is_refused() {
-    let read = |trace: &str| Calls::default().read(trace.as_bytes());
+    let read = |trace: &str| CallsByPath::default().read(trace.as_bytes());
     assert_eq!(read("Version: 3.2.0\n").unwrap(), 0);
     let entered = "3\t7\t0\t0.1\t1\tf\t1\t\t/a.php\t1\t0\n";
     assert!(read(entered).is_err(), "a level without the one below it");

@@ -17,7 +17,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::contract;
-use crate::request::asked::SampleLabel as RequestLabel;
+use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{ANY_WORKER, Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
@@ -130,7 +130,7 @@ struct Dropped {
 
 impl RequestFates {
     fn of(told: &RequestReport, list_stored: Option<bool>) -> Self {
-        let other = RequestLabel::ALL
+        let other = SampleLabel::ALL
             .into_iter()
             .map(|label| (label.key(), told.table.other[label as usize]));
         Self {

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::request::asked::SampleLabel as RequestLabel;
+use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{ANY_WORKER, StackSum};
 use crate::run::heap::{HeapPeak, HeapTold};
 use crate::run::snapshot::Snapshot;
@@ -65,7 +65,7 @@ impl Peak {
         let told = snapshot.requests.as_ref().map(|told| &told.table);
         let route = told.and_then(|table| {
             let mut labels = table.labels(highest.sample.labels);
-            labels.find(|(key, _)| *key == RequestLabel::Route.key())
+            labels.find(|(key, _)| *key == SampleLabel::Route.key())
         });
         Self {
             peak_bytes: highest.sizes.peak,

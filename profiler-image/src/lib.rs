@@ -6,6 +6,8 @@
 //! stores the profile, `resident` makes other processes do runs. Each uses only those before it.
 //! Invariant: the sampler writes nothing but the output file or the upload, and the receipt.
 
+#![warn(clippy::match_bool)]
+
 pub mod contract;
 pub mod deliver;
 pub mod failure;

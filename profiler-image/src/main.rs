@@ -3,6 +3,8 @@
 //! In a pod the command line comes from the operator (`contract/args.json`), on a host from a user. The last action is always the receipt
 //! with its exit code.
 
+#![warn(clippy::match_bool)]
+
 mod command;
 
 use std::process::ExitCode;

@@ -5,6 +5,8 @@
 //! after spaces. `FULL=1` is the long form; with WORDS, such as "paths" or "function remote", only the rows that have one of
 //! them in their label.
 
+#![warn(clippy::match_bool)]
+
 mod cpu;
 mod favour;
 mod running;

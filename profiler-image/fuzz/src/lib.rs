@@ -4,6 +4,8 @@
 //! true; random bytes have no true result. The seeds are from real memory, and the tests compare them with
 //! the stacks from which they were recorded.
 
+#![warn(clippy::match_bool)]
+
 pub mod answer;
 pub mod engine;
 pub mod image;

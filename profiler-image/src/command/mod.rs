@@ -70,9 +70,10 @@ fn resident_peak(status: &str) -> Option<u64> {
 }
 
 fn write(path: &Path, line: &str) -> std::io::Result<()> {
-    match path.as_os_str() == "-" {
-        true => writeln!(std::io::stdout(), "{line}"),
-        false => std::fs::write(path, line),
+    if path.as_os_str() == "-" {
+        writeln!(std::io::stdout(), "{line}")
+    } else {
+        std::fs::write(path, line)
     }
 }
 

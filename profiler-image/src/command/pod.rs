@@ -55,9 +55,12 @@ pub fn of_masters(_: &Scope, _: impl Iterator<Item = i32>) -> Option<String> {
 
 impl Host {
     pub fn begin(_: &Arguments, output: Option<&Path>) -> Result<Self, SamplerFailure> {
-        let path = output.map(|path| match path.as_os_str() == "-" {
-            true => Path::new("/dev/stdout"),
-            false => path,
+        let path = output.map(|path| {
+            if path.as_os_str() == "-" {
+                Path::new("/dev/stdout")
+            } else {
+                path
+            }
         });
         Ok(Self {
             stop: StopSwitch::default(),

@@ -162,9 +162,10 @@ fn prepare(
         .transpose()?;
     // A process that is not dumpable cannot open its own /dev/stdout, and its children would not be dumpable. This precedes the grants.
     behave();
-    let delivery = match host.writes() {
-        true => None,
-        false => Some(Delivery::new(&environment(arguments)?)?),
+    let delivery = if host.writes() {
+        None
+    } else {
+        Some(Delivery::new(&environment(arguments)?)?)
     };
     if delivery.is_some() {
         outlast_sigterm()?;
@@ -309,9 +310,10 @@ fn list_of(requests: Timeline) -> Result<Vec<u8>, SamplerFailure> {
 }
 
 fn environment(arguments: &RecordArguments) -> Result<Environment, SamplerFailure> {
-    match arguments.grants_on_stdin {
-        true => Environment::read(std::io::stdin().lock()),
-        false => Ok(Environment::of_process()),
+    if arguments.grants_on_stdin {
+        Environment::read(std::io::stdin().lock())
+    } else {
+        Ok(Environment::of_process())
     }
 }
 
@@ -324,9 +326,10 @@ fn options(
 ) -> RecordingOptions {
     RecordingOptions {
         scope: Scope::All,
-        samples_per_second: match arguments.snapshot {
-            true => now::SAMPLES_PER_SECOND,
-            false => arguments.samples_per_second,
+        samples_per_second: if arguments.snapshot {
+            now::SAMPLES_PER_SECOND
+        } else {
+            arguments.samples_per_second
         },
         duration: match seconds {
             _ if arguments.snapshot => now::TAKES,
@@ -363,9 +366,10 @@ fn scope(arguments: &RecordArguments) -> Result<Option<Scope>, SamplerFailure> {
 }
 
 fn time(arguments: &RecordArguments) -> u64 {
-    let default = match arguments.host.has_program() {
-        true => ENDLESS,
-        false => 10,
+    let default = if arguments.host.has_program() {
+        ENDLESS
+    } else {
+        10
     };
     arguments.duration.unwrap_or(default)
 }

@@ -106,17 +106,19 @@ pub fn summarize(recording: &Recording) {
 }
 
 fn path_prefix(text: &str) -> Result<String, String> {
-    match text.starts_with('/') && !text.contains(['?', '#']) {
-        true => Ok(text.to_owned()),
-        false => Err("a path must begin with / and have no query".to_owned()),
+    if text.starts_with('/') && !text.contains(['?', '#']) {
+        Ok(text.to_owned())
+    } else {
+        Err("a path must begin with / and have no query".to_owned())
     }
 }
 
 fn method(text: &str) -> Result<String, String> {
     let may_be = |byte: u8| byte.is_ascii_uppercase() || byte == b'-';
-    match !text.is_empty() && text.bytes().all(may_be) {
-        true => Ok(text.to_owned()),
-        false => Err("a method must be in capitals, for instance POST".to_owned()),
+    if !text.is_empty() && text.bytes().all(may_be) {
+        Ok(text.to_owned())
+    } else {
+        Err("a method must be in capitals, for instance POST".to_owned())
     }
 }
 

@@ -63,12 +63,13 @@ impl ResolvedRelay {
     /// What was tried, and why it failed.
     pub fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
         let mut failures = Vec::new();
-        let named = match self.0.is_name_useless.load(Ordering::Relaxed) {
-            true => Vec::new(),
-            false => self.look_up(host, port).unwrap_or_else(|why| {
+        let named = if self.0.is_name_useless.load(Ordering::Relaxed) {
+            Vec::new()
+        } else {
+            self.look_up(host, port).unwrap_or_else(|why| {
                 failures.push(format!("{host}: {why}"));
                 Vec::new()
-            }),
+            })
         };
         let given = self.0.given.iter().map(|ip| SocketAddr::new(*ip, port));
         let given = given.filter(|address| !named.contains(address));

@@ -114,9 +114,10 @@ impl WriteGrants {
         let grants: Self = from_json(GRANTS, text)?;
         check_routes(GRANTS, &grants.profile)?;
         let asks = |grant: &WriteGrant| grant.stop.starts_with("https://");
-        match grants.profile.iter().all(asks) {
-            true => Ok(grants),
-            false => Err(bad(GRANTS, "the URLs of a grant begin with https://")),
+        if grants.profile.iter().all(asks) {
+            Ok(grants)
+        } else {
+            Err(bad(GRANTS, "the URLs of a grant begin with https://"))
         }
     }
 }
@@ -248,9 +249,10 @@ pub(crate) fn check_printable<'a>(
 ) -> Result<(), &'static str> {
     let headers = headers.iter().flat_map(|(name, value)| [name, value]);
     let mut texts = urls.into_iter().chain(headers);
-    match texts.all(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
-        true => Ok(()),
-        false => Err("a grant is printable ASCII"),
+    if texts.all(|text| text.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+        Ok(())
+    } else {
+        Err("a grant is printable ASCII")
     }
 }
 

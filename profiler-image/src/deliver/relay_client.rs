@@ -154,9 +154,10 @@ pub(super) fn split(url: &str) -> Option<(&str, u16, &str)> {
 
 /// A host in a header: an IPv6 address has brackets (RFC 9110, section 7.2).
 fn in_header(host: &str) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]"),
-        false => host.to_owned(),
+    if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
     }
 }
 
@@ -267,11 +268,12 @@ impl ServerCertVerifier for RelayVerifier {
     ) -> Result<ServerCertVerified, TlsError> {
         let public = ParsedCertificate::try_from(end_entity)?.subject_public_key_info();
         let hash = base64url(digest::digest(&digest::SHA256, public.as_ref()).as_ref());
-        match self.pins.contains(&hash) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(TlsError::InvalidCertificate(
+        if self.pins.contains(&hash) {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(TlsError::InvalidCertificate(
                 CertificateError::ApplicationVerificationFailure,
-            )),
+            ))
         }
     }
 

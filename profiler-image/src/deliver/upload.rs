@@ -152,9 +152,10 @@ impl<'a> Routes<'a> {
     }
 
     fn first_refusal_of_all(&self) -> Option<SamplerFailure> {
-        match self.refusals.iter().all(Option::is_some) {
-            true => self.refusals[0].clone(),
-            false => None,
+        if self.refusals.iter().all(Option::is_some) {
+            self.refusals[0].clone()
+        } else {
+            None
         }
     }
 

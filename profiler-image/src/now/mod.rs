@@ -71,11 +71,14 @@ fn worker(
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);
     let is_idle = matches!(lines.last(), Some(&(FunctionNames::IDLE, _)));
-    let state = match is_idle {
-        _ if said.is_stopped => State::Stopped,
-        true => State::Idle,
-        _ if mostly_slept(&sampled.most.sum) && !said.is_runnable => State::Waiting,
-        _ => State::Running,
+    let state = if said.is_stopped {
+        State::Stopped
+    } else if is_idle {
+        State::Idle
+    } else if mostly_slept(&sampled.most.sum) && !said.is_runnable {
+        State::Waiting
+    } else {
+        State::Running
     };
     let frame = |&(id, line): &(_, u32)| {
         let name = snapshot.samples.names.get(id);
@@ -108,9 +111,10 @@ fn worker(
         state,
         system_call: said.call.clone().filter(|_| slept),
         request_seconds: said.request.filter(|_| !is_idle).map(seconds),
-        stack: match is_idle {
-            true => Vec::new(),
-            false => lines.iter().rev().map(frame).collect(),
+        stack: if is_idle {
+            Vec::new()
+        } else {
+            lines.iter().rev().map(frame).collect()
         },
     })
 }

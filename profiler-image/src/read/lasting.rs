@@ -79,10 +79,11 @@ impl<M: Deref<Target: Memory>> Memory for Lasting<M> {
         all.push(last);
         self.memory.gather(&mut all)?;
         drop(all);
-        match now == self.restarts {
-            true => Ok(()),
+        if now == self.restarts {
+            Ok(())
+        } else {
             // There is something else by now.
-            false => Err(MemoryFault::Unmapped),
+            Err(MemoryFault::Unmapped)
         }
     }
 }

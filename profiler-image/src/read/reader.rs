@@ -197,9 +197,10 @@ impl Reader {
                     self.expected = Some(newest(&tops)).filter(|newest| newest.page != 0);
                     // The sample is of the first moment; the top may have moved far since.
                     let first = tops.first().copied().unwrap_or_default();
-                    let shown = match first.page == expected.page {
-                        true => self.shown(first.top, before.unwrap_or(expected), known.is_some()),
-                        false => self.shown_beside(&first, attempt > 0),
+                    let shown = if first.page == expected.page {
+                        self.shown(first.top, before.unwrap_or(expected), known.is_some())
+                    } else {
+                        self.shown_beside(&first, attempt > 0)
                     };
                     if shown == ReadShown::Nothing {
                         found = Ok(Reading::Elsewhere);
@@ -232,9 +233,10 @@ impl Reader {
         let is_shown =
             top.saturating_sub(self.copy.hot) >= SHOWN || self.copy.hot == self.copy.base;
         let distance = top.abs_diff(expected.top);
-        let would_show = match was_known {
-            true => is_inside && is_shown,
-            false => distance + SHOWN <= self.window.reach(),
+        let would_show = if was_known {
+            is_inside && is_shown
+        } else {
+            distance + SHOWN <= self.window.reach()
         };
         self.window.moved(distance, would_show);
         match (is_inside, is_shown) {
@@ -382,9 +384,10 @@ impl Reader {
         let mut restarts = [Restarts::default(); 2];
         let [before, after] = &mut restarts;
         let hot = expected.around_top(reach);
-        let looks = match self.has_room {
-            true => self.window.looks(hot.len()),
-            false => FEW_LOOKS,
+        let looks = if self.has_room {
+            self.window.looks(hot.len())
+        } else {
+            FEW_LOOKS
         };
         let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
             SmallVec::from_elem([0; Globals::SIZE], looks - 1);
@@ -444,12 +447,13 @@ impl Reader {
         self.in_shutdown = words.in_shutdown(&self.at);
         self.has_jit_code = words.has_jit_code(&self.at);
         self.has_frame = newest(&tops).current_execute_data != 0;
-        match self.has_frame {
-            true => Reading::Busy {
+        if self.has_frame {
+            Reading::Busy {
                 tops,
                 last: words.last(&self.at),
-            },
-            false => Reading::NoFrame(words.phase(&self.at)),
+            }
+        } else {
+            Reading::NoFrame(words.phase(&self.at))
         }
     }
 }

@@ -170,9 +170,10 @@ fn plain(segment: &str) -> String {
         };
         let length = if is_mark { 4 } else { letter.len_utf8() };
         plain.push(
-            match is_mark || (!letter.is_ascii() && letter.is_alphabetic()) {
-                true => 'e',
-                false => letter,
+            if is_mark || (!letter.is_ascii() && letter.is_alphabetic()) {
+                'e'
+            } else {
+                letter
             },
         );
         rest = rest.get(length..).unwrap_or_default();
@@ -240,9 +241,10 @@ fn replaced(segment: &str) -> String {
         parts += 1;
     }
     // Numbers between separators are one id: an address, a version, a range.
-    match are_names && (parts > 1 || whole.ends_with(SEPARATORS)) {
-        true => "{id}".to_owned(),
-        false => whole,
+    if are_names && (parts > 1 || whole.ends_with(SEPARATORS)) {
+        "{id}".to_owned()
+    } else {
+        whole
     }
 }
 

@@ -281,13 +281,14 @@ impl Work {
         if self.environment.len() > VARIABLES_AT_MOST {
             return Err("it has over 8 variables");
         }
-        match self
+        if self
             .environment
             .keys()
             .all(|name| name.starts_with("PHPPROF_"))
         {
-            true => Ok(()),
-            false => Err("its variables do not begin with PHPPROF_"),
+            Ok(())
+        } else {
+            Err("its variables do not begin with PHPPROF_")
         }
     }
 }

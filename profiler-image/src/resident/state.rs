@@ -165,9 +165,10 @@ impl ResidentState {
         }
         if let Some(ending) = &self.ending {
             let is_over = self.running.is_empty() && self.receipts.is_empty();
-            return match is_over {
-                true => ResidentStep::End(ending.clone()),
-                false => ResidentStep::Wait(self.wake_at()),
+            return if is_over {
+                ResidentStep::End(ending.clone())
+            } else {
+                ResidentStep::Wait(self.wake_at())
             };
         }
         if let Some(step) = self.begin(now) {
@@ -216,9 +217,10 @@ impl ResidentState {
         };
         let trouble = self.trouble.clone().unwrap_or(silent);
         let message = format!("the relay did not answer in time: {}", trouble.why);
-        match trouble.is_untrusted {
-            true => SamplerFailure::new(Reason::CertificateUntrusted, "", message),
-            false => SamplerFailure::new(Reason::RelayUnreachable, trouble.why, message),
+        if trouble.is_untrusted {
+            SamplerFailure::new(Reason::CertificateUntrusted, "", message)
+        } else {
+            SamplerFailure::new(Reason::RelayUnreachable, trouble.why, message)
         }
     }
 

@@ -73,14 +73,16 @@ impl Budget {
         let budget = (now - at).saturating_mul(percent);
         let Allowance { period, proof } = self.allowed;
         if used > budget {
-            match proof {
-                true => self.allowed.proof = false,
-                false => self.set_period((period + period / 2).min(SECOND.max(self.asked)), now),
+            if proof {
+                self.allowed.proof = false
+            } else {
+                self.set_period((period + period / 2).min(SECOND.max(self.asked)), now)
             }
         } else if used < budget / 100 * RELAXED_PERCENT {
-            match period > self.asked {
-                true => self.set_period((period * 2 / 3).max(self.asked), now),
-                false => self.allowed.proof = true,
+            if period > self.asked {
+                self.set_period((period * 2 / 3).max(self.asked), now)
+            } else {
+                self.allowed.proof = true
             }
         }
         self.allowed

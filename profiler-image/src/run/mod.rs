@@ -82,9 +82,10 @@ const FIRST_SCAN_TAKES: u64 = 10 * SECOND;
 /// A [`RecordError`]; nothing was sampled then.
 pub fn record(options: &RecordingOptions) -> Result<Recording, RecordError> {
     let mask = SigSet::thread_get_mask()?;
-    let signals = match options.of_program {
-        true => None,
-        false => Some(stop::signals()?),
+    let signals = if options.of_program {
+        None
+    } else {
+        Some(stop::signals()?)
     };
     let recording = RunLoop::new(options).and_then(|mut run| {
         let engine = run.wait_for_workers(signals.as_ref())?;
@@ -313,9 +314,10 @@ impl<'a> RunLoop<'a> {
     /// The next turn, or the look before it if it cannot wait for the turn.
     fn next_wake_up(&self, schedule: &WakeSchedule) -> u64 {
         let due = schedule.due();
-        match due <= self.next_look + WAIT_FOR_TURN {
-            true => due,
-            false => self.next_look,
+        if due <= self.next_look + WAIT_FOR_TURN {
+            due
+        } else {
+            self.next_look
         }
     }
 

@@ -68,9 +68,10 @@ impl WakeSchedule {
     pub fn take(&mut self, now: u64) -> SampleTurn {
         // The newest tick whose part of a slot has begun, or if that is not due yet, the one before.
         let begun = now.saturating_sub(self.start) / self.interval();
-        let newest = match self.due_of(begun) <= now {
-            true => begun,
-            false => begun.saturating_sub(1),
+        let newest = if self.due_of(begun) <= now {
+            begun
+        } else {
+            begun.saturating_sub(1)
         };
         let tick = newest.max(self.tick);
         let missed = tick - self.tick;

@@ -118,9 +118,10 @@ impl RunLoop<'_> {
         let held = self.held(index, is_asleep, stack);
         let sleep = |mark| Asleep { mark, stack, held };
         self.members[index].asleep = slept.map(sleep);
-        let did = match is_asleep {
-            true => Did::Slept(held.unwrap_or_default()),
-            false => Did::Ran,
+        let did = if is_asleep {
+            Did::Slept(held.unwrap_or_default())
+        } else {
+            Did::Ran
         };
         self.add(index, current, look.ok(), (stack, is_certain), did);
     }
@@ -210,10 +211,10 @@ impl RunLoop<'_> {
             self.sampler.quality.idle += 1;
             member.idle_samples += 1;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
-            return match is_kept {
-                true => Fate::Summed(0, SummedStack::of_phase(FunctionNames::IDLE).into())
-                    .held(did.held()),
-                false => Fate::Idle,
+            return if is_kept {
+                Fate::Summed(0, SummedStack::of_phase(FunctionNames::IDLE).into()).held(did.held())
+            } else {
+                Fate::Idle
             };
         };
         member.busy_samples += 1;

@@ -191,9 +191,10 @@ fn side<'a>(
 ) -> EdgeSide<'a> {
     let key = &function.key;
     let scope = worker.process.engine.layout.function.scope as u64;
-    let scope = match function.is_relinked() {
-        true => memory.word(frame.func.saturating_add(scope)).unwrap_or(0),
-        false => key.scope,
+    let scope = if function.is_relinked() {
+        memory.word(frame.func.saturating_add(scope)).unwrap_or(0)
+    } else {
+        key.scope
     };
     EdgeSide {
         frame,

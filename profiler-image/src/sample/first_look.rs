@@ -37,9 +37,10 @@ impl KnownCallers {
 
     /// The deeper of two.
     pub fn or(self, other: Self) -> Self {
-        match other.frames > self.frames {
-            true => other,
-            false => self,
+        if other.frames > self.frames {
+            other
+        } else {
+            self
         }
     }
 }
@@ -146,9 +147,10 @@ impl StackSampler {
             let leaf = (kept.address, 0, 0);
             self.follow_from(worker, tops, leaf, (trace, climb), now);
         }
-        match climb.is_whole {
-            true => Ok(Followed::Whole),
-            false => Err(kept),
+        if climb.is_whole {
+            Ok(Followed::Whole)
+        } else {
+            Err(kept)
         }
     }
 }

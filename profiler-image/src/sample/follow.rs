@@ -73,9 +73,10 @@ impl StackSampler {
                     self.follow_one(worker, tops, (top, look), (trace, climb), now);
                 }
                 // A bound, or what the callers have shown, may end it earlier now. A later moment would be of another call.
-                return match climb.is_whole {
-                    true => Followed::Whole,
-                    false => Followed::Part(climb.path()),
+                return if climb.is_whole {
+                    Followed::Whole
+                } else {
+                    Followed::Part(climb.path())
                 };
             }
             if climb.is_full {

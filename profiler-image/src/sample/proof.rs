@@ -122,9 +122,10 @@ impl StackSampler {
                     self.edges.note_autoloader(edge.callee);
                 }
                 let has_told = tells(check, words);
-                match has_told && is_plain(worker, trace, index, &edge) {
-                    true => self.edges.prove_by_caller(edge, check),
-                    false => self.edges.prove(edge, check),
+                if has_told && is_plain(worker, trace, index, &edge) {
+                    self.edges.prove_by_caller(edge, check)
+                } else {
+                    self.edges.prove(edge, check)
                 }
             }
             _ if self.stand(worker, trace, index, now) => self.edges.prove(edge, Relation::Nothing),
@@ -324,9 +325,10 @@ impl StackSampler {
         let stand = self
             .standing
             .stand(&worker.reader, frames, wanted, IDENTITY);
-        *trace.stands_since.insert(match stand == Stand::default() {
-            true => stand,
-            false => stand.and(self.still_the_same(worker, trace, stand.below, now)),
+        *trace.stands_since.insert(if stand == Stand::default() {
+            stand
+        } else {
+            stand.and(self.still_the_same(worker, trace, stand.below, now))
         })
     }
 

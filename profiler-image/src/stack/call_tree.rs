@@ -190,9 +190,10 @@ impl CallTree {
         let Some(doubt) = known.and_then(|known| known.doubt.as_mut()) else {
             return;
         };
-        *doubt = match stands {
-            true => doubt.saturating_sub(STANDS),
-            false => doubt.saturating_add(1).min(MOST_DOUBT),
+        *doubt = if stands {
+            doubt.saturating_sub(STANDS)
+        } else {
+            doubt.saturating_add(1).min(MOST_DOUBT)
         };
         if *doubt <= -2 * MOST_DOUBT {
             self.trust(path);
@@ -310,11 +311,12 @@ impl CallTree {
                 .copied()
                 .unwrap_or_default();
             let own = u32::try_from(index).unwrap_or(0);
-            let shown = match is_hidden {
-                true => above.shown,
-                false => *by_line
+            let shown = if is_hidden {
+                above.shown
+            } else {
+                *by_line
                     .entry((above.shown, node.name.shown(), node.line))
-                    .or_insert(own),
+                    .or_insert(own)
             };
             let edge = known.and_then(|known| known.call.edge);
             let is_candidate = known.is_some_and(|known| known.call.is_candidate);

@@ -150,10 +150,13 @@ impl Edges {
             EdgeKnowledge::Proven(check) if entry.by_caller => FrameTells::Yes(check),
             // The site was asked for it, and names no callee.
             EdgeKnowledge::Open(_) => FrameTells::No,
-            _ => match entry.is_due(REFUSALS) {
-                true => FrameTells::Ask,
-                false => FrameTells::No,
-            },
+            EdgeKnowledge::Proven(_) | EdgeKnowledge::Refuted => {
+                if entry.is_due(REFUSALS) {
+                    FrameTells::Ask
+                } else {
+                    FrameTells::No
+                }
+            }
         }
     }
 

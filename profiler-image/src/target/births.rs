@@ -92,12 +92,13 @@ impl Births {
 
     /// Notes that there was nothing at a look.
     pub fn absent(&mut self, given: Given) {
-        match given.was_absent {
-            true => self.unseen += 1,
-            false => self.waiting.push_back(Given {
+        if given.was_absent {
+            self.unseen += 1
+        } else {
+            self.waiting.push_back(Given {
                 was_absent: true,
                 ..given
-            }),
+            })
         }
     }
 

@@ -218,9 +218,10 @@ impl Discovery {
             Verdict::Other(other) => other.changes_soon(seen.born, now),
         };
         let has_worker = self.seen.values().any(|seen| seen.process().is_some());
-        match has_worker && !self.seen.values().any(needs_scan) {
-            true => Duration::from_millis(LIST_EVERY),
-            false => Duration::ZERO,
+        if has_worker && !self.seen.values().any(needs_scan) {
+            Duration::from_millis(LIST_EVERY)
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -343,9 +344,10 @@ impl Discovery {
 
     /// Notes why a process was not sampled; returns whether it is only starting, as it seems to be while the refusal may pass.
     fn refuse(&mut self, new: &New, refusal: EngineRefusal, may_pass: bool) -> bool {
-        let refusal = match may_pass {
-            true => EngineRefusal::Starting,
-            false => refusal,
+        let refusal = if may_pass {
+            EngineRefusal::Starting
+        } else {
+            refusal
         };
         let is_starting = refusal == EngineRefusal::Starting;
         let refused = Refused {

@@ -17,16 +17,17 @@ pub(super) struct Account {
 impl Account {
     /// A process whose children have used this, seen for the first time.
     pub fn new(own: u64, children: u64, is_newborn: bool) -> Self {
-        match is_newborn {
-            true => Self {
+        if is_newborn {
+            Self {
                 children,
                 ..Self::default()
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 own_before: own,
                 children_before: children,
                 children,
-            },
+            }
         }
     }
 
@@ -45,9 +46,10 @@ pub(super) struct Reaped {
 impl Reaped {
     /// Notes the end of a process. If its parent is one of the target's, that has its time from now on.
     pub fn ended(&mut self, account: Account, has_parent: bool) {
-        self.closed += match has_parent {
-            true => -signed(account.own_before) - signed(account.children_before),
-            false => account.growth(),
+        self.closed += if has_parent {
+            -signed(account.own_before) - signed(account.children_before)
+        } else {
+            account.growth()
         };
     }
 

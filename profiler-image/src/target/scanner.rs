@@ -219,12 +219,13 @@ fn scan_until_over(
         if ask == Ask::Again {
             stock.spend(used, began);
         }
-        let pause = match hurries {
-            true => HURRY,
-            false => SCAN_EVERY
+        let pause = if hurries {
+            HURRY
+        } else {
+            SCAN_EVERY
                 .saturating_sub(took)
                 .max(used * (SHARE - 1))
-                .min(LONGEST_PAUSE),
+                .min(LONGEST_PAUSE)
         };
         let again = if stock.has_more(Instant::now()) {
             AGAIN_EVERY.min(pause)

@@ -133,9 +133,10 @@ impl Seen {
             Verdict::Other(other) if executable_hash(pid) != other.executable => Some(now),
             Verdict::Other(other) => {
                 other.look_at = look_at(born, now, other.may_count);
-                let is_open = match other.lacks_room {
-                    true => has_room,
-                    false => is_young(born, now) || other.is_starting,
+                let is_open = if other.lacks_room {
+                    has_room
+                } else {
+                    is_young(born, now) || other.is_starting
                 };
                 is_open.then_some(born)
             }
@@ -203,9 +204,10 @@ pub(super) fn is_young(born: u64, now: u64) -> bool {
 
 /// When to look again at a process without PHP.
 pub(super) fn look_at(born: u64, now: u64, may_count: bool) -> u64 {
-    let (least, most) = match may_count {
-        true => LOOK_EVERY,
-        false => (LOOK_EVERY.0, LOOK_AT_OTHERS),
+    let (least, most) = if may_count {
+        LOOK_EVERY
+    } else {
+        (LOOK_EVERY.0, LOOK_AT_OTHERS)
     };
     now + (now.saturating_sub(born) / 4).clamp(least, most)
 }

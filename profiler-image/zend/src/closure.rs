@@ -126,15 +126,17 @@ impl Holder {
                 bytes: &mut object,
             },
         ];
-        let pieces = match is_closure {
-            true => &mut pieces[..],
-            false => &mut pieces[..1],
+        let pieces = if is_closure {
+            &mut pieces[..]
+        } else {
+            &mut pieces[..1]
         };
         memory.gather(pieces).ok()?;
         let declaring = Declaring::parse(layout, &function)?;
-        let is_held = match is_closure {
-            true => is_live(&object),
-            false => declaring.key.is_named(),
+        let is_held = if is_closure {
+            is_live(&object)
+        } else {
+            declaring.key.is_named()
         };
         is_held.then_some(Self {
             frame: *frame,

@@ -200,9 +200,10 @@ pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: 
     let Some(table) = TableHead::read(memory, layout, table) else {
         return false;
     };
-    let size = match table.is_packed {
-        true => packed_size(layout),
-        false => layout.zend_array.bucket_sizeof,
+    let size = if table.is_packed {
+        packed_size(layout)
+    } else {
+        layout.zend_array.bucket_sizeof
     };
     let mut bytes = [0_u8; MAX_SEARCHED * 32];
     let count = MAX_SEARCHED.min(table.used as usize);
@@ -217,9 +218,10 @@ pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: 
 
 /// The size of an element of a list.
 fn packed_size(layout: &Layout) -> usize {
-    match layout.rules.packed_arrays_of_zvals {
-        true => ZVAL,
-        false => layout.zend_array.bucket_sizeof,
+    if layout.rules.packed_arrays_of_zvals {
+        ZVAL
+    } else {
+        layout.zend_array.bucket_sizeof
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in php-src.
 
+#![warn(clippy::match_bool)]
+
 pub mod check;
 pub mod closure;
 pub mod collector;

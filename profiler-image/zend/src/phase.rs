@@ -215,9 +215,10 @@ pub fn looks_up_class(opcode: u8) -> bool {
 /// loop for the next row of an iterator that is not written in PHP.
 #[must_use]
 pub fn can_wait(layout: &Layout, opcode: u8) -> bool {
-    let echo = match layout.rules.has_assign_op {
-        true => ECHO,
-        false => ECHO_UNTIL_7_3,
+    let echo = if layout.rules.has_assign_op {
+        ECHO
+    } else {
+        ECHO_UNTIL_7_3
     };
     opcode == echo
         || matches!(

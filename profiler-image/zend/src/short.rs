@@ -63,18 +63,20 @@ impl<T: Copy + Default, const N: usize> Deref for Short<T, N> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        match self.length > N {
-            true => &self.heap,
-            false => &self.in_place[..self.length],
+        if self.length > N {
+            &self.heap
+        } else {
+            &self.in_place[..self.length]
         }
     }
 }
 
 impl<T: Copy + Default, const N: usize> DerefMut for Short<T, N> {
     fn deref_mut(&mut self) -> &mut [T] {
-        match self.length > N {
-            true => &mut self.heap,
-            false => &mut self.in_place[..self.length],
+        if self.length > N {
+            &mut self.heap
+        } else {
+            &mut self.in_place[..self.length]
         }
     }
 }

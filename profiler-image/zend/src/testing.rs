@@ -231,9 +231,10 @@ impl EngineImage {
         self.put_word(at, row.ar_data, data);
         self.put_half(at, row.n_num_used, zvals.len() as u32);
         self.put_half(at, row.n_table_size, 8);
-        let size = match self.layout.rules.packed_arrays_of_zvals {
-            true => 16,
-            false => row.bucket_sizeof as u64,
+        let size = if self.layout.rules.packed_arrays_of_zvals {
+            16
+        } else {
+            row.bucket_sizeof as u64
         };
         for (index, &(value, kind)) in (0..).zip(zvals) {
             self.put_zval(data + index * size, value, kind);

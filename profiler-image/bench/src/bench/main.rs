@@ -6,6 +6,8 @@
 //! of phpprof, `BENCH_SECONDS=1800` one run of that length for each cell. `bench plot RESULTS.csv PLOT.svg` draws a file again; `bench
 //! floor` is only the end of a full run: the counts compared with strace, and the kernel's cost.
 
+#![warn(clippy::match_bool)]
+
 mod floor;
 mod limits;
 mod peers;

@@ -62,9 +62,10 @@ fn panels(csv: &str) -> Result<[Panel; 2]> {
             _ => continue,
         };
         let [first, second] = [get(names[0]).parse()?, get(names[1]).parse()?];
-        let name = match names[0] == names[1] {
-            true => format!("{first}"),
-            false => format!("{second} of {first}"),
+        let name = if names[0] == names[1] {
+            format!("{first}")
+        } else {
+            format!("{second} of {first}")
         };
         let key = (get("profiler").to_owned(), get("rate_hz").parse()?);
         let line = panel.lines.entry(key).or_default();

@@ -7,6 +7,8 @@
 //! The sampler is stopped and continued; the target always runs. The target switches Excimer, and the request switches profilers
 //! of each call. Where an application is sampled, a turn is some rounds through its pages, because pages take different times.
 
+#![warn(clippy::match_bool)]
+
 mod pairs;
 mod program;
 mod rows;

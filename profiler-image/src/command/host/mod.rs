@@ -151,13 +151,14 @@ impl Host {
         let has_program = arguments.has_program();
         let sink = Sink::open(output, arguments.format, has_program)?;
         let stop = StopSwitch::default();
-        let program = match has_program {
-            true if sink.is_none() => {
-                let message = "the profile of a program must go to a file: add -o FILE";
-                return Err(SamplerFailure::new(Reason::Usage, "output", message));
-            }
-            true => Some(StartedProgram::start(&arguments.program, &stop)?),
-            false => None,
+        if has_program && sink.is_none() {
+            let message = "the profile of a program must go to a file: add -o FILE";
+            return Err(SamplerFailure::new(Reason::Usage, "output", message));
+        }
+        let program = if has_program {
+            Some(StartedProgram::start(&arguments.program, &stop)?)
+        } else {
+            None
         };
         Ok(Self {
             stop,

@@ -176,9 +176,10 @@ fn tick(delta: &Snapshot) -> Update {
 /// Requests the labels that tell routes and workers apart, unless others were requested.
 fn asked(requests: &LabelArguments) -> Result<RequestSettings, SamplerFailure> {
     let asked = requests.asked()?;
-    let labels = match asked.labels.contains(&true) {
-        true => asked.labels,
-        false => now::LABELS,
+    let labels = if asked.labels.contains(&true) {
+        asked.labels
+    } else {
+        now::LABELS
     };
     Ok(RequestSettings { labels, ..asked })
 }

@@ -116,9 +116,10 @@ struct Until {
 impl Until {
     fn left(&self) -> std::io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
-        match left.is_zero() {
-            true => Err(Error::from(ErrorKind::TimedOut)),
-            false => Ok(left),
+        if left.is_zero() {
+            Err(Error::from(ErrorKind::TimedOut))
+        } else {
+            Ok(left)
         }
     }
 }

@@ -28,9 +28,10 @@ pub(super) fn read_heads<M: Memory + ?Sized>(
     let ranges = looks.iter().flat_map(|look| {
         let [name, file] = look.anchors.map(|anchor| {
             // The engine computes the hash of a text in a request's memory when it first needs it, often never.
-            match is_shared(place, anchor) {
-                true => (at(anchor, place.layout.zend_string.h), 8),
-                false => (anchor, STRING_HEAD),
+            if is_shared(place, anchor) {
+                (at(anchor, place.layout.zend_string.h), 8)
+            } else {
+                (anchor, STRING_HEAD)
             }
         });
         [(look.func, HEAD), name, file]
@@ -54,9 +55,10 @@ pub(super) fn words<M: Memory + ?Sized>(
     let keys = looks.iter().filter_map(|look| Some((look, look.key?)));
     let others = keys.filter(|(look, key)| look.anchors != key.anchors());
     let words = others.take(MAX_RESOLVED).flat_map(|(look, key)| {
-        let [name, file] = match is_unknown_and_passing(place, look) {
-            true => [0, 0],
-            false => key.anchors(),
+        let [name, file] = if is_unknown_and_passing(place, look) {
+            [0, 0]
+        } else {
+            key.anchors()
         };
         let is_known = place.knows(&key);
         let scope = if is_known { 0 } else { key.scope };

@@ -194,11 +194,13 @@ impl Functions {
                 has_key(place, frame.func, &key)
             };
             let contains_op = key.op_index(place.layout, frame.opline).is_some();
-            match contains_op {
-                true if key.name == 0 => key_again(place, frame) == Some(key),
-                true => (0..AGREEING_READS).all(|_| has_key_again()),
+            if !contains_op {
                 // The leaf's opline may be a remainder of an earlier call.
-                false => is_live_again(),
+                is_live_again()
+            } else if key.name == 0 {
+                key_again(place, frame) == Some(key)
+            } else {
+                (0..AGREEING_READS).all(|_| has_key_again())
             }
         } else {
             is_live_again() && has_its_texts()

@@ -27,9 +27,12 @@ fn with(changes: &[(&str, &str)]) -> Option<Identity> {
     for (name, value) in changes {
         let lines: Vec<String> = status
             .lines()
-            .map(|line| match line.starts_with(&format!("{name}:")) {
-                true => format!("{name}:\t{value}"),
-                false => line.to_owned(),
+            .map(|line| {
+                if line.starts_with(&format!("{name}:")) {
+                    format!("{name}:\t{value}")
+                } else {
+                    line.to_owned()
+                }
             })
             .collect();
         status = lines.join("\n");

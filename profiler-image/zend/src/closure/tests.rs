@@ -45,11 +45,11 @@ impl Nest {
         let function = self.functions[0];
         let object = function.func - FUNCTION;
         self.image.room(object, FUNCTION);
-        match is_alive {
-            true => self
-                .image
-                .put_word(object, 0, 2 | u64::from(IS_OBJECT) << 32),
-            false => self.image.put_word(object, 0, 0x7f2d_7776_4300),
+        if is_alive {
+            self.image
+                .put_word(object, 0, 2 | u64::from(IS_OBJECT) << 32)
+        } else {
+            self.image.put_word(object, 0, 0x7f2d_7776_4300)
         }
         Frame {
             func: function.func,

@@ -21,9 +21,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let is_included = callee.is_top_level()
             && callee.is_eval() == is_eval
             && (!is_eval || self.is_evaluated_at(op.lineno));
-        match is_included {
-            true => Evidence::Proven(Relation::Nothing, Words::Script),
-            false => Evidence::Refuted,
+        if is_included {
+            Evidence::Proven(Relation::Nothing, Words::Script)
+        } else {
+            Evidence::Refuted
         }
     }
 

@@ -34,9 +34,12 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let is_by_engine = self.callee.frame.call_info & self.layout.call_info.top != 0;
         let string = self.left_string(init).filter(|_| !is_by_engine)?;
         let is_named = self.left_name(string) || self.names_callee(operand).is_some();
-        is_named.then(|| match self.keeps_operand(init, call) {
-            true => Words::Temporary(operand),
-            false => Words::Operand(operand),
+        is_named.then(|| {
+            if self.keeps_operand(init, call) {
+                Words::Temporary(operand)
+            } else {
+                Words::Operand(operand)
+            }
         })
     }
 

@@ -15,13 +15,15 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let class = class.filter(|&class| class != 0)?;
         let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
         // If a class has no constructor, its `new` with arguments calls the nameless `zend_pass_function`.
-        let expected = match self.callee.function.key.is_nameless() {
-            true => 0,
-            false => self.callee.frame.func,
+        let expected = if self.callee.function.key.is_nameless() {
+            0
+        } else {
+            self.callee.frame.func
         };
-        Some(match self.memory.word(constructor) == Ok(expected) {
-            true => Evidence::Proven(Relation::Nothing, self.cache_words()),
-            false => Evidence::Refuted,
+        Some(if self.memory.word(constructor) == Ok(expected) {
+            Evidence::Proven(Relation::Nothing, self.cache_words())
+        } else {
+            Evidence::Refuted
         })
     }
 

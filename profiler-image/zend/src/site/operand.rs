@@ -35,13 +35,15 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// Reads together what a call's inline cache needs, and the places of its operands' texts.
     pub(super) fn prepare_slots(&self, init: &Op) {
         let cache = self.caller.frame.run_time_cache;
-        let slots = match self.layout.rules.cache_slots_in_literals {
-            true => [0, 0],
-            false => [init.result, init.op2].map(|slot| cache.saturating_add(u64::from(slot))),
+        let slots = if self.layout.rules.cache_slots_in_literals {
+            [0, 0]
+        } else {
+            [init.result, init.op2].map(|slot| cache.saturating_add(u64::from(slot)))
         };
-        let through = match self.caller.function.key.is_named() {
-            true => self.own_cache_slot().unwrap_or(0),
-            false => 0,
+        let through = if self.caller.function.key.is_named() {
+            self.own_cache_slot().unwrap_or(0)
+        } else {
+            0
         };
         let [first, second] = self.literals(init);
         self.memory.prepare(&[

@@ -96,9 +96,10 @@ impl EngineImage {
 
     fn put_new_op(&mut self, address: u64, literals: u64, lineno: u32, op: &NewOp<'_>) {
         let rules = &self.layout.rules;
-        let base = match rules.literals_in_op_array {
-            true => literals,
-            false => address,
+        let base = if rules.literals_in_op_array {
+            literals
+        } else {
+            address
         };
         let slot = op.cache_slot.filter(|_| !rules.cache_slots_in_literals);
         let (op1, op1_type) = self.operand(op.op1, base, op.cache_slot);

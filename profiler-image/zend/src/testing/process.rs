@@ -49,9 +49,10 @@ impl ProcessImage {
         build_id: &'static [u8],
     ) -> Self {
         let mut image = EngineImage::new(layout);
-        let globals = match is_thread_safe {
-            true => ENTRY + 0x100,
-            false => base + DATA,
+        let globals = if is_thread_safe {
+            ENTRY + 0x100
+        } else {
+            base + DATA
         };
         (image.executor_globals, image.compiler_globals) = (globals, globals + 0x1800);
         image.room(base + DATA, DATA_SIZE);

@@ -93,17 +93,19 @@ impl Beside {
     }
 
     fn nearest(&self) -> &[u8] {
-        match self.is_later {
-            true => &self.at_end,
-            false => &self.before,
+        if self.is_later {
+            &self.at_end
+        } else {
+            &self.before
         }
     }
 
     /// The frame at an address on the other side of the look that was taken: after the first look, or, if another one was taken, before all.
     pub(super) fn again(&self, layout: &Layout, address: u64) -> Option<Frame> {
-        let buffer = match self.is_later {
-            true => &self.before,
-            false => &self.after,
+        let buffer = if self.is_later {
+            &self.before
+        } else {
+            &self.after
         };
         self.frame_in(buffer, layout, address)
     }

@@ -278,9 +278,10 @@ impl Copy {
                 .peekable();
             let is_shown = shown.peek().is_some();
             let (mut is_call, mut is_op) = (true, true);
-            let beside = match self.inside(frame.address) {
-                true => None,
-                false => self.beside.again(layout, frame.address),
+            let beside = if self.inside(frame.address) {
+                None
+            } else {
+                self.beside.again(layout, frame.address)
             };
             for again in shown.chain(beside) {
                 is_call &= again.is_same_call(frame);

@@ -250,9 +250,10 @@ fn tree<M: Memory + ?Sized>(
     running: u64,
 ) -> Option<Option<Vec<GeneratorNode>>> {
     let expected = std::mem::take(&mut copy.expected);
-    let known = match expected.first() == Some(&outermost) {
-        true => GeneratorNode::read_all(memory, layout, &expected),
-        false => Vec::new(),
+    let known = if expected.first() == Some(&outermost) {
+        GeneratorNode::read_all(memory, layout, &expected)
+    } else {
+        Vec::new()
     };
     let mut nodes: Vec<GeneratorNode> = Vec::with_capacity(known.len());
     let mut next = outermost;

@@ -82,9 +82,10 @@ fn values() -> impl Iterator<Item = (bool, Value, bool)> {
 fn scene(layout: &'static Layout, opcodes: &[u8], is_method: bool) -> Scene {
     let mut scene = Scene::new(layout, opcodes, "", "work");
     scene.image.room(STACK, 0x100);
-    match is_method {
-        true => scene.method_of("C"),
-        false => scene,
+    if is_method {
+        scene.method_of("C")
+    } else {
+        scene
     }
 }
 
@@ -109,9 +110,10 @@ fn a_callable_in_an_operand_names_the_callee() {
                 let at = scene.code.op(0);
                 scene.image.put_half(at, layout.zend_op.op2, OPERAND);
                 put(&mut scene, u64::from(OPERAND), value);
-                scene.check(match names {
-                    true => OPERAND_NAMES_IT,
-                    false => Evidence::Open,
+                scene.check(if names {
+                    OPERAND_NAMES_IT
+                } else {
+                    Evidence::Open
                 });
             }
         }
@@ -130,9 +132,10 @@ fn an_internal_function_calls_the_callable_in_its_argument() {
                 put(&mut scene, at, value);
                 scene.check_at(
                     None,
-                    match proven {
-                        true => Evidence::Proven(Relation::Nothing, Words::Operand(STACK + at)),
-                        false => Evidence::Open,
+                    if proven {
+                        Evidence::Proven(Relation::Nothing, Words::Operand(STACK + at))
+                    } else {
+                        Evidence::Open
                     },
                 );
             };
@@ -180,9 +183,10 @@ fn a_closure_in_an_operand_names_the_callee_whose_opline_lies_in_shared_code() {
             scene.callee.opline = scene.callee_function.key.code;
             scene.is_shared = true;
             change(&mut scene);
-            scene.check(match named {
-                true => OPERAND_NAMES_IT,
-                false => Evidence::Open,
+            scene.check(if named {
+                OPERAND_NAMES_IT
+            } else {
+                Evidence::Open
             });
         };
         let closure = CALLEE - FUNCTION;

@@ -194,9 +194,10 @@ fn check_step(layout: &'static Layout, is_proven: bool, change: impl FnOnce(&mut
     let mut scene = step(layout);
     change(&mut scene);
     let key = Words::Operand(STACK + u64::from(KEY));
-    scene.check(match is_proven {
-        true => Evidence::Proven(Relation::Nothing, key),
-        false => Evidence::Open,
+    scene.check(if is_proven {
+        Evidence::Proven(Relation::Nothing, key)
+    } else {
+        Evidence::Open
     });
 }
 

@@ -25,9 +25,10 @@ fn check(kind: u32, file: &str, callee_is_eval: bool, is_proven: bool) {
         }
         scene.image.put_function(CALLEE, &key);
         scene.callee_function = scene.image.function_at(CALLEE).unwrap();
-        scene.check(match is_proven {
-            true => Evidence::Proven(Relation::Nothing, Words::Script),
-            false => Evidence::Refuted,
+        scene.check(if is_proven {
+            Evidence::Proven(Relation::Nothing, Words::Script)
+        } else {
+            Evidence::Refuted
         });
     }
 }

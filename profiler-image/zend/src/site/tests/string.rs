@@ -56,9 +56,10 @@ fn check(opcode: u8, extended_value: u32, [first, second]: [bool; 2], since_7_4:
             let of = |method: &str| {
                 with_object(scene(layout, &[opcode], method), variable, extended_value)
             };
-            of("__toString").check(match converts && is_known {
-                true => proven(variable.into()),
-                false => Evidence::Open,
+            of("__toString").check(if converts && is_known {
+                proven(variable.into())
+            } else {
+                Evidence::Open
             });
             of("__destruct").check(Evidence::Open);
         }

@@ -94,20 +94,28 @@ impl Row {
         let at_body = offset.wrapping_sub(if index == 0 { 0 } else { 0x1000 });
         let is_at = |field: usize, from: u64| from == field as u64 & !7;
         let info = u64::from(self.layout.call_info.top | self.layout.call_info.generator);
-        match () {
-            () if at_body < header.sizeof as u64 && is_at(header.func, at_body) => {
-                FUNCTIONS + index
-            }
-            () if is_at(header.this_type_info, at_body) => info,
-            () if index == 0 => 0,
-            () if is_at(header.prev_execute_data, at_body) => fake,
-            () if is_at(header.return_value, at_body) => generator,
-            () if is_at(row.execute_data, offset) => body(generator),
-            () if is_at(row.node_parent, offset) && index < self.count => generator + 0x1_0000,
-            () if is_at(row.flags, offset) => u64::from(index == self.count),
-            () if address == fake + header.this as u64 => generator,
-            () if address == fake + header.prev_execute_data as u64 => BASE,
-            () => 0,
+        if at_body < header.sizeof as u64 && is_at(header.func, at_body) {
+            FUNCTIONS + index
+        } else if is_at(header.this_type_info, at_body) {
+            info
+        } else if index == 0 {
+            0
+        } else if is_at(header.prev_execute_data, at_body) {
+            fake
+        } else if is_at(header.return_value, at_body) {
+            generator
+        } else if is_at(row.execute_data, offset) {
+            body(generator)
+        } else if is_at(row.node_parent, offset) && index < self.count {
+            generator + 0x1_0000
+        } else if is_at(row.flags, offset) {
+            u64::from(index == self.count)
+        } else if address == fake + header.this as u64 {
+            generator
+        } else if address == fake + header.prev_execute_data as u64 {
+            BASE
+        } else {
+            0
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -173,6 +174,15 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_item_type(self, item);
     }
 
+    /// Arguments of a macro are expressions most of the time.
+    fn visit_macro(&mut self, invoked: &'ast syn::Macro) {
+        let arguments = Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated;
+        let arguments = invoked.parse_body_with(arguments).unwrap_or_default();
+        for argument in &arguments {
+            Reader::visit_expr(self, argument);
+        }
+    }
+
     fn visit_expr_match(&mut self, expression: &'ast syn::ExprMatch) {
         if expression.arms.iter().any(|arm| is_bool(&arm.pat)) {
             self.offence(Rule::MatchOnBool, expression.span(), "match");
@@ -267,6 +277,7 @@ fn each_rule_has_its_offences() {
             match () { () if is_so => {}, () => {} }
             match (is_so, 1) { (true, 1) => {}, _ => {} }
             match maybe { Some(true) => {}, _ => {} }
+            assert_eq!(match is_so { true => 1, false => 2 }, 1);
         }
         trait Gives { fn gives(&self, pair: (u8, u8)); }
         #[test]
@@ -285,11 +296,12 @@ fn each_rule_has_its_offences() {
         (Rule::MatchOnBool, 5, "match"),
         (Rule::MatchOnBool, 6, "match"),
         (Rule::MatchOnNothing, 7, "match ()"),
-        (Rule::TupleParameter, 11, "gives"),
-        (Rule::LongTestName, 16, "a_b_c_d_e_f_g_h_i has 9 words"),
+        (Rule::MatchOnBool, 10, "match"),
+        (Rule::TupleParameter, 12, "gives"),
+        (Rule::LongTestName, 17, "a_b_c_d_e_f_g_h_i has 9 words"),
         (
             Rule::LongTestName,
-            19,
+            20,
             "one_two_three_four_five_six_seven_eight_nine has 9 words",
         ),
     ];

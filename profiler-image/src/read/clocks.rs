@@ -138,7 +138,7 @@ impl Clocks {
     }
 
     /// Whether the worker sleeps now; `None` if nothing tells.
-    pub fn is_asleep(&mut self) -> Option<bool> {
+    pub fn ask_asleep(&mut self) -> Option<bool> {
         match self.sleep.as_mut()? {
             SleepFile::Syscall(file) => is_asleep_by_syscall(file),
             SleepFile::Stat(file) => is_asleep_by_state(file),
@@ -220,7 +220,7 @@ mod tests {
         let sleeps = (0..500).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let before = clocks.look();
-            clocks.is_asleep() == Some(true) && clocks.look() == before
+            clocks.ask_asleep() == Some(true) && clocks.look() == before
         });
         let one = clocks.look().unwrap();
         assert!(sleeps && one.run_nanoseconds > 0);
@@ -292,7 +292,7 @@ mod tests {
         let moved = (0..500).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let look = clocks.look().unwrap();
-            look.run_nanoseconds > begin && clocks.is_asleep() == Some(false)
+            look.run_nanoseconds > begin && clocks.ask_asleep() == Some(false)
         });
         child.kill().unwrap();
         child.wait().unwrap();

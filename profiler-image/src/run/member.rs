@@ -108,7 +108,7 @@ impl Member {
     }
 
     /// Notes that it was forked a moment ago: what its clock has until its first sample is its own.
-    pub fn has_just_begun(&mut self) {
+    pub fn begin_now(&mut self) {
         self.cpu = CpuShares::from_birth();
     }
 
@@ -154,7 +154,7 @@ impl Member {
 
     /// Whether it seems to run, but the kernel has not counted that for [`STILL_FOR`]: it waits for a CPU, or was stopped in its code.
     /// Then it is asked at most as often.
-    pub fn has_stood_still(&mut self, look: Option<SchedStat>, now: u64) -> bool {
+    pub fn stands_still(&mut self, look: Option<SchedStat>, now: u64) -> bool {
         let Some(look) = look else {
             return false;
         };

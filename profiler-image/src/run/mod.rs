@@ -331,7 +331,7 @@ impl<'a> RunLoop<'a> {
             return Some(RunEnd::WorkersGone);
         }
         // Both are asked: each forgets what it has reported.
-        if std::mem::take(&mut self.may_be_gone) | self.last_pid.has_moved() {
+        if std::mem::take(&mut self.may_be_gone) | self.last_pid.take_move() {
             self.scanner.ask();
         }
         self.hold_budget(current);
@@ -397,7 +397,7 @@ impl<'a> RunLoop<'a> {
             };
             let mut member = Member::new(process, summed_as, current);
             if report.found == Found::Forked {
-                member.has_just_begun();
+                member.begin_now();
             }
             if self.requests.asked().is_on() {
                 let wanted = self.requests.asked().wanted();

@@ -21,7 +21,7 @@ impl RunLoop<'_> {
         if turn.slot.is_none() || current < self.next_quick {
             return;
         }
-        if !self.newest.has_moved() && self.failed.is_empty() && !self.is_fresh {
+        if !self.newest.take_move() && self.failed.is_empty() && !self.is_fresh {
             return;
         }
         self.next_quick = current + LOOK_EVERY;

@@ -80,8 +80,8 @@ impl RunLoop<'_> {
         };
         let look = member.worker.clocks.look();
         // Code can be stopped anywhere, so it is asked for as well once its clock stands.
-        let may_sleep = member.has_stood_still(look.ok(), current) || may_sleep;
-        let is_asleep = may_sleep && member.worker.clocks.is_asleep() == Some(true);
+        let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
+        let is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
         member.note(!is_asleep);
         // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));

@@ -383,7 +383,7 @@ impl StackSampler {
         }
         climb.is_refuted = match told {
             Some(known) => known == EdgeKnowledge::Refuted,
-            None => self.is_refuted(worker, trace, index, edge),
+            None => self.refutes(worker, trace, index, edge),
         };
         climb.is_unknown = !climb.is_refuted && self.edges.is_open(&edge);
         // A generator is marked like a call by the engine, but is resumed by one caller after the other.
@@ -400,7 +400,7 @@ impl StackSampler {
     }
 
     /// Whether the caller's op refutes the call of frame `index`.
-    fn is_refuted(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
+    fn refutes(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
         match self.edges.known(&edge) {
             Some(known) => known == EdgeKnowledge::Refuted,
             None => self.denies(worker, trace, index, edge),

@@ -62,7 +62,7 @@ impl StackSampler {
             && !self.calls_argument(trace, index + 1)
             && self.stand(worker, trace, index, now)
         {
-            if may_be_autoloader && self.is_named_at(worker, trace, index, edge) {
+            if may_be_autoloader && self.names_callee(worker, trace, index, edge) {
                 self.edges.note_autoloader(edge.callee);
             }
             return Some(self.edges.prove(edge, Relation::Nothing));
@@ -134,7 +134,7 @@ impl StackSampler {
     }
 
     /// Whether the call site of an edge that stands names the callee by words in memory, such as an autoloader by its argument.
-    fn is_named_at(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
+    fn names_callee(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
         !self.edges.is_autoloader(edge.callee)
             && matches!(
                 self.ask(worker, trace, index, edge),

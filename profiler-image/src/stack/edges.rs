@@ -85,8 +85,8 @@ struct EdgeEntry {
 }
 
 impl EdgeEntry {
-    /// Whether the call site has to be asked now, after this many times in a row.
-    fn is_due(&mut self, eager: u16) -> bool {
+    /// Counts a sight. Returns whether the call site has to be asked now, after this many times in a row.
+    fn sight(&mut self, eager: u16) -> bool {
         // At the largest number, the last ones repeat.
         self.asked = self.asked.checked_add(1).unwrap_or(u16::MAX - SELDOM + 1);
         self.asked <= eager || self.asked.is_multiple_of(SELDOM)
@@ -122,7 +122,7 @@ impl Edges {
         if let EdgeKnowledge::Proven(_) = entry.known {
             return Some(entry.known);
         }
-        (!entry.is_due(eager_sights(entry.known))).then_some(entry.known)
+        (!entry.sight(eager_sights(entry.known))).then_some(entry.known)
     }
 
     /// Whether the call site does not name this callee, and nothing else has proven the edge.
@@ -151,7 +151,7 @@ impl Edges {
             // The site was asked for it, and names no callee.
             EdgeKnowledge::Open(_) => FrameTells::No,
             EdgeKnowledge::Proven(_) | EdgeKnowledge::Refuted => {
-                if entry.is_due(REFUSALS) {
+                if entry.sight(REFUSALS) {
                     FrameTells::Ask
                 } else {
                     FrameTells::No

@@ -238,8 +238,8 @@ impl Functions {
         self.unchecked.is_refused
     }
 
-    /// Whether a new function is read in this sample: not if there are enough ops of others.
-    fn has_room_for(&mut self, layout: &Layout, key: Option<FunctionKey>) -> bool {
+    /// Takes room for a new function to be read in this sample: there is none if there are enough ops of others.
+    fn take_room_for(&mut self, layout: &Layout, key: Option<FunctionKey>) -> bool {
         let has_room = self.ops_read < MAX_OPS_READ;
         if has_room {
             self.ops_read += key.and_then(|key| ops_size(layout, &key)).unwrap_or(0);

@@ -60,7 +60,7 @@ impl Births {
 
     /// The next number to look at; `None` if there is none, or no room for another look at this time, in milliseconds.
     pub fn next(&mut self, now: u64) -> Option<Given> {
-        if !self.has_room(now) {
+        if !self.allows(now) {
             return None;
         }
         let given = self.waiting.pop_front()?;
@@ -69,7 +69,7 @@ impl Births {
     }
 
     /// Whether there is room for another look.
-    pub fn has_room(&mut self, now: u64) -> bool {
+    pub fn allows(&mut self, now: u64) -> bool {
         let (room, since) = self.room;
         let more = now.saturating_sub(since).saturating_mul(PER_SECOND);
         self.room = (room.saturating_add(more).min(PER_SECOND * 1000), now);
@@ -102,8 +102,8 @@ impl Births {
         }
     }
 
-    /// Notes that a process has ended before the first look.
-    pub fn has_ended(&mut self) {
+    /// Counts a process that has ended before the first look.
+    pub fn count_ended(&mut self) {
         self.unseen += 1;
     }
 

@@ -147,7 +147,7 @@ impl Discovery {
         self.note_births(now);
         let mut listed = std::mem::take(&mut self.listing.pids);
         listed.clear();
-        let is_due = self.listing.is_due(now);
+        let is_due = self.listing.take_due(now);
         if is_due && self.listing.list(&mut listed).is_some() {
             listed.sort_unstable();
             self.count_unseen(&listed);
@@ -457,9 +457,9 @@ impl Listing {
         Some(())
     }
 
-    /// Whether a process may have started that was not listed.
-    fn is_due(&mut self, now: u64) -> bool {
-        let is_due = self.last_pid.has_moved() || now >= self.next_at;
+    /// Takes whether a process may have started that was not listed.
+    fn take_due(&mut self, now: u64) -> bool {
+        let is_due = self.last_pid.take_move() || now >= self.next_at;
         if is_due {
             self.next_at = now + LIST_EVERY;
         }

@@ -227,7 +227,7 @@ fn scan_until_over(
                 .max(used * (SHARE - 1))
                 .min(LONGEST_PAUSE)
         };
-        let again = if stock.has_more(Instant::now()) {
+        let again = if stock.allows(Instant::now()) {
             AGAIN_EVERY.min(pause)
         } else {
             pause
@@ -275,7 +275,7 @@ impl Stock {
         self.used += used;
     }
 
-    fn has_more(&mut self, now: Instant) -> bool {
+    fn allows(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.used < STOCK_OF_AGAIN
     }
@@ -337,7 +337,7 @@ mod tests {
         let mut used = Duration::ZERO;
         for _ in 0..60_000 {
             now += Duration::from_millis(1);
-            if stock.has_more(now) {
+            if stock.allows(now) {
                 used += Duration::from_micros(500);
                 stock.spend(Duration::from_micros(500), now);
             }

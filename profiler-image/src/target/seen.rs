@@ -128,7 +128,7 @@ impl Seen {
         let born = self.born;
         match &mut self.verdict {
             _ if !is_listed => Some(now),
-            Verdict::Php(program) => (!program.is_still_there()).then_some(now),
+            Verdict::Php(program) => (!program.stays()).then_some(now),
             Verdict::Other(other) if now < other.look_at => None,
             Verdict::Other(other) if executable_hash(pid) != other.executable => Some(now),
             Verdict::Other(other) => {
@@ -174,8 +174,8 @@ impl Program {
         }
     }
 
-    /// Whether the process is still the one that was examined: `execve` may start the same program anew.
-    pub fn is_still_there(&mut self) -> bool {
+    /// Checks that the process is still the one that was examined: `execve` may start the same program anew.
+    pub fn stays(&mut self) -> bool {
         let process = &self.process;
         let ran = CpuClock::of(process.pid).and_then(CpuClock::now);
         if ran.is_some() && ran == self.ran {

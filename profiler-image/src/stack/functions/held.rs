@@ -99,7 +99,7 @@ impl Functions {
             .iter()
             .filter_map(|frame| Holder::read(place.memory, layout, frame))
             .find_map(|holder| Some((holder, holder.find(at, opline, is_old)?)))?;
-        if !self.has_room_for(layout, Some(key)) {
+        if !self.take_room_for(layout, Some(key)) {
             return None;
         }
         let set = ReadSet::new(place.memory);
@@ -108,8 +108,7 @@ impl Functions {
         let named = NamedFunction::resolve(&set, layout, key)?;
         let known = self.known(place, &set, &key, false);
         let has_stood = holder.has_stood(at, arena.as_ref(), is_old);
-        let is_checked =
-            named.function.is_checked || self.unchecked.was_read_before(&named, place.now);
+        let is_checked = named.function.is_checked || self.unchecked.note_read(&named, place.now);
         (has_stood && is_checked).then(|| {
             let id = known.unwrap_or_else(|| self.add(place, &set, 0, named));
             (id, holder)

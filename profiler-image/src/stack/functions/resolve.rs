@@ -48,7 +48,7 @@ impl Functions {
         let early: SmallVec<[_; FEW]> = looks
             .iter_mut()
             .filter(is_early)
-            .filter(|look| self.has_room_for(layout, look.key))
+            .filter(|look| self.take_room_for(layout, look.key))
             .take(MAX_RESOLVED)
             .collect();
         let code = early.iter().flat_map(|look| code_of(place, look));
@@ -61,7 +61,7 @@ impl Functions {
         let mut new: SmallVec<[&mut UnreadFunction; FEW]> = looks
             .iter_mut()
             .filter(|look| look.key.is_some() && look.code.is_none())
-            .filter(|look| look.stands.is_some() || self.has_room_for(layout, look.key))
+            .filter(|look| look.stands.is_some() || self.take_room_for(layout, look.key))
             .take(MAX_RESOLVED)
             .collect();
         let texts = texts(place, &set, &new);
@@ -175,7 +175,7 @@ impl Functions {
                     .is_some_and(|again| again == named)
         };
         let is_its_name = if !function.is_checked {
-            let was_read_before = self.unchecked.was_read_before(&named, place.now);
+            let was_read_before = self.unchecked.note_read(&named, place.now);
             let is_proven = was_read_before && has_its_texts() && is_live_again();
             self.unchecked.is_refused |= !is_proven;
             is_proven
@@ -251,7 +251,7 @@ impl Functions {
                 };
                 let trusted = self.trusted(place, frame, true).filter(has_key);
                 let known = trusted.or_else(|| self.known(place, &set, &key, false));
-                if known.is_some() || !self.has_room_for(place.layout, Some(key)) {
+                if known.is_some() || !self.take_room_for(place.layout, Some(key)) {
                     return known;
                 }
                 self.resolve(place, &set, frame, (key, false))

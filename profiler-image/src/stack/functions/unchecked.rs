@@ -24,8 +24,8 @@ pub(super) struct Unchecked {
 }
 
 impl Unchecked {
-    /// Whether another sample has read the same; remembers it for later ones.
-    pub fn was_read_before(&mut self, named: &NamedFunction, now: u64) -> bool {
+    /// Remembers it for later samples. Returns whether an earlier one has read the same.
+    pub fn note_read(&mut self, named: &NamedFunction, now: u64) -> bool {
         let function = &named.function;
         let texts = (named.name(), named.file(), &function.function_name[..]);
         let all = (&function.key, function.fingerprints, texts);

@@ -66,7 +66,7 @@ impl Discovery {
         let Verdict::Php(program) = &mut seen.verdict else {
             return;
         };
-        if program.is_still_there() {
+        if program.stays() {
             return;
         }
         program.threads.end(changes);
@@ -74,7 +74,7 @@ impl Discovery {
         if stat.is_some_and(|stat| !stat.has_ended()) {
             seen.born = now;
             seen.verdict = Verdict::Other(Other::unexamined(now));
-            self.may_become_php(pid, now);
+            self.watch_for_php(pid, now);
         } else if let Some(seen) = self.seen.remove(&pid) {
             self.accounts_change(now);
             self.forget(&seen);
@@ -94,7 +94,7 @@ impl Discovery {
             return;
         }
         if stat.has_ended() {
-            self.births.has_ended();
+            self.births.count_ended();
             return;
         }
         // Of the others, the next listing decides what they are.
@@ -112,7 +112,7 @@ impl Discovery {
         let mut verdict = match self.kin(&new) {
             Some(program) => Verdict::Php(program),
             None => {
-                self.may_become_php(pid, now);
+                self.watch_for_php(pid, now);
                 Verdict::Other(Other::unexamined(now))
             }
         };
@@ -153,7 +153,7 @@ impl Discovery {
         Some(Program::new(process))
     }
 
-    fn may_become_php(&mut self, pid: i32, since: u64) {
+    fn watch_for_php(&mut self, pid: i32, since: u64) {
         if self.fresh.len() < MAX_FRESH && self.fresh.iter().all(|fresh| fresh.pid != pid) {
             self.fresh.push(Fresh { pid, since });
         }
@@ -162,12 +162,14 @@ impl Discovery {
     /// Looks at those that may become PHP: whether one runs another program by now, or is starting its engine.
     fn see_fresh(&mut self, now: u64, quick: &mut Quick) {
         let mut fresh = std::mem::take(&mut self.fresh);
-        fresh.retain(|fresh| now <= fresh.since + IS_FRESH && self.is_open(*fresh, now, quick));
+        fresh.retain(|fresh| {
+            now <= fresh.since + IS_FRESH && self.look_at_fresh(*fresh, now, quick)
+        });
         self.fresh = fresh;
     }
 
     /// Looks at a process that may become PHP; returns whether it still may.
-    fn is_open(&mut self, fresh: Fresh, now: u64, quick: &mut Quick) -> bool {
+    fn look_at_fresh(&mut self, fresh: Fresh, now: u64, quick: &mut Quick) -> bool {
         let Some(Verdict::Other(other)) = self.seen.get(&fresh.pid).map(|seen| &seen.verdict)
         else {
             return false;
@@ -176,7 +178,7 @@ impl Discovery {
         if hash == other.executable && !other.is_starting {
             return true;
         }
-        if !self.births.has_room(now) {
+        if !self.births.allows(now) {
             return true;
         }
         match self.attach_known(fresh.pid) {

@@ -30,9 +30,9 @@ impl LastPid {
         }
     }
 
-    /// Whether a process or thread may have started that was not listed when this was last called. It is true as well where
+    /// Takes whether a process or thread may have started that was not listed when this was last called. It is true as well where
     /// the number is not available.
-    pub fn has_moved(&mut self) -> bool {
+    pub fn take_move(&mut self) -> bool {
         let number = self.read();
         let is_same = number.is_some() && number == self.number;
         let has_moved = !is_same || !self.is_settled;
@@ -77,7 +77,7 @@ mod tests {
             let file = last.file.as_ref().unwrap();
             file.write_all_at(format!("0.1 0.2 0.3 1/9 {number:05}\n").as_bytes(), 0)
                 .unwrap();
-            last.has_moved()
+            last.take_move()
         };
         let expected = [(7, true), (7, true), (7, false), (8, true), (9, true)];
         let then = [(9, true), (9, false), (0, true), (0, true)];

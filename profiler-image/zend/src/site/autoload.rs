@@ -35,7 +35,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             self.string_at(self.caller.frame.address.wrapping_add(u64::from(operand)))
         };
-        self.is_being_loaded(class)
+        self.words_of_loading(class)
     }
 
     /// Reads together what tells whether a literal's class is being loaded: first the places, then their content.
@@ -58,10 +58,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     pub(super) fn autoloads_for_internal(&self) -> Option<Words> {
         let name = self.caller.function.internal_name();
         name.filter(|name| function_looks_up_class(name))?;
-        self.is_being_loaded(self.first_argument(self.caller.frame.address))
+        self.words_of_loading(self.first_argument(self.caller.frame.address))
     }
 
-    fn is_being_loaded(&self, class: Option<ZendString>) -> Option<Words> {
+    fn words_of_loading(&self, class: Option<ZendString>) -> Option<Words> {
         let name = class_name(&class?);
         let argument = self.first_argument(self.callee.frame.address);
         if argument.is_some_and(|argument| is_path_of(&class_name(&argument), &name)) {

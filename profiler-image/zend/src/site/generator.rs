@@ -47,7 +47,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             Some(op) => self
                 .iterates(op, generator)
                 .or_else(|| self.delegates_to(op, generator)),
-            None => self.has_as_argument(generator),
+            None => self.held_as_argument(generator),
         };
         let HeldGenerator::It(others) = held? else {
             return Some(Evidence::Refuted);
@@ -64,7 +64,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let operand = || self.object(u64::from(op.op1));
         match op.opcode {
             FE_RESET_R | FE_RESET_RW | SEND_UNPACK | ADD_ARRAY_UNPACK => {
-                self.is_or_is_like(operand()?, generator)
+                self.held_by(operand()?, generator)
             }
             FE_FETCH_R | FE_FETCH_RW => {
                 let operand = operand()?;
@@ -86,17 +86,17 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .then_some(HeldGenerator::It([Some(body), Some((parent, generator))]))
     }
 
-    fn has_as_argument(&self, generator: u64) -> Option<HeldGenerator> {
+    fn held_as_argument(&self, generator: u64) -> Option<HeldGenerator> {
         let caller = self.caller.frame;
         if caller.has_this() && caller.this == generator {
             return Some(HeldGenerator::It([None, None]));
         }
         let argument = self.object(self.layout.execute_data.first_argument as u64)?;
-        self.is_or_is_like(argument, generator)
+        self.held_by(argument, generator)
     }
 
-    /// Whether a variable with an object has the generator, or else another object of its class.
-    fn is_or_is_like(&self, variable: (u64, u64), generator: u64) -> Option<HeldGenerator> {
+    /// What a variable with an object holds: the generator, or else another object of its class.
+    fn held_by(&self, variable: (u64, u64), generator: u64) -> Option<HeldGenerator> {
         if variable.1 == generator {
             return Some(HeldGenerator::It([Some(variable), None]));
         }

@@ -20,19 +20,19 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
         let (first, second) = ((op.op1_type, op.op1), (op.op2_type, op.op2));
         match op.opcode {
-            CONCAT | FAST_CONCAT => self.has_object(first).or_else(|| self.has_object(second)),
-            ROPE_INIT | ROPE_ADD | ROPE_END => self.has_object(second),
+            CONCAT | FAST_CONCAT => self.object_words(first).or_else(|| self.object_words(second)),
+            ROPE_INIT | ROPE_ADD | ROPE_END => self.object_words(second),
             _ if !self.layout.rules.has_assign_op => None,
-            ECHO => self.has_object(first),
-            CAST if op.extended_value == u32::from(IS_STRING) => self.has_object(first),
-            ASSIGN_OP if op.extended_value == u32::from(CONCAT) => self.has_object(second),
+            ECHO => self.object_words(first),
+            CAST if op.extended_value == u32::from(IS_STRING) => self.object_words(first),
+            ASSIGN_OP if op.extended_value == u32::from(CONCAT) => self.object_words(second),
             ASSIGN_DIM_OP | ASSIGN_OBJ_OP | ASSIGN_STATIC_PROP_OP
                 if op.extended_value == u32::from(CONCAT) =>
             {
                 // The value is in the OP_DATA that follows.
                 let size = self.layout.zend_op.sizeof as u64;
                 let data = Op::read(self.memory, self.layout, op.address.checked_add(size)?)?;
-                self.has_object((data.op1_type, data.op1))
+                self.object_words((data.op1_type, data.op1))
             }
             _ => None,
         }
@@ -61,8 +61,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.is_object_call() && name.eq_ignore_ascii_case(b"__toString")
     }
 
-    /// Whether an operand is the callee's object.
-    fn has_object(&self, (kind, operand): (u8, u32)) -> Option<Words> {
+    /// The words by which an operand is the callee's object.
+    fn object_words(&self, (kind, operand): (u8, u32)) -> Option<Words> {
         let types = &self.layout.op_types;
         if [types.is_const, types.is_unused].contains(&kind) {
             return None;

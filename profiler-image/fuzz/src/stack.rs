@@ -109,9 +109,9 @@ fn search<M: Memory + ?Sized>(memory: &M, layout: &Layout, holder: &Frame, oplin
     let Some(holder) = Holder::read(memory, layout, holder) else {
         return;
     };
-    if let Some(key) = holder.find((memory, layout), opline, |_| true) {
+    if let Some(key) = holder.find(memory, layout, opline, |_| true) {
         assert!(key.op_index(layout, opline).is_some());
-        holder.has_stood((memory, layout), None, |_| true);
+        holder.has_stood(memory, layout, None, |_| true);
     }
 }
 

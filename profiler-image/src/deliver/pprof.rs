@@ -282,7 +282,7 @@ pub fn of_workers(
         samples: i64::try_from(workers.len()).unwrap_or(i64::MAX),
         ..Lost::default()
     };
-    writer.comment(comment(snapshot, &all, (0, 0), of_sampler));
+    writer.comment(comment(snapshot, &all, 0, 0, of_sampler));
     ProfileFile {
         bytes: writer.finish(),
         samples: workers.len() as u64,
@@ -359,7 +359,8 @@ pub fn output(
     writer.comment(comment(
         snapshot,
         &lost,
-        (unstable, without_worker),
+        unstable,
+        without_worker,
         of_sampler,
     ));
     ProfileFile {
@@ -413,7 +414,8 @@ fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<Label<'static>> {
 fn comment(
     snapshot: &Snapshot,
     lost: &Lost,
-    (unstable, without_worker): (i64, i64),
+    unstable: i64,
+    without_worker: i64,
     of_sampler: OfSampler,
 ) -> String {
     let quality = snapshot.samples.quality;

@@ -402,11 +402,11 @@ impl Reader {
             address: expected.page,
             bytes: &mut copy.bytes[..hot.start],
         });
-        let looks = (copy.hot, &mut copy.looks[..]);
         add_looks(
             &mut pieces,
             reads_of_top,
-            looks,
+            copy.hot,
+            &mut copy.looks,
             below,
             copy.beside.pieces(),
         );
@@ -472,7 +472,8 @@ pub fn looks_before_below(looks: usize) -> usize {
 fn add_looks<'a>(
     pieces: &mut Pieces<'a>,
     mut tops: impl Iterator<Item = Piece<'a>>,
-    (hot, looks): (u64, &'a mut [Vec<u8>]),
+    hot: u64,
+    looks: &'a mut [Vec<u8>],
     below: Option<Piece<'a>>,
     [beside, beside_again, beside_at_end]: [impl Iterator<Item = Piece<'a>>; 3],
 ) {

@@ -90,7 +90,7 @@ impl Budget {
 
     /// The average time between two samples of a worker until now; `late` of the `due` turns were missed.
     #[must_use]
-    pub fn effective_period(&self, now: u64, (due, late): (u64, u64)) -> u64 {
+    pub fn effective_period(&self, now: u64, due: u64, late: u64) -> u64 {
         let passed = self.passed(now);
         let took = now.saturating_sub(self.begin);
         let period = match took.saturating_mul(1000).checked_div(passed) {
@@ -160,22 +160,21 @@ mod tests {
     #[test]
     fn the_effective_period_is_that_of_the_turns() {
         let mut budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
-        let none = (0, 0);
-        assert_eq!(budget.effective_period(10 * SECOND, none), PERIOD);
+        assert_eq!(budget.effective_period(10 * SECOND, 0, 0), PERIOD);
         budget.set_period(2 * PERIOD, 10 * SECOND);
         // 1,000 periods, then 500.
         let average = PERIOD * 4 / 3;
-        assert_eq!(budget.effective_period(20 * SECOND, (1500, 0)), average);
+        assert_eq!(budget.effective_period(20 * SECOND, 1500, 0), average);
         // Half of the turns were missed.
-        let late = (1500, 750);
-        assert_eq!(budget.effective_period(20 * SECOND, late), average * 2);
+        let halved = budget.effective_period(20 * SECOND, 1500, 750);
+        assert_eq!(halved, average * 2);
     }
 
     #[test]
     fn missed_turns_count_in_the_effective_period_without_a_budget_too() {
         let budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
         let check = |due: u64, late: u64, expected: u64| {
-            let period = budget.effective_period(10 * SECOND, (due, late));
+            let period = budget.effective_period(10 * SECOND, due, late);
             assert_eq!(period, expected, "{late} of {due}");
         };
         check(1000, 0, PERIOD);

@@ -224,17 +224,17 @@ impl Member {
         recorder: Option<&mut Recorder>,
     ) {
         let Some(look) = look else { return };
-        let tids = (self.summed_as, self.worker.process.tid);
+        let (summed_as, tid) = (self.summed_as, self.worker.process.tid);
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
-        let give = give_to(served, idle, aggregate, recorder, tids);
+        let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         self.cpu.add(self.sampled_at, look, ran, give);
     }
 
     /// Distributes the CPU time so far to the samples, before they are read.
     pub fn settle(&mut self, aggregate: &mut Aggregate, recorder: Option<&mut Recorder>) {
-        let tids = (self.summed_as, self.worker.process.tid);
+        let (summed_as, tid) = (self.summed_as, self.worker.process.tid);
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
-        let give = give_to(served, idle, aggregate, recorder, tids);
+        let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         self.cpu.settle(give);
     }
 
@@ -250,7 +250,8 @@ fn give_to(
     idle: &mut u64,
     aggregate: &mut Aggregate,
     mut recorder: Option<&mut Recorder>,
-    (summed_as, tid): (i32, i32),
+    summed_as: i32,
+    tid: i32,
 ) -> impl FnMut(Fate, u64) {
     move |fate, nanoseconds| {
         if fate == Fate::Idle {

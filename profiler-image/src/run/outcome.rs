@@ -59,7 +59,7 @@ impl RunLoop<'_> {
     /// The average time between two samples of a worker so far.
     pub(super) fn effective_period(&self) -> Duration {
         let SampleQuality { due, late, .. } = self.sampler.quality;
-        Duration::from_nanos(self.budget.effective_period(self.clock.now(), (due, late)))
+        Duration::from_nanos(self.budget.effective_period(self.clock.now(), due, late))
     }
 
     pub(super) fn samples(&self) -> u64 {

@@ -54,7 +54,7 @@ impl RunLoop<'_> {
                     ..asleep
                 });
                 let did = Did::Slept(held);
-                self.add(index, current, None, (asleep.stack, true), did);
+                self.add(index, current, None, asleep.stack, true, did);
             }
             None => self.read_one(index, current, mark, wanted),
         }
@@ -123,7 +123,7 @@ impl RunLoop<'_> {
         } else {
             Did::Ran
         };
-        self.add(index, current, look.ok(), (stack, is_certain), did);
+        self.add(index, current, look.ok(), stack, is_certain, did);
     }
 
     /// Whether a worker that sleeps can go on; `None` as long as that need not be known. A leaf that says what it waits for, as most do
@@ -157,12 +157,13 @@ impl RunLoop<'_> {
         index: usize,
         current: u64,
         look: Option<SchedStat>,
-        (stack, is_certain): (Option<SummedStack>, bool),
+        stack: Option<SummedStack>,
+        is_certain: bool,
         did: Did,
     ) {
         self.sampler.quality.taken += 1;
         let ran = did == Did::Ran;
-        let fate = self.fate(index, current, (stack, is_certain), did);
+        let fate = self.fate(index, current, stack, is_certain, did);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
         // A sample's wall value is the time that it represents. The time since the last sample would be longer the later in its slot
         // this one is, and so count the functions there twice.
@@ -193,7 +194,7 @@ impl RunLoop<'_> {
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
-            record(recorder, member, stack, fate, (slot, ran));
+            record(recorder, member, stack, fate, slot, ran);
         }
         member.spend(look, ran.then_some(fate), aggregate, recorder);
     }
@@ -203,7 +204,8 @@ impl RunLoop<'_> {
         &mut self,
         index: usize,
         current: u64,
-        (stack, is_certain): (Option<SummedStack>, bool),
+        stack: Option<SummedStack>,
+        is_certain: bool,
         did: Did,
     ) -> Fate {
         let member = &mut self.members[index];
@@ -237,7 +239,8 @@ fn record(
     member: &Member,
     stack: Option<SummedStack>,
     fate: Fate,
-    (slot, ran): (SampleSlot, bool),
+    slot: SampleSlot,
+    ran: bool,
 ) {
     let tid = member.worker.process.tid;
     let Some(stack) = stack else {

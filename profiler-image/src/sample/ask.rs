@@ -61,7 +61,8 @@ impl StackSampler {
         let compiler_globals = engine.phase_globals.compiler_globals;
         fetch_site(
             &set,
-            (engine.layout, compiler_globals),
+            engine.layout,
+            compiler_globals,
             frames,
             [(site_at, &at_site.function), (index, &callee.function)],
         );
@@ -86,10 +87,10 @@ impl StackSampler {
             compiler_globals,
             frameless_functions: engine.frameless_functions,
             through,
-            caller: side(worker, &set, (&caller, holder.is_some()), &at_site.function),
+            caller: side(worker, &set, &caller, holder.is_some(), &at_site.function),
             callee: EdgeSide {
                 has_own_opline: is_sure || has_called(trace, index),
-                ..side(worker, &set, (&frames[index], is_sure), &callee.function)
+                ..side(worker, &set, &frames[index], is_sure, &callee.function)
             },
         };
         let evidence = site.judge(op.as_ref());
@@ -136,9 +137,11 @@ fn without_cache(closure: &Frame) -> Frame {
 /// Whether the code that a function holds has been in its place since the stack was read.
 fn is_still_there(worker: &Worker, holder: &Holder) -> bool {
     let arena = worker.reader.arena();
-    let at = (&worker.reader.memory, worker.process.engine.layout);
+    let (memory, layout) = (&worker.reader.memory, worker.process.engine.layout);
     let shared = &worker.process.shared_ranges;
-    holder.has_stood(at, arena, |address| was_there(arena, shared, address))
+    holder.has_stood(memory, layout, arena, |address| {
+        was_there(arena, shared, address)
+    })
 }
 
 /// Whether frame `index` has called something: then its opline is its own.
@@ -150,7 +153,8 @@ fn has_called(trace: &Trace, index: usize) -> bool {
 /// again in each request. `ends` are the indices and functions of the caller and the callee.
 fn fetch_site<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
-    (layout, compiler_globals): (&Layout, Option<u64>),
+    layout: &Layout,
+    compiler_globals: Option<u64>,
     frames: &[Frame],
     ends: [(usize, &ZendFunction); 2],
 ) {
@@ -186,7 +190,8 @@ pub(super) fn is_shared(worker: &Worker, address: u64) -> bool {
 fn side<'a>(
     worker: &Worker,
     memory: &impl Memory,
-    (frame, is_sure): (&'a Frame, bool),
+    frame: &'a Frame,
+    is_sure: bool,
     function: &'a ZendFunction,
 ) -> EdgeSide<'a> {
     let key = &function.key;

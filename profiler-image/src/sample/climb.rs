@@ -59,6 +59,16 @@ struct At {
     site: Option<(NameId, u32)>,
     /// A caller has moved to another op since the moment, so only known calls may follow.
     has_gone_on: bool,
+    /// When the climb is made.
+    now: u64,
+}
+
+/// A frame's function, and the index of its op if it is at one.
+struct AtOp {
+    id: FunctionId,
+    name: NameId,
+    key: FunctionKey,
+    op: Option<u32>,
 }
 
 impl Climb {
@@ -106,6 +116,7 @@ impl StackSampler {
             path: PathId::NONE,
             site: None,
             has_gone_on: false,
+            now,
         };
         let root = match trace.end {
             UnwindEnd::TooDeep => Some(FunctionNames::TRUNCATED),
@@ -134,10 +145,7 @@ impl StackSampler {
                     .mark(at.path, FunctionNames::COLLECTING)
                     .unwrap_or(at.path);
             }
-            if self
-                .step(worker, trace, index, &mut at, (climb, now))
-                .is_none()
-            {
+            if self.step(worker, trace, index, &mut at, climb).is_none() {
                 return;
             }
             climb.paths.push(at.path);
@@ -167,7 +175,7 @@ impl StackSampler {
         trace: &mut Trace,
         index: usize,
         at: &mut At,
-        (climb, now): (&mut Climb, u64),
+        climb: &mut Climb,
     ) -> Option<()> {
         let process = Arc::clone(&worker.process);
         let engine = &process.engine;
@@ -185,8 +193,8 @@ impl StackSampler {
             // A caller's opline is inside its code. The leaf's own opline proves nothing, and no edge depends on it.
             return None;
         }
-        let found = (id, name);
-        let mut call = match self.call(worker, trace, index, at, found, (climb, now)) {
+        let found = AtOp { id, name, key, op };
+        let mut call = match self.call(worker, trace, index, at, &found, climb) {
             Some(call) => call,
             None if trace.may_have_gone_on => self.call_before(worker, &frame, at, name, climb)?,
             None => return None,
@@ -203,7 +211,7 @@ impl StackSampler {
             climb.is_refuted = at.has_gone_on;
             return None;
         }
-        let path = self.node(worker, at.path, found, (&key, op), call, climb)?;
+        let path = self.node(worker, at.path, &found, call, climb)?;
         // The engine's own nameless frames are the same for every fiber.
         let is_told = op.is_some() || is_hidden || key.is_named();
         if !is_told && !is_still_there(worker, &frame) {
@@ -221,16 +229,15 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         below: PathId,
-        (id, name): (FunctionId, NameId),
-        (key, op): (&FunctionKey, Option<u32>),
+        found: &AtOp,
         call: CallPath,
         climb: &mut Climb,
     ) -> Option<PathId> {
-        let own = op.unwrap_or(NO_OP);
+        let (name, own) = (found.name, found.op.unwrap_or(NO_OP));
         let path = match self.tree.child(below, name, own) {
             Some(path) => path,
             None => {
-                let line = self.line(worker, id, key, op);
+                let line = self.line(worker, found);
                 let added = self.tree.add(below, name, own, line, call);
                 climb.is_full = added.is_none();
                 added?
@@ -292,7 +299,8 @@ impl StackSampler {
         }
     }
 
-    fn line(&mut self, worker: &Worker, id: FunctionId, key: &FunctionKey, op: Option<u32>) -> u32 {
+    fn line(&mut self, worker: &Worker, found: &AtOp) -> u32 {
+        let AtOp { id, key, op, .. } = *found;
         if !key.is_user() {
             return 0;
         }
@@ -309,9 +317,10 @@ impl StackSampler {
         trace: &mut Trace,
         index: usize,
         at: &At,
-        (id, name): (FunctionId, NameId),
-        (climb, now): (&mut Climb, u64),
+        function: &AtOp,
+        climb: &mut Climb,
     ) -> Option<CallPath> {
+        let (id, name) = (function.id, function.name);
         let known = self.tree.call_of(at.path, name).copied();
         let open = known.and_then(|call| call.edge);
         if let Some(call) = known
@@ -339,10 +348,10 @@ impl StackSampler {
             return self.told_apart(worker, trace, index, edge, climb);
         }
         let found = if index + 1 == trace.frames.len() {
-            self.root(worker, trace, (id, name), now)?
+            self.root(worker, trace, id, name, at.now)?
         } else {
             let edge = self.edge_at(trace, index, at.site, name)?;
-            self.edge(worker, trace, index, edge, now)?
+            self.edge(worker, trace, index, edge, at.now)?
         };
         let mut call = known.unwrap_or_default();
         match found {
@@ -414,7 +423,8 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         trace: &mut Trace,
-        (id, name): (FunctionId, NameId),
+        id: FunctionId,
+        name: NameId,
         now: u64,
     ) -> Option<EdgeKnowledge> {
         let key = self.functions.get(id)?.function.key;

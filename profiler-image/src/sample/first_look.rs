@@ -10,7 +10,7 @@ use phpprof_zend::unwind::{Copy, Frame, UnwindEnd};
 
 use super::StackSampler;
 use super::climb::Climb;
-use super::follow::Followed;
+use super::follow::{Followed, Start};
 use crate::read::globals::Globals;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
@@ -51,7 +51,8 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> Result<Followed, KnownCallers> {
         let first = tops[0].current_execute_data;
@@ -69,13 +70,13 @@ impl StackSampler {
             if is_known || !worker.reader.copy.inside(address) {
                 continue;
             }
-            self.follow_from(worker, tops, (address, 0, 0), (trace, climb), now);
+            self.follow_from(worker, tops, Start::at_first(address), trace, climb, now);
             if climb.is_full {
                 return Ok(Followed::Part(climb.path()));
             }
             kept = kept.or(shown(&worker.reader.copy, trace, climb, first));
         }
-        self.follow_callees(worker, tops, kept, (trace, climb), now)
+        self.follow_callees(worker, tops, kept, trace, climb, now)
     }
 
     /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
@@ -85,7 +86,8 @@ impl StackSampler {
         worker: &mut Worker,
         tops: &[Globals],
         look: usize,
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> bool {
         let copy = &worker.reader.copy;
@@ -97,10 +99,17 @@ impl StackSampler {
         else {
             return false;
         };
-        self.follow_from(worker, tops, (caller.address, 0, 0), (trace, climb), now);
+        self.follow_from(
+            worker,
+            tops,
+            Start::at_first(caller.address),
+            trace,
+            climb,
+            now,
+        );
         let kept = shown(&worker.reader.copy, trace, climb, first);
         matches!(
-            self.follow_callees(worker, tops, kept, (trace, climb), now),
+            self.follow_callees(worker, tops, kept, trace, climb, now),
             Ok(Followed::Whole)
         )
     }
@@ -111,7 +120,8 @@ impl StackSampler {
         worker: &mut Worker,
         tops: &[Globals],
         mut kept: KnownCallers,
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> Result<Followed, KnownCallers> {
         if kept.address == 0 {
@@ -126,7 +136,7 @@ impl StackSampler {
                 break;
             };
             is_followed = false;
-            self.follow_from(worker, tops, (callee, 0, 0), (trace, climb), now);
+            self.follow_from(worker, tops, Start::at_first(callee), trace, climb, now);
             if self.stays_unknown(climb) {
                 return Ok(Followed::Part(climb.path()));
             }
@@ -144,8 +154,8 @@ impl StackSampler {
             is_followed = true;
         }
         if !is_followed {
-            let leaf = (kept.address, 0, 0);
-            self.follow_from(worker, tops, leaf, (trace, climb), now);
+            let leaf = Start::at_first(kept.address);
+            self.follow_from(worker, tops, leaf, trace, climb, now);
         }
         if climb.is_whole {
             Ok(Followed::Whole)

@@ -31,21 +31,48 @@ pub(super) enum Followed {
     Part(PathId),
 }
 
+/// A moment of a read: the word with the top, and the look with the part around it, by their indices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MomentIndex {
+    pub top: usize,
+    pub look: usize,
+}
+
+impl MomentIndex {
+    pub const FIRST: Self = Self { top: 0, look: 0 };
+}
+
+/// Where a stack is unwound from: an address at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    pub address: u64,
+    pub moment: MomentIndex,
+}
+
+impl Start {
+    /// An address at the first moment.
+    pub fn at_first(address: u64) -> Self {
+        let moment = MomentIndex::FIRST;
+        Self { address, moment }
+    }
+}
+
 impl StackSampler {
     /// Follows the stack to the first moment of this read in which it is whole. Also returns the candidate for its call path, if there is one.
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> (Followed, PathId) {
         self.functions.begin();
         self.asked = 0;
         trace.is_fast = is_fast(tops);
-        self.follow_one(worker, tops, (0, 0), (trace, climb), now);
+        self.follow_one(worker, tops, MomentIndex::FIRST, trace, climb, now);
         let candidate = self.candidate(worker, trace, climb, now);
-        let followed = self.follow_moments(worker, tops, (trace, climb), now);
+        let followed = self.follow_moments(worker, tops, trace, climb, now);
         (followed, candidate)
     }
 
@@ -54,23 +81,25 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> Followed {
         let mut kept = KnownCallers::NOTHING;
         let mut has_callers = true;
         let is_elsewhere = is_elsewhere(tops, &worker.reader.copy);
-        for (moment, (top, look)) in moments(tops.len()).enumerate() {
+        for (number, moment) in moments(tops.len()).enumerate() {
+            let MomentIndex { top, look } = moment;
             if is_elsewhere && top > 0 {
                 // No look shows the page of a later word when that was read.
                 break;
             }
-            if moment > 0 {
-                self.follow_one(worker, tops, (top, look), (trace, climb), now);
+            if number > 0 {
+                self.follow_one(worker, tops, moment, trace, climb, now);
             }
             if climb.is_whole {
-                if !has_callers && !self.follow_callers(worker, tops, look, (trace, climb), now) {
-                    self.follow_one(worker, tops, (top, look), (trace, climb), now);
+                if !has_callers && !self.follow_callers(worker, tops, look, trace, climb, now) {
+                    self.follow_one(worker, tops, moment, trace, climb, now);
                 }
                 // A bound, or what the callers have shown, may end it earlier now. A later moment would be of another call.
                 return if climb.is_whole {
@@ -93,8 +122,8 @@ impl StackSampler {
                 let stood = self.stood(worker, trace, climb);
                 kept = kept.or(stood);
             }
-            if moment == 0 {
-                match self.follow_first_look(worker, tops, (trace, climb), now) {
+            if number == 0 {
+                match self.follow_first_look(worker, tops, trace, climb, now) {
                     Ok(followed) => return followed,
                     Err(shown) => {
                         has_callers = shown.address != 0;
@@ -127,17 +156,19 @@ impl StackSampler {
         }
     }
 
-    /// Follows one moment: the word and the look with these indices.
+    /// Follows one moment.
     pub(super) fn follow_one(
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        (top, look): (usize, usize),
-        found: (&mut Trace, &mut Climb),
+        moment: MomentIndex,
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) {
-        let address = tops[top].current_execute_data;
-        self.follow_from(worker, tops, (address, top, look), found, now);
+        let address = tops[moment.top].current_execute_data;
+        let start = Start { address, moment };
+        self.follow_from(worker, tops, start, trace, climb, now);
     }
 
     /// Unwinds a look from an address, which is of about the moment of a word, identifies the frames, and climbs.
@@ -145,10 +176,13 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        (address, top, look): (u64, usize, usize),
-        (trace, climb): (&mut Trace, &mut Climb),
+        start: Start,
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) {
+        let Start { address, moment } = start;
+        let MomentIndex { top, look } = moment;
         let layout = worker.process.engine.layout;
         climb.begin();
         if self.unwound >= MOST_UNWOUND {
@@ -170,7 +204,7 @@ impl StackSampler {
             trace.end = UnwindEnd::Torn;
         }
         (trace.stood, trace.stands, trace.stands_since) = (0, None, None);
-        trace.may_have_gone_on = (top, look) == (0, 0);
+        trace.may_have_gone_on = moment == MomentIndex::FIRST;
         if trace.end == UnwindEnd::Torn {
             // Without a root it is unknown which part of the chain is true.
             return;
@@ -216,15 +250,14 @@ pub(super) fn around(top: usize, looks: usize) -> Range<usize> {
     first..looks.min(first + AROUND)
 }
 
-/// The moments of a read by their indices: the word with the top, and the look with the part around it. The first
-/// word comes first, because reading delays the program where it writes; each word has the looks nearest to it.
-pub(super) fn moments(tops: usize) -> impl Iterator<Item = (usize, usize)> {
+/// The moments of a read. The first word comes first, because reading delays the program where it writes; each word has the looks nearest to it.
+pub(super) fn moments(tops: usize) -> impl Iterator<Item = MomentIndex> {
     (0..tops).flat_map(move |top| {
         [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]
             .into_iter()
             .flatten()
             .filter(move |&look| look <= tops)
-            .map(move |look| (top, look))
+            .map(move |look| MomentIndex { top, look })
     })
 }
 
@@ -234,9 +267,10 @@ mod tests {
 
     #[test]
     fn a_moment_is_a_top_and_a_look_next_to_it() {
-        let shown: Vec<(usize, usize)> = moments(2).collect();
+        let indices = moments(2).map(|moment| (moment.top, moment.look));
+        let shown: Vec<(usize, usize)> = indices.collect();
         assert_eq!(shown, [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 0)]);
-        assert!(moments(9).all(|(top, look)| look <= 9 && top.abs_diff(look) <= 2));
+        assert!(moments(9).all(|MomentIndex { top, look }| look <= 9 && top.abs_diff(look) <= 2));
     }
 
     #[test]

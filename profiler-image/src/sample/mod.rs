@@ -38,7 +38,7 @@ use crate::stack::names::FunctionNames;
 use crate::stack::trace::{Ending, SummedStack, Trace};
 
 use climb::Climb;
-use follow::{Followed, MOST_UNWOUND, is_elsewhere};
+use follow::{Followed, MOST_UNWOUND, MomentIndex, is_elsewhere};
 use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
@@ -156,7 +156,7 @@ impl StackSampler {
             std::mem::take(&mut self.trace),
             std::mem::take(&mut self.climb),
         );
-        let (mut outcome, mut is_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
+        let (mut outcome, mut is_elsewhere) = self.read(worker, &mut trace, &mut climb, now);
         for _ in 1..READS {
             let is_doubtful = |sampled: &SampledStack| {
                 let SummedStack { path, ending, .. } = sampled.stack;
@@ -168,7 +168,7 @@ impl StackSampler {
             {
                 break;
             }
-            let (later, is_later_elsewhere) = self.read(worker, (&mut trace, &mut climb), now);
+            let (later, is_later_elsewhere) = self.read(worker, &mut trace, &mut climb, now);
             // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
             if let TurnOutcome::Sample(_) = later {
                 (outcome, is_elsewhere) = (later, is_later_elsewhere);
@@ -192,7 +192,8 @@ impl StackSampler {
     fn read(
         &mut self,
         worker: &mut Worker,
-        (trace, climb): (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) -> (TurnOutcome, bool) {
         let (tops, last) = match worker.reader.read() {
@@ -208,7 +209,7 @@ impl StackSampler {
             (top.current_execute_data, top.top) != (tops[0].current_execute_data, tops[0].top)
         });
         self.quality.moved += u64::from(has_moved);
-        let (followed, candidate) = self.follow(worker, &tops, (trace, climb), now);
+        let (followed, candidate) = self.follow(worker, &tops, trace, climb, now);
         // More looks cannot show more of the others.
         let is_shown =
             matches!(followed, Followed::Whole) || climb.is_full || self.stays_unknown(climb);
@@ -217,7 +218,7 @@ impl StackSampler {
             Followed::Whole => {
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
-                    self.learn(worker, &tops, (trace, climb), now);
+                    self.learn(worker, &tops, trace, climb, now);
                 }
                 outcome
             }
@@ -241,14 +242,19 @@ impl StackSampler {
         &mut self,
         worker: &mut Worker,
         tops: &[Globals],
-        found: (&mut Trace, &mut Climb),
+        trace: &mut Trace,
+        climb: &mut Climb,
         now: u64,
     ) {
         let Some(newest) = tops.len().checked_sub(1) else {
             return;
         };
         self.standing.begin(true);
-        self.follow_one(worker, tops, (newest, newest + 1), found, now);
+        let moment = MomentIndex {
+            top: newest,
+            look: newest + 1,
+        };
+        self.follow_one(worker, tops, moment, trace, climb, now);
     }
 
     fn identify(&mut self, worker: &mut Worker, trace: &mut Trace, now: u64) {

@@ -67,7 +67,7 @@ impl StackSampler {
             }
             return Some(self.edges.prove(edge, Relation::Nothing));
         }
-        self.edge_by_site(worker, trace, index, edge, (may_be_autoloader, now))
+        self.edge_by_site(worker, trace, index, edge, may_be_autoloader, now)
     }
 
     /// Whether the tree of generators tells that the one of the caller delegates to that of frame `index`, by the op before its own.
@@ -101,7 +101,8 @@ impl StackSampler {
         trace: &mut Trace,
         index: usize,
         edge: Edge,
-        (may_be_autoloader, now): (bool, u64),
+        may_be_autoloader: bool,
+        now: u64,
     ) -> Option<EdgeKnowledge> {
         if self.may_be_another_closure(worker, trace, index) {
             self.look_since(worker, trace, index, now);
@@ -255,7 +256,7 @@ impl StackSampler {
         let (standing, reader) = (&mut self.standing, &worker.reader);
         // Consecutive generators have the same addresses, and so have the words that hold them: these words tell little.
         let calls = if on_page { WORDS } else { PROOF };
-        let stand = standing.stand(reader, &trace.frames, (lowest, top), calls);
+        let stand = standing.stand(reader, &trace.frames, lowest, top, calls);
         stand.holds_call(caller, top)
             && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
     }
@@ -320,11 +321,10 @@ impl StackSampler {
         if let Some(stand) = trace.stands_since.filter(|stand| stand.has_seen(depth)) {
             return stand;
         }
-        let wanted = (lowest, trace.frames.len() - index);
         let frames = &trace.frames;
-        let stand = self
-            .standing
-            .stand(&worker.reader, frames, wanted, IDENTITY);
+        let callee = frames.len() - index;
+        let standing = &mut self.standing;
+        let stand = standing.stand(&worker.reader, frames, lowest, callee, IDENTITY);
         *trace.stands_since.insert(if stand == Stand::default() {
             stand
         } else {
@@ -338,9 +338,10 @@ impl StackSampler {
         match trace.stands {
             Some(stand) if stand.has_seen(depth) => stand,
             _ => *trace.stands.insert({
-                let wanted = (lowest, trace.frames.len() - index);
                 let frames = &trace.frames;
-                self.standing.stand(&worker.reader, frames, wanted, PROOF)
+                let callee = frames.len() - index;
+                let standing = &mut self.standing;
+                standing.stand(&worker.reader, frames, lowest, callee, PROOF)
             }),
         }
     }

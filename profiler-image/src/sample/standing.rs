@@ -105,7 +105,8 @@ impl Standing {
         &mut self,
         reader: &Reader,
         frames: &[Frame],
-        (lowest, callee): (u64, usize),
+        lowest: u64,
+        callee: usize,
         calls: usize,
     ) -> Stand {
         let Some(window) = self.begin_looks(reader, frames, lowest) else {

@@ -290,7 +290,7 @@ fn followed(
     };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.standing.begin(true);
-    sampler.follow_one(worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(worker, &tops, MomentIndex::FIRST, &mut trace, &mut climb, 1);
     assert_eq!(trace.frames.len(), 2, "{}", scene.main_frame);
     (tops.to_vec(), trace)
 }
@@ -314,7 +314,7 @@ fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         // No site names the callee, and nothing may be looked at again.
         sampler.standing.begin(false);
-        sampler.follow_one(worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+        sampler.follow_one(worker, &tops, MomentIndex::FIRST, &mut trace, &mut climb, 1);
         (climb.is_whole, climb.open)
     };
     let (shown, open) = is_whole(&mut sampler, &mut worker);
@@ -409,7 +409,7 @@ fn a_read_asks_so_many_call_sites_and_no_more() {
     assert!((64..256).contains(&asks.count()));
     // The next read may ask again.
     let (mut again, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow(&mut worker, &tops, (&mut again, &mut climb), 1);
+    sampler.follow(&mut worker, &tops, &mut again, &mut climb, 1);
     assert!(sampler.ask(&worker, &trace, 0, edge).is_some());
 }
 
@@ -432,7 +432,7 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
         .for_each(|look| look.fill(0));
     let before = sampler.quality;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.learn(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    sampler.learn(&mut worker, &tops, &mut trace, &mut climb, 2);
     let known = sampler.edges.known(&edge.unwrap());
     assert!(matches!(known, Some(EdgeKnowledge::Proven(_))), "{known:?}");
     assert_eq!(sampler.quality, before, "it is no sample");

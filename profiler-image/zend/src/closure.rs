@@ -148,7 +148,8 @@ impl Holder {
     /// an op_array existed when the stack was read.
     pub fn find<M: Memory + ?Sized>(
         &self,
-        (memory, layout): (&M, &Layout),
+        memory: &M,
+        layout: &Layout,
         opline: u64,
         is_old: impl Fn(u64) -> bool,
     ) -> Option<FunctionKey> {
@@ -174,7 +175,8 @@ impl Holder {
     /// since. Then its code, and all that it declares, were in their places for the whole time. `arena` is that of the read, if it is known.
     pub fn has_stood<M: Memory + ?Sized>(
         &self,
-        (memory, layout): (&M, &Layout),
+        memory: &M,
+        layout: &Layout,
         arena: Option<&Arena>,
         is_old: impl Fn(u64) -> bool,
     ) -> bool {

@@ -6,7 +6,7 @@ use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
 use crate::string_hash::hashes_of;
 use crate::text::ZendString;
-use crate::zval::{TYPE, ZVAL};
+use crate::zval::{TYPE, ZVAL, Zval};
 
 /// A chain of a valid table has a few entries; this bounds a hostile one.
 const MAX_CHAIN: usize = 256;
@@ -95,17 +95,12 @@ impl TableHead {
     }
 
     /// Value and type of an element of a list.
-    fn packed<M: Memory + ?Sized>(
-        &self,
-        memory: &M,
-        layout: &Layout,
-        index: u32,
-    ) -> Option<(u64, u8)> {
+    fn packed<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout, index: u32) -> Option<Zval> {
         let distance = u64::from(index) * packed_size(layout) as u64;
         let address = self.data.checked_add(distance)?;
         let mut zval = [0_u8; ZVAL];
         memory.read(address, &mut zval).ok()?;
-        Some((word_at(&zval, 0), byte_at(&zval, TYPE)))
+        Some(Zval(word_at(&zval, 0), byte_at(&zval, TYPE)))
     }
 
     fn bucket<M: Memory + ?Sized>(
@@ -158,7 +153,7 @@ pub fn element<M: Memory + ?Sized>(
     layout: &Layout,
     table: u64,
     index: Index<'_>,
-) -> Option<(u64, u8)> {
+) -> Option<Zval> {
     let table = TableHead::read(memory, layout, table)?;
     let (bytes, _) = match index {
         Index::Number(number) if table.is_packed => {
@@ -169,7 +164,7 @@ pub fn element<M: Memory + ?Sized>(
         Index::Number(number) => table.find(memory, layout, number, None)?,
         Index::Text(text) => table.find_text(memory, layout, text)?,
     };
-    Some((word_at(&bytes, 0), byte_at(&bytes, TYPE)))
+    Some(Zval(word_at(&bytes, 0), byte_at(&bytes, TYPE)))
 }
 
 /// The first entry with a string key and a value.
@@ -182,7 +177,7 @@ pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opt
 }
 
 /// Value and type of the two zvals of a list, such as `[$object, 'method']`; `None` if it has another length or string keys.
-pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[(u64, u8); 2]> {
+pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[Zval; 2]> {
     let table = TableHead::read(memory, layout, table)?;
     if !table.is_packed || table.used != 2 {
         return None;
@@ -191,12 +186,12 @@ pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opti
     let mut bytes = [0_u8; 64];
     let elements = bytes.get_mut(..2 * size)?;
     memory.read(table.data, elements).ok()?;
-    let zval = |at: usize| (word_at(&bytes, at), byte_at(&bytes, at + TYPE));
+    let zval = |at: usize| Zval(word_at(&bytes, at), byte_at(&bytes, at + TYPE));
     Some([zval(0), zval(size)])
 }
 
-/// Whether one of the first values of an array, at most [`MAX_SEARCHED`], is this one: value and type.
-pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: (u64, u8)) -> bool {
+/// Whether one of the first values of an array, at most [`MAX_SEARCHED`], is this one.
+pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: Zval) -> bool {
     let Some(table) = TableHead::read(memory, layout, table) else {
         return false;
     };
@@ -213,7 +208,7 @@ pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: 
     memory.read(table.data, values).is_ok()
         && values
             .chunks_exact(size)
-            .any(|value| (word_at(value, 0), byte_at(value, TYPE)) == zval)
+            .any(|value| Zval(word_at(value, 0), byte_at(value, TYPE)) == zval)
 }
 
 /// The size of an element of a list.
@@ -240,30 +235,34 @@ mod tests {
         (image, table)
     }
 
-    fn check((image, table): &(EngineImage, u64), key: &str, expected: Option<u64>) {
-        let found = find(image, image.layout, *table, key.as_bytes());
+    fn check(key: &str, expected: Option<u64>) {
+        let (image, table) = image();
+        let found = find(&image, image.layout, table, key.as_bytes());
         assert_eq!(found, expected, "{key}");
     }
 
     #[test]
     fn a_key_is_found_along_its_chain_and_no_other() {
-        check(&image(), "one", Some(11));
-        check(&image(), "two", Some(22));
-        check(&image(), "three", None);
+        check("one", Some(11));
+        check("two", Some(22));
+        check("three", None);
     }
 
     #[test]
     fn in_each_version_a_list_of_two_is_read_and_no_other() {
         for layout in ROWS {
             let mut image = EngineImage::new(layout);
-            let mut list = |zvals: &[(u64, u8)]| {
+            let mut list = |zvals: &[Zval]| {
                 let table = image.block();
                 image.put_list(table, zvals);
                 pair(&image, layout, table)
             };
-            assert_eq!(list(&[(7, 8), (9, 6)]), Some([(7, 8), (9, 6)]));
-            assert_eq!(list(&[(7, 8)]), None);
-            assert_eq!(list(&[(7, 8), (9, 6), (9, 6)]), None);
+            assert_eq!(
+                list(&[Zval(7, 8), Zval(9, 6)]),
+                Some([Zval(7, 8), Zval(9, 6)])
+            );
+            assert_eq!(list(&[Zval(7, 8)]), None);
+            assert_eq!(list(&[Zval(7, 8), Zval(9, 6), Zval(9, 6)]), None);
         }
         let (image, table) = image();
         assert_eq!(pair(&image, image.layout, table), None, "it has keys");
@@ -274,12 +273,12 @@ mod tests {
         for layout in ROWS {
             let mut image = EngineImage::new(layout);
             let (array, list) = (image.block(), image.block());
-            let numbers = [(0, (7, 8)), (16, (9, 6))];
+            let numbers = [(0, Zval(7, 8)), (16, Zval(9, 6))];
             let entries = numbers.map(|(number, zval)| (Index::Number(number), zval));
-            let entries = [&entries[..], &[(Index::Text(b"one"), (11, 4))]].concat();
+            let entries = [&entries[..], &[(Index::Text(b"one"), Zval(11, 4))]].concat();
             image.put_array(array, &entries);
-            image.put_list(list, &[(7, 8), (9, 6)]);
-            let check = |array: u64, key: Index<'_>, expected: Option<(u64, u8)>| {
+            image.put_list(list, &[Zval(7, 8), Zval(9, 6)]);
+            let check = |array: u64, key: Index<'_>, expected: Option<Zval>| {
                 assert_eq!(element(&image, layout, array, key), expected, "{key:?}");
             };
             for (key, zval) in entries {
@@ -287,7 +286,7 @@ mod tests {
             }
             check(array, Index::Number(1), None);
             check(array, Index::Text(b"two"), None);
-            check(list, Index::Number(1), Some((9, 6)));
+            check(list, Index::Number(1), Some(Zval(9, 6)));
             check(list, Index::Number(2), None);
             check(list, Index::Number(u64::MAX), None);
             check(list, Index::Text(b"one"), None);
@@ -301,15 +300,20 @@ mod tests {
             let (array, list) = (image.block(), image.block());
             image.put_array(
                 array,
-                &[(Index::Text(b"one"), (7, 8)), (Index::Number(3), (9, 6))],
+                &[
+                    (Index::Text(b"one"), Zval(7, 8)),
+                    (Index::Number(3), Zval(9, 6)),
+                ],
             );
-            image.put_list(list, &[(7, 8), (9, 6)]);
+            image.put_list(list, &[Zval(7, 8), Zval(9, 6)]);
             for table in [array, list] {
-                for (zval, is_there) in [((7, 8), true), ((9, 6), true), ((7, 6), false)] {
+                for (zval, is_there) in
+                    [(Zval(7, 8), true), (Zval(9, 6), true), (Zval(7, 6), false)]
+                {
                     assert_eq!(holds(&image, layout, table, zval), is_there, "{zval:?}");
                 }
             }
-            assert!(!holds(&image, layout, 8, (7, 8)), "there is no array");
+            assert!(!holds(&image, layout, 8, Zval(7, 8)), "there is no array");
         }
     }
 
@@ -319,7 +323,7 @@ mod tests {
         for rule in HighByteRule::ALL {
             let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
             let table = image.block();
-            image.put_array(table, &[(Index::Text(key), (11, 4))]);
+            image.put_array(table, &[(Index::Text(key), Zval(11, 4))]);
             let layout = image.layout;
             let row = &layout.zend_array;
             let bucket = image.word(table + row.ar_data as u64).unwrap();
@@ -340,6 +344,6 @@ mod tests {
         let two = data + row.bucket_sizeof as u64;
         assert_eq!(image.half(two + row.bucket_next as u64), Ok(0));
         image.put_half(two, row.bucket_next, 1);
-        check(&(image, table), "one", None);
+        assert_eq!(find(&image, image.layout, table, b"one"), None);
     }
 }

@@ -139,9 +139,7 @@ pub fn read<M: Memory + ?Sized>(
         RequestSource::FastCgi if context == PLAIN_CGI => {
             server::built(&reads, layout, place, wanted, &mut trail)
         }
-        RequestSource::FastCgi => {
-            fastcgi::read(&reads, layout, (context, slice), wanted, &mut trail)
-        }
+        RequestSource::FastCgi => fastcgi::read(&reads, layout, context, slice, wanted, &mut trail),
         RequestSource::RequestInfo | RequestSource::Apache => {
             // Between two requests `$_SERVER` is still the earlier one's.
             let is_traced =

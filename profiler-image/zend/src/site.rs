@@ -20,7 +20,7 @@ use crate::op::{
 use crate::short::Short;
 use crate::text::ZendString;
 use crate::unwind::{Copy, Frame};
-use crate::zval::{IS_OBJECT, IS_STRING};
+use crate::zval::{IS_OBJECT, IS_STRING, Zval};
 
 mod autoload;
 pub mod callable;
@@ -94,7 +94,7 @@ impl Relation {
     fn agreement(self, copy: &Copy, caller: &Frame, callee: &Frame) -> Option<bool> {
         let object_at = |frame: &Frame, offset: u32| {
             copy.zval(frame.address.wrapping_add(u64::from(offset)))
-                .and_then(|(value, kind)| (kind == IS_OBJECT).then_some(value))
+                .and_then(|Zval(value, kind)| (kind == IS_OBJECT).then_some(value))
         };
         match self {
             Self::Nothing => Some(true),
@@ -364,7 +364,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             };
         }
         match self.copy.zval(operand) {
-            Some((object, IS_OBJECT))
+            Some(Zval(object, IS_OBJECT))
                 if self.is_object_call() && object == self.callee.frame.this =>
             {
                 Evidence::Proven(check, Words::Operand(operand))
@@ -405,7 +405,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .address
             .wrapping_add(self.layout.execute_data.first_argument as u64);
         let called = match self.copy.zval(argument) {
-            Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
+            Some(Zval(string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
             _ => None,
         };
         match called {

@@ -16,7 +16,7 @@ use crate::opcache::{APP_SHARED_GLOBALS, HASH, HASH_ENTRIES, NUM_ENTRIES};
 use crate::string_hash::hash_of;
 use crate::unwind::{Copy, Frame};
 
-pub use crate::zval::{IS_NULL, IS_STRING};
+pub use crate::zval::{IS_NULL, IS_STRING, Zval};
 pub use code::{FILE, NewOp, UserFunction};
 pub use counted::Counted;
 
@@ -185,13 +185,13 @@ impl EngineImage {
         let kind = self.layout.zend_array.is_indirect + 1;
         let entries: Vec<_> = entries
             .iter()
-            .map(|&(key, value)| (Index::Text(key.as_bytes()), (value, kind)))
+            .map(|&(key, value)| (Index::Text(key.as_bytes()), Zval(value, kind)))
             .collect();
         self.put_array(at, &entries);
     }
 
     /// A `zend_array` of up to eight entries, filled as `zend_hash_add` and `zend_hash_index_add` do; each has the value and type of a zval.
-    pub fn put_array(&mut self, at: u64, entries: &[(Index<'_>, (u64, u8))]) {
+    pub fn put_array(&mut self, at: u64, entries: &[(Index<'_>, Zval)]) {
         let row = &self.layout.zend_array;
         let count = entries.len() as u32;
         let size = count.next_power_of_two();
@@ -205,7 +205,7 @@ impl EngineImage {
         self.put_half(at, row.n_num_used, count);
         self.put_half(at, row.n_num_of_elements, count);
         self.put_half(at, row.n_table_size, size);
-        for (index, &(key, (value, kind))) in (0..).zip(entries) {
+        for (index, &(key, Zval(value, kind))) in (0..).zip(entries) {
             let (hash, name) = match key {
                 Index::Number(number) => (number, 0),
                 Index::Text(text) => (hash_of(text), self.string(text)),
@@ -222,7 +222,7 @@ impl EngineImage {
     }
 
     /// A `zend_array` that is a list of these zvals, each a value and a type.
-    pub fn put_list(&mut self, at: u64, zvals: &[(u64, u8)]) {
+    pub fn put_list(&mut self, at: u64, zvals: &[Zval]) {
         let row = &self.layout.zend_array;
         let data = self.block();
         self.room(at, row.sizeof as u64);
@@ -236,7 +236,7 @@ impl EngineImage {
         } else {
             row.bucket_sizeof as u64
         };
-        for (index, &(value, kind)) in (0..).zip(zvals) {
+        for (index, &Zval(value, kind)) in (0..).zip(zvals) {
             self.put_zval(data + index * size, value, kind);
         }
     }

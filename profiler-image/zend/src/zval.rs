@@ -7,6 +7,10 @@ pub const TYPE: usize = 8;
 /// The offset of its second word's other half (`u2`).
 pub const U2: usize = 12;
 
+/// Its value and its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zval(pub u64, pub u8);
+
 /// No value.
 pub const IS_UNDEF: u8 = 0;
 /// `null`.

@@ -14,7 +14,7 @@ fn addresses(count: usize) -> Vec<u64> {
     let beside = beside.each_mut();
     let beside = beside.map(|bytes| std::iter::once(Piece { address: 4, bytes }));
     let mut pieces = Pieces::new();
-    add_looks(&mut pieces, tops, (2, &mut looks), Some(below), beside);
+    add_looks(&mut pieces, tops, 2, &mut looks, Some(below), beside);
     pieces.iter().map(|piece| piece.address).collect()
 }
 

@@ -85,7 +85,7 @@ impl RunRequests {
                 (Some(current), _) => current.goes_on(time),
                 (None, Some(known)) if source != RequestSource::Iteration => {
                     let began = time.map_or(now, |time| time.at);
-                    self.begin(served, known, (source, time), began);
+                    self.begin(served, known, source, time, began);
                 }
                 // `$_SERVER` still belongs to the iteration before.
                 (None, _) => {}
@@ -100,7 +100,7 @@ impl RunRequests {
                 };
                 let before = served.current.take();
                 if let Some(found) = found {
-                    self.found(served, (before, &found), (source, time), now);
+                    self.found(served, before, &found, source, time, now);
                 }
             }
             RequestSeen::Changing => {
@@ -120,8 +120,10 @@ impl RunRequests {
     fn found(
         &mut self,
         served: &mut Served,
-        (before, found): (Option<CurrentRequest>, &FoundRequest),
-        (source, time): (RequestSource, Option<Time>),
+        before: Option<CurrentRequest>,
+        found: &FoundRequest,
+        source: RequestSource,
+        time: Option<Time>,
         now: u64,
     ) {
         let known = self.known(&found.request);
@@ -144,7 +146,7 @@ impl RunRequests {
             _ => Some(time.map_or(now, |time| time.at)),
         };
         if let Some(began) = began {
-            self.begin(served, known, (source, time), began);
+            self.begin(served, known, source, time, began);
         }
     }
 
@@ -153,7 +155,8 @@ impl RunRequests {
         &mut self,
         served: &mut Served,
         known: RequestEntry,
-        (source, time): (RequestSource, Option<Time>),
+        source: RequestSource,
+        time: Option<Time>,
         began: u64,
     ) {
         self.end_young(served);

@@ -40,7 +40,7 @@ fn serving(requests: &mut RunRequests, method: &str, path: &str, began: u64) -> 
         ..HttpRequest::default()
     });
     let mut served = Served::default();
-    requests.begin(&mut served, known, (RequestSource::FastCgi, None), began);
+    requests.begin(&mut served, known, RequestSource::FastCgi, None, began);
     served
 }
 

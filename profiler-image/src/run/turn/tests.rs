@@ -238,7 +238,7 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
         };
         let stack = (period % 8 < 7).then(|| SummedStack::of_phase(FunctionNames::COMPILING));
         let ran = period < 800;
-        run.add(0, period * PERIOD, Some(look), (stack, true), did(ran));
+        run.add(0, period * PERIOD, Some(look), stack, true, did(ran));
     }
     let member = &mut run.members[0];
     member.settle(&mut run.aggregate, None);

@@ -10,9 +10,12 @@ const APART: u64 = RESULT as u64;
 /// Puts frames of one function onto each other, the first one at `at` with `prev` as its caller; returns the last one's address.
 fn pile(
     image: &mut EngineImage,
-    (at, prev): (u64, u64),
+    at: u64,
+    prev: u64,
     count: u64,
-    (function, op, call_info): (UserFunction, u64, u32),
+    function: UserFunction,
+    op: u64,
+    call_info: u32,
 ) -> u64 {
     for index in 0..count {
         let address = at + index * APART;
@@ -51,8 +54,8 @@ fn piled(count: u64) -> (Scene, u64) {
     };
     let text = image.user(Some("text"), &[call]);
     let found = image.top;
-    let called = (text, 0, image.layout.call_info.top);
-    let last = pile(image, (found + 0x100, found), count, called);
+    let info = image.layout.call_info.top;
+    let last = pile(image, found + 0x100, found, count, text, 0, info);
     image.put_top(last);
     let row = &image.layout.executor_globals;
     image.put_word(image.executor_globals, row.vm_stack_top, last + 0x100);
@@ -94,9 +97,17 @@ fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stoo
         (1, (0, 0), UnwindEnd::Torn),
         (0, (1, 1), UnwindEnd::Root),
     ] {
+        let (top, look) = moment;
         worker.reader.copy.looks[changed][variable] ^= 1;
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        sampler.follow_one(&mut worker, &tops, moment, (&mut trace, &mut climb), 1);
+        sampler.follow_one(
+            &mut worker,
+            &tops,
+            MomentIndex { top, look },
+            &mut trace,
+            &mut climb,
+            1,
+        );
         assert_eq!(trace.end, expected, "look {changed}, moment {moment:?}");
         worker.reader.copy.looks[changed][variable] ^= 1;
     }
@@ -119,9 +130,9 @@ fn deep(calls: u64) -> Scene {
     image.put_word(image.page, image.layout.vm_stack_prev, older);
     let root = older + 0x100;
     let kind = &image.layout.call_info;
-    pile(image, (root, 0), 1, (scene.main, 1, kind.top | kind.code));
-    let last = pile(image, (root + APART, root), calls, (found, 1, 0));
-    pile(image, (scene.main_frame, last), 1, (text, 0, 0));
+    pile(image, root, 0, 1, scene.main, 1, kind.top | kind.code);
+    let last = pile(image, root + APART, root, calls, found, 1, 0);
+    pile(image, scene.main_frame, last, 1, text, 0, 0);
     image.put_top(scene.main_frame);
     scene
 }

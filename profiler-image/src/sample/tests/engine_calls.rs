@@ -33,7 +33,14 @@ fn an_op_that_calls_a_callable_may_call_an_autoloader() {
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         let mut follow = |sampler: &mut StackSampler| {
             sampler.standing.begin(false);
-            sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+            sampler.follow_one(
+                &mut worker,
+                &tops,
+                MomentIndex::FIRST,
+                &mut trace,
+                &mut climb,
+                1,
+            );
             (trace.ids[0], climb.open.len())
         };
         let (load, open) = follow(&mut sampler);
@@ -64,7 +71,14 @@ fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
         let (mut sampler, mut worker, tops) = named(&scene);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
         sampler.standing.begin(false);
-        sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+        sampler.follow_one(
+            &mut worker,
+            &tops,
+            MomentIndex::FIRST,
+            &mut trace,
+            &mut climb,
+            1,
+        );
         assert!(climb.is_whole);
         assert_eq!(climb.open.len(), usize::from(is_open), "{offset:#x}");
     }
@@ -93,7 +107,7 @@ fn the_resumer_of_a_generator_that_is_open_is_asked_in_each_sample() {
     let mut follow = |sampler: &mut StackSampler, worker: &mut Worker, tops: &Tops| {
         sampler.standing.begin(false);
         sampler.asked = 0;
-        sampler.follow_one(worker, tops, (0, 0), (&mut trace, &mut climb), 1);
+        sampler.follow_one(worker, tops, MomentIndex::FIRST, &mut trace, &mut climb, 1);
         (climb.open.len(), climb.is_refuted)
     };
     for _ in 0..1000 {

@@ -39,7 +39,7 @@ fn followed_with_a_first_look(
     show(copy, callee, scene.main_frame, 0..1, words);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.unwound = MOST_UNWOUND - frames;
-    let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (followed, _) = sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     matches!(followed, Followed::Whole).then(|| names(&sampler, climb.path()))
 }
 
@@ -137,7 +137,7 @@ fn a_call_whose_caller_has_gone_on_does_not_stand() {
         let looks = 0..copy.looks.len();
         show(copy, callee, scene.main_frame, looks, &words);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
         assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
         (0..2).for_each(|_| sampler.count_calls(&worker, &trace, &climb));
         assert_eq!(sampler.tree.is_trusted(climb.path()), stands);
@@ -165,7 +165,7 @@ fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() 
         let (callee, copy) = (tops[0].current_execute_data, &mut worker.reader.copy);
         show(copy, callee, scene.main_frame, 0..1, &words);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
         assert_eq!(names(&sampler, climb.path()), names_of, "{check:?}");
     }
 }
@@ -184,7 +184,7 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
         top.current_execute_data = scene.main_frame;
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
     // If the later op is known to make this call as well, that is no candidate: the stack is whole without it.
     let mut name = |index: usize| {
@@ -197,7 +197,7 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
         callee: name(0),
     };
     sampler.edges.prove(later, Relation::Nothing);
-    let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (_, candidate) = sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(candidate, PathId::NONE);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
 }
@@ -239,7 +239,7 @@ fn is_cut(
     tops[0].current_execute_data += above;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.is_without_quiescent_reads = without_quiescent_reads;
-    let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (followed, _) = sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}"]);
     matches!(followed, Followed::Part(_))
 }
@@ -296,7 +296,7 @@ fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another
         let looks = 0..copy.looks.len();
         show(copy, callee, scene.main_frame, looks, &words);
         let (mut trace, mut climb) = (Trace::default(), Climb::default());
-        sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+        sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
         assert_eq!(names(&sampler, climb.path()), names_of);
     }
 }
@@ -324,7 +324,7 @@ fn a_call_above_the_first_words_frame_does_not_count_in_the_first_look() {
     let (mut sampler, mut worker, mut tops) = sampled(&scene, Relation::Nothing);
     tops[0].current_execute_data = scene.main_frame;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    let (followed, _) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (followed, _) = sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert!(matches!(followed, Followed::Whole));
     assert_eq!(names(&sampler, climb.path()), ["{main}"]);
 }
@@ -350,7 +350,7 @@ fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_sho
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.tree = CallTree::default();
-    sampler.follow(&mut worker, &of_main, (&mut trace, &mut climb), 2);
+    sampler.follow(&mut worker, &of_main, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}"]);
     let looks = worker.reader.copy.looks.len();
     show(
@@ -360,7 +360,7 @@ fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_sho
         1..looks,
         &another,
     );
-    let (_, candidate) = sampler.follow(&mut worker, &tops, (&mut trace, &mut climb), 2);
+    let (_, candidate) = sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, candidate), ["{main}", "found"]);
     let is_proven =
         |sampler: &StackSampler| sampler.tree.settle(&sampler.edges).is_proven(candidate);

@@ -115,7 +115,7 @@ fn a_later_word_is_not_followed_where_the_first_one_is_of_another_page() {
     tops[0].current_execute_data = 8;
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     let mut is_whole = |tops: &[Globals]| {
-        let (followed, _) = sampler.follow(&mut worker, tops, (&mut trace, &mut climb), 2);
+        let (followed, _) = sampler.follow(&mut worker, tops, &mut trace, &mut climb, 2);
         matches!(followed, Followed::Whole)
     };
     assert!(is_whole(&tops));

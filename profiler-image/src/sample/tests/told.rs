@@ -58,7 +58,14 @@ fn followed_frames(scene: &Scene, moved: usize) -> usize {
         }
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(
+        &mut worker,
+        &tops,
+        MomentIndex::FIRST,
+        &mut trace,
+        &mut climb,
+        1,
+    );
     assert_eq!(trace.frames.len(), 3);
     assert!(climb.open.is_empty());
     climb.proven()
@@ -114,7 +121,14 @@ fn stands(looks: &[usize]) -> bool {
         copy.looks[look][at..at + 8].copy_from_slice(&before.to_le_bytes());
     }
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(
+        &mut worker,
+        &tops,
+        MomentIndex::FIRST,
+        &mut trace,
+        &mut climb,
+        1,
+    );
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found", "text"]);
     (0..3).for_each(|_| sampler.count_calls(&worker, &trace, &climb));
     sampler.tree.is_trusted(climb.path())
@@ -135,7 +149,14 @@ fn a_quiescent_read_trusts_its_calls() {
     let scene = nested("text", "text");
     let (mut sampler, mut worker, tops) = read(&scene);
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
-    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(
+        &mut worker,
+        &tops,
+        MomentIndex::FIRST,
+        &mut trace,
+        &mut climb,
+        1,
+    );
     let paths = [1, 2, 3].map(|frames| climb.path_of(frames));
     let trusted = |sampler: &StackSampler| paths.map(|path| sampler.tree.is_trusted(path));
     assert_eq!(trusted(&sampler), [false; 3]);

@@ -43,7 +43,14 @@ fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
     };
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.standing.begin(true);
-    sampler.follow_one(&mut worker, &tops, (0, 0), (&mut trace, &mut climb), 1);
+    sampler.follow_one(
+        &mut worker,
+        &tops,
+        MomentIndex::FIRST,
+        &mut trace,
+        &mut climb,
+        1,
+    );
     let callee = sampler.functions.name(trace.ids[closure].unwrap(), false);
     let edge = sampler.edge_at(&trace, closure, None, callee).unwrap();
     for &(above, is_named) in stood {

@@ -136,11 +136,12 @@ pub(super) fn code_of_key(layout: &Layout, key: &FunctionKey) -> [(u64, usize); 
 /// after these were read.
 pub(super) fn fetch<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
-    ranges: (Ranges, Ranges),
+    first: Ranges,
+    others: Ranges,
     passing: SmallVec<[&mut UnreadFunction; FEW]>,
     look_again: &mut impl FnMut(usize, Gather<'_>) -> Stand,
 ) {
-    let mut ranges = Some(ranges);
+    let mut ranges = Some((first, others));
     if let Some(lowest) = passing.iter().map(|look| look.depth).min() {
         let mut gather = |looks: &mut [Piece<'_>]| {
             let (first, others) = ranges.take().unwrap_or_default();

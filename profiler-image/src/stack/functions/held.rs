@@ -92,13 +92,13 @@ impl Functions {
         holders: &[Frame],
     ) -> Option<(FunctionId, Holder)> {
         let (arena, layout) = (place.arena, place.layout);
-        let at = (place.memory, layout);
+        let memory = place.memory;
         let shared = place.shared_ranges;
         let is_old = |address| was_there(arena.as_ref(), shared, address);
         let (holder, key) = holders
             .iter()
-            .filter_map(|frame| Holder::read(place.memory, layout, frame))
-            .find_map(|holder| Some((holder, holder.find(at, opline, is_old)?)))?;
+            .filter_map(|frame| Holder::read(memory, layout, frame))
+            .find_map(|holder| Some((holder, holder.find(memory, layout, opline, is_old)?)))?;
         if !self.take_room_for(layout, Some(key)) {
             return None;
         }
@@ -107,7 +107,7 @@ impl Functions {
             .ok()?;
         let named = NamedFunction::resolve(&set, layout, key)?;
         let known = self.known(place, &set, &key, false);
-        let has_stood = holder.has_stood(at, arena.as_ref(), is_old);
+        let has_stood = holder.has_stood(memory, layout, arena.as_ref(), is_old);
         let is_checked = named.function.is_checked || self.unchecked.note_read(&named, place.now);
         (has_stood && is_checked).then(|| {
             let id = known.unwrap_or_else(|| self.add(place, &set, 0, named));

@@ -52,7 +52,7 @@ impl Functions {
             .take(MAX_RESOLVED)
             .collect();
         let code = early.iter().flat_map(|look| code_of(place, look));
-        fetch(&set, (code.collect(), words), early, &mut look_again);
+        fetch(&set, code.collect(), words, early, &mut look_again);
         for look in looks.iter_mut() {
             let Some(key) = look.key else { continue };
             let are_as_expected = key.anchors() == look.anchors;
@@ -68,17 +68,12 @@ impl Functions {
         let is_late =
             |look: &&mut &mut UnreadFunction| is_passing(place, look) && look.stands.is_none();
         let late = new.iter_mut().filter(is_late).map(|look| &mut **look);
-        fetch(
-            &set,
-            (texts, Ranges::new()),
-            late.collect(),
-            &mut look_again,
-        );
+        fetch(&set, texts, Ranges::new(), late.collect(), &mut look_again);
         for look in &mut new {
             let stands = look.stands.unwrap_or(false);
             look.code = look
                 .key
-                .and_then(|key| self.resolve(place, &set, &look.frame, (key, stands)));
+                .and_then(|key| self.resolve(place, &set, &look.frame, key, stands));
         }
         drop(new);
         for look in looks {
@@ -151,7 +146,8 @@ impl Functions {
         place: &mut StackPlace<'_, M>,
         set: &ReadSet<'_, M>,
         frame: &Frame,
-        (key, stands): (FunctionKey, bool),
+        key: FunctionKey,
+        stands: bool,
     ) -> Option<FunctionId> {
         let direct_reads = set.direct_reads();
         let named = if key.is_nameless() {
@@ -254,7 +250,7 @@ impl Functions {
                 if known.is_some() || !self.take_room_for(place.layout, Some(key)) {
                     return known;
                 }
-                self.resolve(place, &set, frame, (key, false))
+                self.resolve(place, &set, frame, key, false)
             }));
         }
     }

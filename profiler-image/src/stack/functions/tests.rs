@@ -24,6 +24,13 @@ const FILE: u64 = 0x2f_0000;
 /// Code from here on is in memory that the engine's processes share.
 const SHARED: Range<u64> = 0x31_0000..0x3f_0000;
 
+/// The maps of an engine and of a worker.
+#[derive(Default)]
+struct Maps {
+    shared: Map,
+    local: Map,
+}
+
 fn of_8_2() -> &'static Layout {
     layout_of(Machine::X86_64, 8, 2).unwrap()
 }
@@ -58,14 +65,15 @@ fn place<'a>(
     shared: &'a mut Map,
     local: &'a mut Map,
 ) -> StackPlace<'a, EngineImage> {
-    place_in(memory, memory, (shared, local))
+    place_in(memory, memory, shared, local)
 }
 
 /// The image, as it is read through this memory.
 fn place_in<'a, M: Memory>(
     memory: &'a M,
     image: &EngineImage,
-    (shared, local): (&'a mut Map, &'a mut Map),
+    shared: &'a mut Map,
+    local: &'a mut Map,
 ) -> StackPlace<'a, M> {
     StackPlace {
         memory,
@@ -83,12 +91,11 @@ fn place_in<'a, M: Memory>(
 }
 
 /// No known functions, the maps of an engine and of a worker, and an engine that runs nothing.
-fn nothing_known() -> (Functions, (Map, Map), EngineImage) {
-    let (functions, maps) = Default::default();
+fn nothing_known() -> (Functions, Maps, EngineImage) {
     let mut memory = EngineImage::new(of_8_2());
     // Behind each text and code is more memory, as in a process.
     memory.room(STRINGS, SHARED.end - STRINGS);
-    (functions, maps, memory)
+    (Functions::default(), Maps::default(), memory)
 }
 
 /// This many frames, from the root, stand.
@@ -100,11 +107,11 @@ fn stands(above: usize) -> Stand {
 fn names(
     codes: &mut Functions,
     memory: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     frames: &[Frame],
 ) -> Vec<String> {
     let mut ids = Vec::new();
-    let mut place = place(memory, &mut maps.0, &mut maps.1);
+    let mut place = place(memory, &mut maps.shared, &mut maps.local);
     codes.identify(&mut place, frames, &mut ids, |_, _| stands(frames.len()));
     ids.into_iter()
         .map(|id| {
@@ -125,7 +132,7 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
         names(&mut codes, &memory, &mut maps, &[internal, user]),
         ["array_map", "first"]
     );
-    codes.forget(&mut maps.1);
+    codes.forget(&mut maps.local);
     let later = put(&mut memory, 3, "second", true);
     assert_eq!(
         names(&mut codes, &memory, &mut maps, &[later, internal]),
@@ -159,7 +166,7 @@ fn a_check_finds_a_function_that_is_not_what_it_was() {
             names(&mut codes, &memory, &mut maps, &[frame]),
             ["array_map"]
         );
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         place.now = 2 + CHECKED_EVERY;
         codes.check(&mut place);
         assert_eq!(names(&mut codes, &memory, &mut maps, &[frame]), [expected]);
@@ -189,7 +196,7 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "before", true);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["before"]);
-    codes.forget(&mut maps.1);
+    codes.forget(&mut maps.local);
     let user = put(&mut memory, 2, "afterwards", true);
     assert_eq!(
         names(&mut codes, &memory, &mut maps, &[user]),
@@ -242,7 +249,7 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
     let mut check = |stand: usize, expected: [bool; 2]| {
         codes.begin();
         let mut ids = Vec::new();
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         codes.identify(&mut place, &[other, user], &mut ids, |_, _| stands(stand));
         assert_eq!([ids[0].is_some(), ids[1].is_some()], expected);
     };
@@ -258,7 +265,7 @@ fn frames_are_looked_at_again_from_the_lowest_whose_name_nothing_else_holds() {
     let [user, other] =
         [(2, "percent"), (3, "discount")].map(|(at, name)| put(&mut memory, at, name, true));
     names(&mut codes, &memory, &mut maps, &[main]);
-    let mut place = place(&memory, &mut maps.0, &mut maps.1);
+    let mut place = place(&memory, &mut maps.shared, &mut maps.local);
     let (mut ids, mut lowest) = (Vec::new(), None);
     codes.identify(&mut place, &[other, user, main], &mut ids, |frame, _| {
         lowest = Some(frame);
@@ -273,7 +280,7 @@ fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
     let user = put(&mut memory, 2, "percent", true);
     let mut is_named = |codes: &mut Functions, stand: usize| {
         let mut ids = Vec::new();
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         codes.identify(&mut place, &[user], &mut ids, |_, _| stands(stand));
         ids[0].is_some()
     };
@@ -303,7 +310,7 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
     };
     memory.put_function(frame.func, &key);
     let mut ids = Vec::new();
-    let mut place = place(&memory, &mut maps.0, &mut maps.1);
+    let mut place = place(&memory, &mut maps.shared, &mut maps.local);
     codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let code = codes.get(ids[0].unwrap()).unwrap();
     assert!(code.function.key.is_nameless());
@@ -312,9 +319,9 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
 
 #[test]
 fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
-    let (mut shared, mut local) = (Map::default(), Map::default());
+    let mut maps = Maps::default();
     let memory = EngineImage::new(of_8_2());
-    let place = place(&memory, &mut shared, &mut local);
+    let place = place(&memory, &mut maps.shared, &mut maps.local);
     let check = |scope: u64, expected: bool| {
         let key = FunctionKey {
             code: SHARED.start,
@@ -357,7 +364,7 @@ fn an_inherited_internal_method_is_forgotten_with_its_request() {
     memory.put_string(STRINGS + 0x200, "rewind");
     memory.put_function(home, &method(2));
     memory.put_function(frame.func, &method(2));
-    codes.forget(&mut maps.1);
+    codes.forget(&mut maps.local);
     assert_eq!(
         names(&mut codes, &memory, &mut maps, &[frame]),
         ["ArrayIterator::rewind"]
@@ -410,7 +417,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
     let frame = put_script(&mut memory, called, files[0], "/old.php");
     let mut named = |memory: &EngineImage, now: u64| {
         let mut ids = Vec::new();
-        let mut place = place(memory, &mut maps.0, &mut maps.1);
+        let mut place = place(memory, &mut maps.shared, &mut maps.local);
         place.now = now;
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
@@ -423,8 +430,7 @@ fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
 }
 
 /// Puts a method into the memory whose code opcache shares, and whose class the request has linked.
-fn put_linked(memory: &mut EngineImage, func: u64, class: u64, class_name: (u64, &str)) -> Frame {
-    let (at, name) = class_name;
+fn put_linked(memory: &mut EngineImage, func: u64, class: u64, at: u64, name: &str) -> Frame {
     let (method, file) = (SHARED.start + 0x8000, SHARED.start + 0x8100);
     memory.put_string(method, "total");
     memory.put_string(file, "/a.php");
@@ -460,26 +466,35 @@ fn put_linked(memory: &mut EngineImage, func: u64, class: u64, class_name: (u64,
 #[test]
 fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
     let (mut codes, mut maps, mut memory) = nothing_known();
-    let (cart, basket) = (
-        (SHARED.start + 0x9000, "Cart"),
-        (SHARED.start + 0x9100, "Basket"),
-    );
+    let (cart, basket) = (SHARED.start + 0x9000, SHARED.start + 0x9100);
     let mut identified = |memory: &EngineImage, frame: Frame| {
-        codes.forget(&mut maps.1);
+        codes.forget(&mut maps.local);
         let mut ids = Vec::new();
-        let mut place = place(memory, &mut maps.0, &mut maps.1);
+        let mut place = place(memory, &mut maps.shared, &mut maps.local);
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let code = codes.get(ids[0].unwrap()).unwrap();
         assert!(code.function.is_relinked());
         (ids[0], codes.names.get(code.name).name.to_owned())
     };
-    let first = put_linked(&mut memory, FUNCTIONS, STRINGS, cart);
+    let first = put_linked(&mut memory, FUNCTIONS, STRINGS, cart, "Cart");
     let (id, name) = identified(&memory, first);
     assert_eq!(name, "Cart::total");
-    let again = put_linked(&mut memory, FUNCTIONS + 0x1000, STRINGS + 0x1000, cart);
+    let again = put_linked(
+        &mut memory,
+        FUNCTIONS + 0x1000,
+        STRINGS + 0x1000,
+        cart,
+        "Cart",
+    );
     assert_eq!(identified(&memory, again), (id, name));
     // Another class can have the same code, as two that use a trait do.
-    let other = put_linked(&mut memory, FUNCTIONS + 0x2000, STRINGS + 0x2000, basket);
+    let other = put_linked(
+        &mut memory,
+        FUNCTIONS + 0x2000,
+        STRINGS + 0x2000,
+        basket,
+        "Basket",
+    );
     let (other, name) = identified(&memory, other);
     assert_eq!(name, "Basket::total");
     assert_ne!(other, id);

@@ -67,7 +67,7 @@ impl Nest {
     fn found(&mut self, of: usize) -> Option<usize> {
         let (opline, arena) = (self.functions[of].op(1), self.arena);
         let holder = self.holder()?;
-        let key = holder.find((&self.image, self.image.layout), opline, |address| {
+        let key = holder.find(&self.image, self.image.layout, opline, |address| {
             arena.had(address)
         })?;
         let mut functions = self.functions.iter();
@@ -77,7 +77,7 @@ impl Nest {
     fn has_stood(&mut self) -> bool {
         let arena = self.arena;
         let holder = self.holder().unwrap();
-        holder.has_stood((&self.image, self.image.layout), Some(&arena), |address| {
+        holder.has_stood(&self.image, self.image.layout, Some(&arena), |address| {
             arena.had(address)
         })
     }

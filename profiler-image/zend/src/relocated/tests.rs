@@ -26,7 +26,7 @@ fn found(process: &ProcessImage) -> Engine {
 }
 
 /// The engine of a process that was examined, and another process that runs the same program.
-fn pair((layout, is_safe): (&'static Layout, bool)) -> (Engine, ProcessImage) {
+fn pair( layout: &'static Layout, is_safe: bool) -> (Engine, ProcessImage) {
     let known = ProcessImage::new(layout, is_safe, BASE, BUILD_ID);
     let other = ProcessImage::new(layout, is_safe, ELSEWHERE, BUILD_ID);
     (found(&known), other)
@@ -38,8 +38,8 @@ fn again(known: &Engine, process: &ProcessImage) -> Option<Result<Engine, Engine
 
 #[test]
 fn relocated_finds_what_a_search_finds_in_fewer_reads() {
-    for kind in kinds() {
-        let (known, other) = pair(kind);
+    for (layout, is_safe) in kinds() {
+        let (known, other) = pair(layout, is_safe);
         assert!(known.is_recognisable("/usr/bin/php"));
         let searched = Counted::new(&other.image);
         let modules = [other.module_of_executable()];
@@ -79,8 +79,8 @@ fn relocated_is_of_the_same_build_id_or_of_the_same_file() {
 
 #[test]
 fn relocated_is_starting_until_the_engine_has_its_version() {
-    for kind in kinds() {
-        let (known, mut other) = pair(kind);
+    for (layout, is_safe) in kinds() {
+        let (known, mut other) = pair(layout, is_safe);
         let core = other.module("Core", "4.2.9");
         other
             .image
@@ -99,8 +99,8 @@ fn relocated_is_starting_until_the_engine_has_its_version() {
 
 #[test]
 fn relocated_reads_size_and_ids_of_the_process_itself() {
-    for kind in kinds().filter(|(_, is_safe)| *is_safe) {
-        let (known, mut other) = pair(kind);
+    for (layout, is_safe) in kinds().filter(|(_, is_safe)| *is_safe) {
+        let (known, mut other) = pair(layout, is_safe);
         // More buckets, as a server with more threads asks for, and globals that were registered in another order.
         let image = &mut other.image;
         let (heads, storage) = (image.block(), image.block());
@@ -128,7 +128,7 @@ fn relocated_reads_size_and_ids_of_the_process_itself() {
 
 #[test]
 fn relocated_refuses_a_table_that_is_none() {
-    for kind in kinds().filter(|(_, is_safe)| *is_safe) {
+    for (layout, is_safe) in kinds().filter(|(_, is_safe)| *is_safe) {
         for (at, value) in [
             (TABLE_AT - 4, 0),
             (TABLE_AT - 4, u32::MAX),
@@ -136,7 +136,7 @@ fn relocated_refuses_a_table_that_is_none() {
             (IDS, 0),
             (IDS + 8, 77),
         ] {
-            let (known, mut other) = pair(kind);
+            let (known, mut other) = pair(layout, is_safe);
             other.image.put_half(ELSEWHERE + at, 0, value);
             let refusal = again(&known, &other).unwrap().unwrap_err();
             let expected = EngineRefusal::LayoutMismatch("no tsrm_tls_table");
@@ -147,8 +147,8 @@ fn relocated_refuses_a_table_that_is_none() {
 
 #[test]
 fn relocated_refuses_globals_that_are_not_laid_out_so() {
-    for kind in kinds() {
-        let (known, mut other) = pair(kind);
+    for (layout, is_safe) in kinds() {
+        let (known, mut other) = pair(layout, is_safe);
         let row = &other.layout().compiler_globals;
         let (at, offset) = (other.image.compiler_globals, row.class_table);
         other.image.put_word(at, offset, 8);
@@ -161,8 +161,8 @@ fn relocated_refuses_globals_that_are_not_laid_out_so() {
 
 #[test]
 fn relocated_is_none_if_an_address_is_of_another_image() {
-    for kind in kinds() {
-        let (mut known, other) = pair(kind);
+    for (layout, is_safe) in kinds() {
+        let (mut known, other) = pair(layout, is_safe);
         known.execute_hook = Some(BASE + 0x3000);
         assert!(again(&known, &other).is_some());
         known.execute_hook = Some(BASE + 0x100_0000);
@@ -172,8 +172,8 @@ fn relocated_is_none_if_an_address_is_of_another_image() {
 
 #[test]
 fn is_recognisable_is_not_what_a_library_has() {
-    for kind in kinds() {
-        let (known, _) = pair(kind);
+    for (layout, is_safe) in kinds() {
+        let (known, _) = pair(layout, is_safe);
         assert!(!known.is_recognisable("/usr/sbin/apache2"));
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn hash_of(name: &[u8]) -> u32 {
 pub(super) fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
-    (context, slice): (u64, &[u8]),
+    context: u64,
+    slice: &[u8],
     wanted: Wanted,
     trail: &mut Trail,
 ) -> Option<HttpRequest> {
@@ -69,7 +70,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     }
     // Each request has a method: it proves that this is an environment.
     let is_wanted = [wanted.path, true, wanted.script, wanted.traceparent];
-    let buckets = buckets(memory, row, (table_at, &read[1]), is_wanted, trail)?;
+    let buckets = buckets(memory, row, table_at, &read[1], is_wanted, trail)?;
     let values = values(memory, &buckets)?;
     let value = |index: usize| values[index].as_ref().map(|(at, text)| (*at, &text[..]));
     let (method_at, method) = value(METHOD)?;
@@ -101,7 +102,8 @@ pub(super) fn read<M: Memory + ?Sized>(
 fn buckets<M: Memory + ?Sized>(
     memory: &M,
     row: &FcgiRequest,
-    (table_at, table): (u64, &[u8]),
+    table_at: u64,
+    table: &[u8],
     is_wanted: [bool; 4],
     trail: &mut Trail,
 ) -> Option<[Option<FcgiBucket>; 4]> {

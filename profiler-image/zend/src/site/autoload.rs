@@ -10,7 +10,7 @@ use crate::op::{INIT_STATIC_METHOD_CALL, NEW, Op};
 use crate::phase::{FETCH_CLASS_CONSTANT, function_looks_up_class, looks_up_class};
 use crate::short::ShortText;
 use crate::text::ZendString;
-use crate::zval::{IS_STRING, ZVAL};
+use crate::zval::{IS_STRING, ZVAL, Zval};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The words that prove that the class which this op looks up is being autoloaded.
@@ -43,10 +43,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let argument = self.first_argument_at(self.callee.frame.address);
         let in_autoload = self.in_autoload_at();
         let argument = self.copy.zval(argument);
-        let argument = argument.filter(|&(_, kind)| kind == IS_STRING);
+        let argument = argument.filter(|&Zval(_, kind)| kind == IS_STRING);
         self.memory.prepare(&[
             (literal, ZVAL),
-            (argument.map_or(0, |(string, _)| string), TEXT),
+            (argument.map_or(0, |Zval(string, _)| string), TEXT),
             (in_autoload.unwrap_or(0), 8),
         ]);
         let table = in_autoload.and_then(|at| self.memory.word(at).ok());
@@ -81,7 +81,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     fn string_at(&self, address: u64) -> Option<ZendString> {
         match self.copy.zval(address) {
-            Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
+            Some(Zval(string, IS_STRING)) => ZendString::read(self.memory, self.layout, string),
             _ => None,
         }
     }

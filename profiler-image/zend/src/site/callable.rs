@@ -12,7 +12,7 @@ use crate::hash::pair;
 use crate::memory::{Memory, word_at};
 use crate::op::Op;
 use crate::text::ZendString;
-use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, ZVAL};
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, ZVAL, Zval};
 
 /// `zend_reference.val` (Zend/zend_types.h), in all versions.
 const REFERENCE_VALUE: u64 = 8;
@@ -63,14 +63,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         is_named.then_some(Words::Operand(address))
     }
 
-    /// Whether a zval, by its value and type, is a callable of the callee.
-    pub(super) fn is_callable_of_callee(&self, zval: (u64, u8)) -> bool {
+    /// Whether a zval is a callable of the callee.
+    pub(super) fn is_callable_of_callee(&self, zval: Zval) -> bool {
         match zval {
-            (string, IS_STRING) => ZendString::read(self.memory, self.layout, string)
+            Zval(string, IS_STRING) => ZendString::read(self.memory, self.layout, string)
                 .is_some_and(|text| self.is_callee(&text.bytes)),
-            (array, IS_ARRAY) => pair(self.memory, self.layout, array)
+            Zval(array, IS_ARRAY) => pair(self.memory, self.layout, array)
                 .is_some_and(|zvals| self.is_pair_of_callee(zvals)),
-            (object, IS_OBJECT) => self.is_closure_of_callee(object),
+            Zval(object, IS_OBJECT) => self.is_closure_of_callee(object),
             _ => false,
         }
     }
@@ -80,13 +80,13 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let at = |operand: u32| self.caller.frame.address.wrapping_add(u64::from(operand));
         let name = at(init.op2);
         let is_named = || match self.copy.zval(name) {
-            Some((string, IS_STRING)) => ZendString::read(self.memory, self.layout, string)
+            Some(Zval(string, IS_STRING)) => ZendString::read(self.memory, self.layout, string)
                 .is_some_and(|text| self.is_function_name(&text.bytes)),
             _ => false,
         };
         let is_on_object = || match check {
             Relation::SameThis => self.caller.frame.this == self.callee.frame.this,
-            _ => self.copy.zval(at(init.op1)) == Some((self.callee.frame.this, IS_OBJECT)),
+            _ => self.copy.zval(at(init.op1)) == Some(Zval(self.callee.frame.this, IS_OBJECT)),
         };
         let is_object_call = self.is_object_call() && !self.callee.function.class.is_empty();
         if is_object_call && is_on_object() && is_named() {
@@ -106,14 +106,16 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// Whether two zvals are a callable of the callee: `[$object, 'm']` or `['A', 'm']`.
-    pub(super) fn is_pair_of_callee(&self, zvals: [(u64, u8); 2]) -> bool {
-        let [target, (name, IS_STRING)] = zvals else {
+    pub(super) fn is_pair_of_callee(&self, zvals: [Zval; 2]) -> bool {
+        let [target, Zval(name, IS_STRING)] = zvals else {
             return false;
         };
         let text = |string| ZendString::read(self.memory, self.layout, string);
         let is_target = match self.behind_reference(target) {
-            Some((object, IS_OBJECT)) => self.is_object_call() && object == self.callee.frame.this,
-            Some((class, IS_STRING)) => {
+            Some(Zval(object, IS_OBJECT)) => {
+                self.is_object_call() && object == self.callee.frame.this
+            }
+            Some(Zval(class, IS_STRING)) => {
                 text(class).is_some_and(|class| self.is_class(without_root(&class.bytes)))
             }
             _ => false,
@@ -133,15 +135,15 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && key.op_index(self.layout, frame.opline).is_some()
     }
 
-    pub(super) fn behind_reference(&self, (value, kind): (u64, u8)) -> Option<(u64, u8)> {
-        if kind != IS_REFERENCE {
-            return Some((value, kind));
-        }
+    pub(super) fn behind_reference(&self, zval: Zval) -> Option<Zval> {
+        let Zval(value, IS_REFERENCE) = zval else {
+            return Some(zval);
+        };
         let mut zval = [0_u8; ZVAL];
         self.memory
             .read(value.checked_add(REFERENCE_VALUE)?, &mut zval)
             .ok()?;
-        Some((word_at(&zval, 0), zval[8]))
+        Some(Zval(word_at(&zval, 0), zval[8]))
     }
 
     fn is_class(&self, name: &[u8]) -> bool {

@@ -14,7 +14,7 @@ use crate::hash::{Index, element};
 use crate::memory::{Memory, byte_at, word_at};
 use crate::op::{ADD_ARRAY_ELEMENT, FETCH_DIM_R, FETCH_OBJ_R, INIT_ARRAY, Op};
 use crate::text::ZendString;
-use crate::zval::{IS_ARRAY, IS_LONG, IS_OBJECT, IS_STRING, ZVAL};
+use crate::zval::{IS_ARRAY, IS_LONG, IS_OBJECT, IS_STRING, ZVAL, Zval};
 
 /// How far back the op that made a temporary is searched for.
 const MAX_OPS: u64 = 8;
@@ -28,7 +28,7 @@ const MAX_PROPERTY_OFFSET: u64 = 1 << 16;
 /// A value, and the address of the last variable that it was computed from.
 #[derive(Debug, Clone, Copy)]
 struct Computed {
-    zval: (u64, u8),
+    zval: Zval,
     variable: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else {
             let callable = self.result(&made, MAX_STEPS)?;
             let is_callee = match callable.zval {
-                (object, IS_OBJECT) => self.is_kept_closure_of_callee(object),
+                Zval(object, IS_OBJECT) => self.is_kept_closure_of_callee(object),
                 zval => self.is_callable_of_callee(zval),
             };
             if !is_callee {
@@ -74,7 +74,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if first.opcode != INIT_ARRAY || !is_list {
             return None;
         }
-        let value = |op: &Op| self.operand((op.op1_type, op.op1), op, MAX_STEPS);
+        let value = |op: &Op| self.operand(op.op1_type, op.op1, op, MAX_STEPS);
         let (target, name) = (value(&first)?, value(second)?);
         self.is_pair_of_callee([target.zval, name.zval])
             .then_some(name.variable)
@@ -109,8 +109,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     fn result(&self, op: &Op, steps: usize) -> Option<Computed> {
         match op.opcode {
             FETCH_DIM_R => {
-                let array = self.operand((op.op1_type, op.op1), op, steps)?;
-                let key = self.operand((op.op2_type, op.op2), op, steps)?;
+                let array = self.operand(op.op1_type, op.op1, op, steps)?;
+                let key = self.operand(op.op2_type, op.op2, op, steps)?;
                 let zval = self.element(array.zval, key.zval)?;
                 Some(Computed {
                     zval: self.behind_reference(zval)?,
@@ -126,7 +126,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 
     /// The value of an operand of an op.
-    fn operand(&self, (kind, operand): (u8, u32), op: &Op, steps: usize) -> Option<Computed> {
+    fn operand(&self, kind: u8, operand: u32, op: &Op, steps: usize) -> Option<Computed> {
         let types = &self.layout.op_types;
         if kind == types.is_cv {
             let address = self.caller.frame.address.checked_add(operand.into())?;
@@ -147,13 +147,15 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.result(&self.made(op.address, operand)?, steps.checked_sub(1)?)
     }
 
-    fn element(&self, array: (u64, u8), key: (u64, u8)) -> Option<(u64, u8)> {
-        let (table, IS_ARRAY) = array else {
+    fn element(&self, array: Zval, key: Zval) -> Option<Zval> {
+        let Zval(table, IS_ARRAY) = array else {
             return None;
         };
         match key {
-            (number, IS_LONG) => element(self.memory, self.layout, table, Index::Number(number)),
-            (string, IS_STRING) => {
+            Zval(number, IS_LONG) => {
+                element(self.memory, self.layout, table, Index::Number(number))
+            }
+            Zval(string, IS_STRING) => {
                 let text = ZendString::read(self.memory, self.layout, string)?;
                 element(self.memory, self.layout, table, Index::Text(&text.bytes))
             }
@@ -163,7 +165,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
 
     /// `$this->name`, where the op's cache slot has the class of `$this` and the place of the property (`CACHE_POLYMORPHIC_PTR`,
     /// Zend/zend_object_handlers.c).
-    fn own_property(&self, op: &Op) -> Option<(u64, u8)> {
+    fn own_property(&self, op: &Op) -> Option<Zval> {
         if self.layout.rules.cache_slots_in_literals {
             return None;
         }
@@ -178,9 +180,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.zval(this.checked_add(offset).filter(|_| is_declared)?)
     }
 
-    fn zval(&self, address: u64) -> Option<(u64, u8)> {
+    fn zval(&self, address: u64) -> Option<Zval> {
         let mut zval = [0_u8; ZVAL];
         self.memory.read(address, &mut zval).ok()?;
-        Some((word_at(&zval, 0), byte_at(&zval, 8)))
+        Some(Zval(word_at(&zval, 0), byte_at(&zval, 8)))
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::op::{Op, is_frameless};
 use crate::phase::function_looks_up_class;
 use crate::unwind::{Copy, Frame};
-use crate::zval::IS_NULL;
+use crate::zval::{IS_NULL, Zval};
 
 /// More functions than any build can call in this way: 8.4 has some forty.
 const MAX_FUNCTIONS: u32 = 4096;
@@ -28,7 +28,7 @@ pub fn function_of<M: Memory + ?Sized>(memory: &M, table: u64, op: &Op) -> Optio
 #[must_use]
 pub fn is_inside(copy: &Copy, frame: &Frame, op: &Op) -> bool {
     let result = frame.address.wrapping_add(u64::from(op.result));
-    matches!(copy.zval(result), Some((_, IS_NULL)))
+    matches!(copy.zval(result), Some(Zval(_, IS_NULL)))
 }
 
 /// The frame that would have been pushed.

@@ -14,7 +14,7 @@ use crate::op::{
     is_yield_from,
 };
 use crate::unwind::Frame;
-use crate::zval::IS_OBJECT;
+use crate::zval::{IS_OBJECT, Zval};
 
 /// `zend_object_iterator.data` (Zend/zend_iterators.h): it follows a `zend_object`, in all versions.
 const ITERATOR_DATA: u64 = 56;
@@ -64,7 +64,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let operand = || self.object(u64::from(op.op1));
         match op.opcode {
             FE_RESET_R | FE_RESET_RW | SEND_UNPACK | ADD_ARRAY_UNPACK => {
-                self.held_by(operand()?, generator)
+                let (operand, object) = operand()?;
+                self.held_by(operand, object, generator)
             }
             FE_FETCH_R | FE_FETCH_RW => {
                 let operand = operand()?;
@@ -91,17 +92,18 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         if caller.has_this() && caller.this == generator {
             return Some(HeldGenerator::It([None, None]));
         }
-        let argument = self.object(self.layout.execute_data.first_argument as u64)?;
-        self.held_by(argument, generator)
+        let first = self.layout.execute_data.first_argument as u64;
+        let (argument, object) = self.object(first)?;
+        self.held_by(argument, object, generator)
     }
 
     /// What a variable with an object holds: the generator, or else another object of its class.
-    fn held_by(&self, variable: (u64, u64), generator: u64) -> Option<HeldGenerator> {
-        if variable.1 == generator {
-            return Some(HeldGenerator::It([Some(variable), None]));
+    fn held_by(&self, variable: u64, object: u64, generator: u64) -> Option<HeldGenerator> {
+        if object == generator {
+            return Some(HeldGenerator::It([Some((variable, object)), None]));
         }
         let class = |object: u64| self.memory.word(object.checked_add(OBJECT_CLASS)?).ok();
-        (class(variable.1)? == class(generator)?).then_some(HeldGenerator::Another)
+        (class(object)? == class(generator)?).then_some(HeldGenerator::Another)
     }
 
     /// The generator that a frame refers to as its own, and the word by which the generator refers to the frame.
@@ -119,7 +121,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     fn object(&self, offset: u64) -> Option<(u64, u64)> {
         let address = self.caller.frame.address.checked_add(offset)?;
         match self.copy.zval(address)? {
-            (object, IS_OBJECT) => Some((address, object)),
+            Zval(object, IS_OBJECT) => Some((address, object)),
             _ => None,
         }
     }

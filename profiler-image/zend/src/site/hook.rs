@@ -4,7 +4,7 @@ use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::{ASSIGN_OBJ, FETCH_OBJ_FUNC_ARG, FETCH_OBJ_R, Op, RETURN};
 use crate::text::ZendString;
-use crate::zval::IS_OBJECT;
+use crate::zval::{IS_OBJECT, Zval};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// `$o->p` with a hook, from 8.4 on: after its first call, FETCH_OBJ_R pushes the frame of `$p::get` itself;
@@ -21,7 +21,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             return Evidence::Proven(Relation::SameThis, Words::Frames);
         }
         match self.copy.zval(operand) {
-            Some((object, IS_OBJECT))
+            Some(Zval(object, IS_OBJECT))
                 if op.op1_type == op_types.is_cv && object == self.callee.frame.this =>
             {
                 Evidence::Proven(Relation::ThisIn(op.op1), Words::Operand(operand))

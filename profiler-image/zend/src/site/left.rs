@@ -10,7 +10,7 @@ use super::{Site, Words};
 use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
 use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL, Op};
 use crate::string_hash::is_hash_of;
-use crate::zval::IS_STRING;
+use crate::zval::{IS_STRING, Zval};
 
 /// How many ops from a call's preparation to the call are searched for one that writes to a temporary: they are read with the site.
 const MAX_ARGUMENT_OPS: u64 = 32;
@@ -76,7 +76,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .checked_add(u64::from(init.op2))
             .filter(|_| self.is_temporary(init.op2_type))?;
         match self.copy.zval(operand)? {
-            (string, IS_STRING) if string.is_multiple_of(8) && string < END_OF_USER_SPACE => {
+            Zval(string, IS_STRING) if string.is_multiple_of(8) && string < END_OF_USER_SPACE => {
                 Some(string)
             }
             _ => None,

@@ -3,7 +3,7 @@
 use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
 use crate::op::Op;
-use crate::zval::IS_OBJECT;
+use crate::zval::{IS_OBJECT, Zval};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
     /// The answer of the class that the site has made last, if it has a literal class and has made one.
@@ -50,7 +50,7 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             .address
             .wrapping_add(u64::from(init.result));
         match self.copy.zval(result) {
-            Some((object, IS_OBJECT))
+            Some(Zval(object, IS_OBJECT))
                 if self.is_object_call() && object == self.callee.frame.this =>
             {
                 Evidence::Proven(Relation::Nothing, Words::Operand(result))

@@ -9,7 +9,7 @@ use super::{Beside, Frame};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};
 use crate::short::Short;
-use crate::zval::ZVAL;
+use crate::zval::{ZVAL, Zval};
 
 /// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one stack.
 const MAX_FETCHES: usize = 256;
@@ -186,11 +186,11 @@ impl Copy {
             .max_by_key(|bytes| bytes.len())
     }
 
-    /// Value and type of the zval at `address`, if it was copied.
+    /// The zval at `address`, if it was copied.
     #[must_use]
-    pub fn zval(&self, address: u64) -> Option<(u64, u8)> {
+    pub fn zval(&self, address: u64) -> Option<Zval> {
         let bytes = self.at(address)?.get(..ZVAL)?;
-        Some((word_at(bytes, 0), bytes[8]))
+        Some(Zval(word_at(bytes, 0), bytes[8]))
     }
 
     /// Puts the bytes of a look at the part around the top into the copy.

@@ -85,7 +85,7 @@ pub(super) fn delegates<M: Memory + ?Sized>(
                 None => return Some(FoundDelegates::TooMany),
             };
             let chain =
-                GeneratorChain::read(memory, layout, (running, placeholder, caller), &generators)?;
+                GeneratorChain::read(memory, layout, running, placeholder, caller, &generators)?;
             copy.chains.push(chain);
             copy.chains.len() - 1
         }
@@ -299,7 +299,9 @@ impl GeneratorChain {
     fn read<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
-        (running, placeholder, caller): (Frame, &Frame, Frame),
+        running: Frame,
+        placeholder: &Frame,
+        caller: Frame,
         outer_first: &[GeneratorNode],
     ) -> Option<Self> {
         let size = layout.execute_data.sizeof;

@@ -53,7 +53,7 @@ impl<'a> Busy<'a> {
     fn begin(&mut self) {
         let (requests, served) = (&mut self.run.requests, &mut self.run.members[0].served);
         let known = requests.known(&HttpRequest::default());
-        requests.begin(served, known, (RequestSource::FastCgi, None), self.now);
+        requests.begin(served, known, RequestSource::FastCgi, None, self.now);
     }
 
     fn sample(&mut self, stack: Option<SummedStack>) {
@@ -63,8 +63,7 @@ impl<'a> Busy<'a> {
             slices: 1,
         };
         let ran = stack.is_some();
-        self.run
-            .add(0, self.now, Some(look), (stack, true), did(ran));
+        self.run.add(0, self.now, Some(look), stack, true, did(ran));
         self.now += PERIOD;
     }
 
@@ -104,42 +103,47 @@ impl<'a> Busy<'a> {
     }
 }
 
-/// The samples, and the periods of CPU time, of each stack; and the number of dropped samples.
-fn counted((sums, dropped): (Vec<StackSum>, u64)) -> (Vec<(i64, i64)>, u64) {
+/// The samples, and the periods of CPU time, of each stack.
+fn counted(sums: &[StackSum]) -> Vec<(i64, i64)> {
     let period = i64::try_from(PERIOD).unwrap();
     let periods = sums
         .iter()
         .map(|sum| (sum.samples, sum.cpu_nanoseconds / period));
-    (periods.collect(), dropped)
+    periods.collect()
 }
 
 #[track_caller]
-fn check(include_young: bool, requests: &[u64], expected: (Vec<(i64, i64)>, u64)) {
+fn check(include_young: bool, requests: &[u64], expected: &[(i64, i64)], dropped: u64) {
     let options = options_of(include_young);
     let mut busy = Busy::new(&options);
     requests
         .iter()
         .for_each(|samples| busy.serve(*samples, FunctionNames::COMPILING));
-    assert_eq!(counted(busy.end()), expected, "{requests:?}");
+    let (sums, young) = busy.end();
+    assert_eq!(
+        (&*counted(&sums), young),
+        (expected, dropped),
+        "{requests:?}"
+    );
 }
 
 #[test]
 fn a_sample_counts_from_the_moment_its_request_is_old_enough() {
-    check(false, &[40], (vec![(20, 20)], 20));
-    check(false, &[20], (vec![], 20));
+    check(false, &[40], &[(20, 20)], 20);
+    check(false, &[20], &[], 20);
 }
 
 #[test]
 fn what_a_request_did_in_its_youth_counts_once_it_is_old_enough() {
-    check(true, &[40], (vec![(40, 40)], 0));
-    check(true, &[20], (vec![], 20));
+    check(true, &[40], &[(40, 40)], 0);
+    check(true, &[20], &[], 20);
 }
 
 /// CPU time is shared by 64 samples, so it becomes known in a later request.
 #[test]
 fn the_cpu_time_of_young_samples_is_kept_or_dropped_with_them_whenever_it_becomes_known() {
-    check(true, &[40; 10], (vec![(400, 400)], 0));
-    check(true, &[10, 40, 20, 30, 10], (vec![(70, 70)], 40));
+    check(true, &[40; 10], &[(400, 400)], 0);
+    check(true, &[10, 40, 20, 30, 10], &[(70, 70)], 40);
 }
 
 #[test]
@@ -151,7 +155,8 @@ fn each_stack_has_the_cpu_time_of_its_own_samples() {
         busy.serve(10, FunctionNames::STARTUP);
         busy.serve(30, FunctionNames::LOADING);
     }
-    let (mut stacks, dropped) = counted(busy.end());
+    let (sums, dropped) = busy.end();
+    let mut stacks = counted(&sums);
     stacks.sort_unstable();
     assert_eq!((stacks, dropped), (vec![(150, 150), (200, 200)], 50));
 }
@@ -200,7 +205,8 @@ fn the_stacks_of_a_young_request_take_a_bounded_room_and_the_others_get_no_cpu_t
         assert!(served.young.len() <= MAX_YOUNG);
     }
     let kept = MAX_YOUNG as i64 + 100;
-    let (stacks, dropped) = counted(busy.end());
+    let (sums, dropped) = busy.end();
+    let stacks = counted(&sums);
     let sum = |of: fn(&(i64, i64)) -> i64| stacks.iter().map(of).sum::<i64>();
     assert_eq!((sum(|it| it.0), sum(|it| it.1)), (kept, kept));
     assert_eq!(dropped, 1000 - MAX_YOUNG as u64);

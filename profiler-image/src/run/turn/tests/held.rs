@@ -27,7 +27,7 @@ fn busy() -> (Child, i32) {
 }
 
 #[track_caller]
-fn check((child, pid): (Child, i32)) {
+fn check(child: Child, pid: i32) {
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
@@ -54,10 +54,12 @@ fn check((child, pid): (Child, i32)) {
 
 #[test]
 fn a_worker_stopped_while_it_sleeps_is_stopped_in_its_samples() {
-    check(sleeper());
+    let (child, pid) = sleeper();
+    check(child, pid);
 }
 
 #[test]
 fn a_worker_stopped_while_it_runs_is_stopped_in_its_samples() {
-    check(busy());
+    let (child, pid) = busy();
+    check(child, pid);
 }

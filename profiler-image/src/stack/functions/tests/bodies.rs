@@ -23,12 +23,13 @@ fn put_body(memory: &mut EngineImage, number: u64, line: u32, is_root: bool) -> 
 fn node(
     codes: &mut Functions,
     memory: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     tree: &mut CallTree,
-    (frame, is_root): (Frame, bool),
+    frame: Frame,
+    is_root: bool,
 ) -> PathId {
     let mut ids = Vec::new();
-    let mut place = place(memory, &mut maps.0, &mut maps.1);
+    let mut place = place(memory, &mut maps.shared, &mut maps.local);
     codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
     let id = ids[0].unwrap();
     let name = codes.name(id, is_root);
@@ -45,8 +46,7 @@ fn shown(lines: [u32; 2], is_root: bool) -> ([String; 2], bool) {
     let mut tree = CallTree::default();
     let paths = [(1, lines[0]), (2, lines[1])].map(|(number, line)| {
         let frame = put_body(&mut memory, number, line, is_root);
-        let of = (frame, is_root);
-        node(&mut codes, &memory, &mut maps, &mut tree, of)
+        node(&mut codes, &memory, &mut maps, &mut tree, frame, is_root)
     });
     let settled = tree.settle(&Edges::default());
     let located = paths.map(|path| {

@@ -12,7 +12,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
     for number in 0..200 {
         let name = format!("f{number}");
         let frame = put(&mut memory, 2, &name, true);
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         place.request_ends = false;
         let mut ids = Vec::new();
         codes.begin();
@@ -33,7 +33,7 @@ fn an_id_names_the_same_function_until_the_next_read_begins() {
     let mut first = None;
     for number in 0..200 {
         let frame = put(&mut memory, 2, &format!("f{number}"), true);
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         place.request_ends = false;
         let mut ids = Vec::new();
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
@@ -67,11 +67,11 @@ fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was(
     names(&mut codes, &memory, &mut maps, &[long]);
     // As long as none was met, it takes no more than others: the ops of code that has ended cannot be read either.
     assert!(codes.bytes < before + 512, "{}", codes.bytes);
-    let id = maps.1.by_func[&long.func].code;
+    let id = maps.local.by_func[&long.func].code;
     for op in 0..1000 {
         assert!(codes.op(&memory, memory.layout, id, op).is_some());
     }
     assert!(codes.bytes > before + (13 << 10), "{}", codes.bytes);
-    codes.forget(&mut maps.1);
+    codes.forget(&mut maps.local);
     assert_eq!(codes.bytes, before);
 }

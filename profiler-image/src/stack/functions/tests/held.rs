@@ -70,8 +70,8 @@ impl Closures {
     }
 
     fn identified(&self) -> (Functions, Vec<Option<FunctionId>>) {
-        let (mut codes, mut maps) = (Functions::default(), (Map::default(), Map::default()));
-        let mut place = place(&self.memory, &mut maps.0, &mut maps.1);
+        let (mut codes, mut maps) = (Functions::default(), Maps::default());
+        let mut place = place(&self.memory, &mut maps.shared, &mut maps.local);
         place.arena = Some(self.arena());
         let mut ids = Vec::new();
         codes.begin();
@@ -136,7 +136,7 @@ fn what_holds_a_closures_code_can_be_asked_whether_it_still_does() {
     let holder = codes.holder_of(&inner).unwrap();
     let has_stood = |memory: &EngineImage| {
         let was_there = |address| was_there(Some(&arena), &[], address);
-        holder.has_stood((memory, layout), Some(&arena), was_there)
+        holder.has_stood(memory, layout, Some(&arena), was_there)
     };
     assert!(has_stood(&closures.memory));
     closures

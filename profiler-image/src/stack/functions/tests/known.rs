@@ -8,7 +8,7 @@ type Ids = Vec<Option<FunctionId>>;
 fn identified(
     codes: &mut Functions,
     image: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     frames: &[Frame],
 ) -> (Ids, usize) {
     counted(image, maps, |place, ids| {
@@ -23,7 +23,7 @@ fn identified(
 fn identified_by_keys(
     codes: &mut Functions,
     image: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     frames: &[Frame],
 ) -> (Ids, usize) {
     let key_at = |frame: &Frame| {
@@ -40,13 +40,13 @@ fn identified_by_keys(
 /// The ids that are found in the image, and the calls that reach it.
 fn counted(
     image: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     identify: impl FnOnce(&mut StackPlace<'_, Counted<'_, EngineImage>>, &mut Ids),
 ) -> (Ids, usize) {
     let memory = Counted::new(image);
     let mut ids = Vec::new();
     identify(
-        &mut place_in(&memory, image, (&mut maps.0, &mut maps.1)),
+        &mut place_in(&memory, image, &mut maps.shared, &mut maps.local),
         &mut ids,
     );
     (ids, memory.calls())
@@ -83,11 +83,17 @@ fn a_quiescent_read_does_not_trust_an_address_with_another_key() {
 #[test]
 fn a_quiescent_read_knows_a_method_of_a_class_that_each_request_links_anew() {
     let (mut codes, mut maps, mut image) = nothing_known();
-    let cart = (SHARED.start + 0x9000, "Cart");
-    let first = put_linked(&mut image, FUNCTIONS, STRINGS, cart);
+    let cart = SHARED.start + 0x9000;
+    let first = put_linked(&mut image, FUNCTIONS, STRINGS, cart, "Cart");
     let (ids, _) = identified(&mut codes, &image, &mut maps, &[first]);
-    codes.forget(&mut maps.1);
-    let again = put_linked(&mut image, FUNCTIONS + 0x1000, STRINGS + 0x1000, cart);
+    codes.forget(&mut maps.local);
+    let again = put_linked(
+        &mut image,
+        FUNCTIONS + 0x1000,
+        STRINGS + 0x1000,
+        cart,
+        "Cart",
+    );
     assert_eq!(
         identified_by_keys(&mut codes, &image, &mut maps, &[again]).0,
         ids

@@ -7,7 +7,7 @@ fn identified(name: &str) -> (bool, usize, usize) {
     let (mut codes, mut maps, mut image) = nothing_known();
     let frame = put(&mut image, 1, name, true);
     let memory = Counted::new(&image);
-    let mut place = place_in(&memory, &image, (&mut maps.0, &mut maps.1));
+    let mut place = place_in(&memory, &image, &mut maps.shared, &mut maps.local);
     let (mut ids, mut looked) = (Vec::new(), 0);
     codes.identify(&mut place, &[frame], &mut ids, |_, gather| {
         let mut word = [0; 8];

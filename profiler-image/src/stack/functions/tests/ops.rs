@@ -31,11 +31,11 @@ fn put_large(memory: &mut EngineImage, number: u64, last: u32, scope: u64) -> Fr
 fn identified(
     codes: &mut Functions,
     memory: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     frames: &[Frame],
 ) -> (usize, usize) {
     let counted = Counted::new(memory);
-    let mut place = place_in(&counted, memory, (&mut maps.0, &mut maps.1));
+    let mut place = place_in(&counted, memory, &mut maps.shared, &mut maps.local);
     let mut ids = Vec::new();
     // In tests all functions have so little memory that the next sample would forget these.
     codes.refused.clear();

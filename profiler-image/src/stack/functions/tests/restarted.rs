@@ -38,7 +38,7 @@ fn a_closure_whose_code_was_not_checked_for_long_is_looked_at_again() {
     put_closure(&mut memory, &closure, 5, SHARED.start, 8);
     let mut named = |memory: &EngineImage, now: u64| {
         let mut ids = Vec::new();
-        let mut place = place(memory, &mut maps.0, &mut maps.1);
+        let mut place = place(memory, &mut maps.shared, &mut maps.local);
         place.now = now;
         codes.begin();
         codes.identify(&mut place, &[callee, closure], &mut ids, |_, _| stands(2));
@@ -64,13 +64,15 @@ fn restarts(manual: u8) -> Restarts {
 /// Names a frame whose stack was read with these restarts, while opcache counts them at `COUNTERS`.
 fn named(
     codes: &mut Functions,
-    (memory, maps): (&EngineImage, &mut (Map, Map)),
-    (frame, read_with): (&Frame, Restarts),
+    memory: &EngineImage,
+    maps: &mut Maps,
+    frame: &Frame,
+    read_with: Restarts,
 ) -> Option<String> {
     let mut lasting = Lasting::new(memory, Some(COUNTERS));
     lasting.follow(read_with);
     let mut ids = Vec::new();
-    let mut place = place_in(&lasting, memory, (&mut maps.0, &mut maps.1));
+    let mut place = place_in(&lasting, memory, &mut maps.shared, &mut maps.local);
     place.restarts = read_with;
     codes.begin();
     codes.identify(&mut place, &[*frame], &mut ids, |_, _| stands(1));
@@ -112,8 +114,8 @@ fn a_restart_ends_what_the_addresses_in_opcaches_memory_mean() {
     memory.put(COUNTERS, &restarts(1).0);
     let frame = put_method(&mut memory, "Before");
     let mut check = |memory: &EngineImage, read_with: u8, expected: Option<&str>| {
-        let of_stack = (&frame, restarts(read_with));
-        let name = named(&mut codes, (memory, &mut maps), of_stack);
+        let read_with = restarts(read_with);
+        let name = named(&mut codes, memory, &mut maps, &frame, read_with);
         assert_eq!(name.as_deref(), expected);
     };
     check(&memory, 1, Some("Before::go"));
@@ -130,11 +132,9 @@ fn a_stack_of_before_a_restart_gets_no_name_of_after_it() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put_method(&mut memory, "After");
     memory.put(COUNTERS, &restarts(2).0);
-    let at = (&memory, &mut maps);
-    assert_eq!(named(&mut codes, at, (&frame, restarts(1))), None);
-    let at = (&memory, &mut maps);
-    let name = named(&mut codes, at, (&frame, restarts(2)));
-    assert_eq!(name.as_deref(), Some("After::go"));
+    let mut read_with = |count| named(&mut codes, &memory, &mut maps, &frame, restarts(count));
+    assert_eq!(read_with(1), None);
+    assert_eq!(read_with(2).as_deref(), Some("After::go"));
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn what_a_restart_has_ended_takes_no_memory() {
     let mut bytes = Vec::new();
     for count in 1..=3 {
         memory.put(COUNTERS, &restarts(count).0);
-        let at = (&memory, &mut maps);
-        assert!(named(&mut codes, at, (&frame, restarts(count))).is_some());
+        let name = named(&mut codes, &memory, &mut maps, &frame, restarts(count));
+        assert!(name.is_some());
         bytes.push((codes.bytes, codes.arena.len()));
     }
     assert!(bytes.iter().all(|taken| *taken == bytes[0]), "{bytes:?}");
@@ -168,9 +168,9 @@ fn each_worker_forgets_at_its_own_next_stack() {
         ..frame
     };
     let mut name_in = |memory: &EngineImage, local: &mut Map, frame: &Frame, count: u8| {
-        std::mem::swap(&mut maps.1, local);
-        let name = named(&mut codes, (memory, &mut maps), (frame, restarts(count)));
-        std::mem::swap(&mut maps.1, local);
+        std::mem::swap(&mut maps.local, local);
+        let name = named(&mut codes, memory, &mut maps, frame, restarts(count));
+        std::mem::swap(&mut maps.local, local);
         name
     };
     let mut own = Map::default();
@@ -196,7 +196,7 @@ fn a_function_of_the_next_request_does_not_name_a_frame_of_the_last_one() {
         memory.put_table(functions, &[("second", frame.func)]);
         let time = memory.block();
         memory.put_word(time, 0, 7);
-        let mut place = place(&memory, &mut maps.0, &mut maps.1);
+        let mut place = place(&memory, &mut maps.shared, &mut maps.local);
         place.request = Some((time, began));
         let mut ids = Vec::new();
         codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());

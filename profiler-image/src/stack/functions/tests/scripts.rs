@@ -37,11 +37,11 @@ fn cache(memory: &mut EngineImage, number: u64) -> Frame {
 fn name(
     codes: &mut Functions,
     memory: &EngineImage,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     frame: Frame,
     now: u64,
 ) -> Option<String> {
-    let mut place = place(memory, &mut maps.0, &mut maps.1);
+    let mut place = place(memory, &mut maps.shared, &mut maps.local);
     place.now = now;
     let mut ids = Vec::new();
     codes.begin();

@@ -30,12 +30,12 @@ impl Memory for Copying<'_> {
 /// The frame's name by a read of this memory, if it has one. Nothing stands.
 fn named(
     codes: &mut Functions,
-    maps: &mut (Map, Map),
+    maps: &mut Maps,
     copying: &Copying<'_>,
     frame: Frame,
 ) -> Option<String> {
     let mut ids = Vec::new();
-    let mut place = place_in(copying, copying.memory, (&mut maps.0, &mut maps.1));
+    let mut place = place_in(copying, copying.memory, &mut maps.shared, &mut maps.local);
     codes.begin();
     codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let name = codes.name(ids[0]?, false);

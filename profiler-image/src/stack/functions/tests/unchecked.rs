@@ -8,11 +8,12 @@ use super::*;
 fn named_at(
     codes: &mut Functions,
     memory: &EngineImage,
-    maps: &mut (Map, Map),
-    (frame, now): (Frame, u64),
+    maps: &mut Maps,
+    frame: Frame,
+    now: u64,
 ) -> String {
     let mut ids = Vec::new();
-    let mut place = place(memory, &mut maps.0, &mut maps.1);
+    let mut place = place(memory, &mut maps.shared, &mut maps.local);
     place.now = now;
     codes.begin();
     codes.identify(&mut place, &[frame], &mut ids, |_, gather| {
@@ -37,7 +38,7 @@ fn a_name_is_known_at_once_by_each_rule() {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let frame = put(&mut memory, 1, name, true);
         put_hash(&mut memory, 1, rule.hash(name.as_bytes()));
-        let found = named_at(&mut codes, &memory, &mut maps, (frame, 1));
+        let found = named_at(&mut codes, &memory, &mut maps, frame, 1);
         assert_eq!((found.as_str(), codes.unchecked_names()), (name, 0));
         assert!(!codes.has_refused_name());
     }
@@ -49,7 +50,7 @@ fn a_name_by_no_rule_is_known_at_a_second_moment_and_counted() {
     let frame = put(&mut memory, 1, "été", true);
     put_hash(&mut memory, 1, 7);
     for (now, expected) in [(1, ""), (1, ""), (2, "été"), (3, "été")] {
-        let found = named_at(&mut codes, &memory, &mut maps, (frame, now));
+        let found = named_at(&mut codes, &memory, &mut maps, frame, now);
         assert_eq!(found, expected, "{now}");
         assert_eq!(codes.has_refused_name(), expected.is_empty());
     }
@@ -61,16 +62,16 @@ fn a_name_that_changed_since_waits_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "one", true);
     put_hash(&mut memory, 1, 7);
-    assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, 1)), "");
+    assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, 1), "");
     let changes: [(&str, u64); 3] = [("two", 7), ("two", 8), ("six", 8)];
     for (now, (text, hash)) in (2..).zip(changes) {
         memory.put_string(STRINGS + 0x100, text);
         put_hash(&mut memory, 1, hash);
-        assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, now)), "");
+        assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, now), "");
     }
     // Its own hash needs no second moment.
     put_hash(&mut memory, 1, hash_of(b"six"));
-    assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, 9)), "six");
+    assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, 9), "six");
     assert_eq!(codes.unchecked_names(), 0);
 }
 
@@ -79,13 +80,13 @@ fn a_name_by_no_rule_needs_its_frame() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "one", true);
     put_hash(&mut memory, 1, 7);
-    assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, 1)), "");
+    assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, 1), "");
     memory.put_frame(&Frame {
         opline: 0,
         func: FUNCTIONS + 0x900,
         ..frame
     });
-    assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, 2)), "");
+    assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, 2), "");
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn more_names_than_can_wait_cost_no_memory() {
     for number in 0..2 * super::super::unchecked::MAX_WAITING {
         memory.put_string(STRINGS + 0x100, format!("n{number:04}"));
         put_hash(&mut memory, 1, 7);
-        assert_eq!(named_at(&mut codes, &memory, &mut maps, (frame, 1)), "");
+        assert_eq!(named_at(&mut codes, &memory, &mut maps, frame, 1), "");
         assert!(codes.unchecked.waiting() <= super::super::unchecked::MAX_WAITING);
     }
 }

@@ -8,7 +8,7 @@ fn a_file_is_named_without_the_version_of_its_volume() {
     let frame = put(&mut memory, 1, "total", true);
     memory.put_string(FILE, "/srv/..2026_11_25_03_36_07.15/a.php");
     names(&mut codes, &memory, &mut maps, &[frame]);
-    let entry = maps.1.by_func[&frame.func];
+    let entry = maps.local.by_func[&frame.func];
     let name = codes.name(entry.code, false);
     assert_eq!(codes.names.get(name).file, "/srv/a.php");
 }

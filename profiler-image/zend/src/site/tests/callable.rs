@@ -22,24 +22,24 @@ enum Value {
 }
 
 /// A value as a zval: its word, and its type.
-fn zval(image: &mut EngineImage, value: Value) -> (u64, u8) {
+fn zval(image: &mut EngineImage, value: Value) -> Zval {
     match value {
-        Value::Text(text) => (image.string(text), IS_STRING),
-        Value::Object(address) => (address, IS_OBJECT),
+        Value::Text(text) => Zval(image.string(text), IS_STRING),
+        Value::Object(address) => Zval(address, IS_OBJECT),
         Value::Reference(object) => {
             image.put_zval(REFERENCE + 8, object, IS_OBJECT);
-            (REFERENCE, IS_REFERENCE)
+            Zval(REFERENCE, IS_REFERENCE)
         }
         Value::Pair(target, name) => {
             let zvals = [zval(image, *target), zval(image, Value::Text(name))];
             image.put_list(LIST, &zvals);
-            (LIST, IS_ARRAY)
+            Zval(LIST, IS_ARRAY)
         }
     }
 }
 
 fn put(scene: &mut Scene, at: u64, value: Value) {
-    let (word, kind) = zval(&mut scene.image, value);
+    let Zval(word, kind) = zval(&mut scene.image, value);
     scene.image.put_zval(STACK + at, word, kind);
     scene.copy = scene.image.copy(STACK, 0x100);
 }

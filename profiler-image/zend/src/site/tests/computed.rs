@@ -44,10 +44,10 @@ impl Scene {
         }
     }
 
-    fn put_variable(&mut self, variable: u32, (value, kind): (u64, u8)) {
+    fn put_variable(&mut self, variable: u32, zval: Zval) {
         self.image.room(STACK, 0x100);
         let at = STACK + u64::from(variable);
-        self.image.put_zval(at, value, kind);
+        self.image.put_zval(at, zval.0, zval.1);
         self.copy = self.image.copy(STACK, 0x100);
     }
 }
@@ -80,7 +80,8 @@ fn factory(layout: &'static Layout) -> Scene {
         },
     ]);
     let closures = [("cart", CALLEE - FUNCTION), ("price", OBJECT)];
-    let closures = closures.map(|(id, closure)| (Index::Text(id.as_bytes()), (closure, IS_OBJECT)));
+    let closures =
+        closures.map(|(id, closure)| (Index::Text(id.as_bytes()), Zval(closure, IS_OBJECT)));
     scene.image.put_array(ARRAY, &closures);
     scene.image.room(OBJECT, OBJECT_ROOM);
     scene.image.put_word(OBJECT, 16, CLASS);
@@ -90,7 +91,7 @@ fn factory(layout: &'static Layout) -> Scene {
     scene.callee.opline = scene.callee_function.key.code;
     scene.is_shared = true;
     let id = scene.image.string("cart");
-    scene.put_variable(VARIABLE, (id, IS_STRING));
+    scene.put_variable(VARIABLE, Zval(id, IS_STRING));
     scene.cached(0, CLASS).cached(8, PROPERTY)
 }
 
@@ -110,10 +111,10 @@ fn an_element_of_a_property_of_this_names_the_callee() {
         check_factory(layout, VARIABLE_NAMES_IT, |_| {});
         check_factory(layout, Evidence::Open, |scene| {
             let id = scene.image.string("price");
-            scene.put_variable(VARIABLE, (id, IS_STRING));
+            scene.put_variable(VARIABLE, Zval(id, IS_STRING));
         });
         check_factory(layout, Evidence::Open, |scene| {
-            scene.put_variable(VARIABLE, (0, IS_LONG));
+            scene.put_variable(VARIABLE, Zval(0, IS_LONG));
         });
         // The array has the closure and its code, whatever the frame's opline is.
         check_factory(layout, VARIABLE_NAMES_IT, |scene| {
@@ -182,11 +183,11 @@ fn step(layout: &'static Layout) -> Scene {
         },
     ]);
     let text = scene.image.string("Work");
-    let array = [(Index::Number(0), (text, IS_STRING))];
+    let array = [(Index::Number(0), Zval(text, IS_STRING))];
     scene.image.put_array(ARRAY, &array);
-    scene.put_variable(VARIABLE, (ARRAY, IS_ARRAY));
-    scene.put_variable(OTHER, (OBJECT, IS_OBJECT));
-    scene.put_variable(KEY, (0, IS_LONG));
+    scene.put_variable(VARIABLE, Zval(ARRAY, IS_ARRAY));
+    scene.put_variable(OTHER, Zval(OBJECT, IS_OBJECT));
+    scene.put_variable(KEY, Zval(0, IS_LONG));
     scene
 }
 
@@ -206,14 +207,14 @@ fn a_pair_that_the_site_makes_names_the_callee() {
     for layout in ROWS {
         check_step(layout, true, |_| {});
         check_step(layout, false, |scene| {
-            scene.put_variable(OTHER, (OBJECT + 8, IS_OBJECT));
+            scene.put_variable(OTHER, Zval(OBJECT + 8, IS_OBJECT));
         });
         check_step(layout, false, |scene| {
-            scene.put_variable(KEY, (1, IS_LONG));
+            scene.put_variable(KEY, Zval(1, IS_LONG));
         });
         check_step(layout, false, |scene| {
             let other = scene.image.string("other");
-            scene.image.put_list(ARRAY, &[(other, IS_STRING)]);
+            scene.image.put_list(ARRAY, &[Zval(other, IS_STRING)]);
         });
         // The pair has keys.
         check_step(layout, false, |scene| {

@@ -121,7 +121,7 @@ fn implode_converts_the_objects_of_the_array_that_it_joins() {
         let check = |function: &str, index: u64, object: u64, expected: Evidence| {
             let mut scene = scene(layout, &[DO_FCALL], "__toString");
             scene.name_internal_caller(function);
-            let list = [(7, 4), (object, IS_OBJECT)];
+            let list = [Zval(7, 4), Zval(object, IS_OBJECT)];
             scene.image.put_list(LIST, &list);
             let at = STACK + first + index * 16;
             scene.image.put_zval(at, LIST, IS_ARRAY);

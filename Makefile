@@ -23,7 +23,9 @@ TOOLS := tools/build
 CACHE := $(shell . tools/cache.sh && echo "$$CACHE")
 BIN := $(CACHE)/bin
 BESIDE_LOG := $(CACHE)/state/beside-e2e.log
+# The images that a command needs: the product's, and those of tests and the demo.
 IMAGES := phpprof operator kubectl-phpprof
+TEST_IMAGES :=
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN):$(PATH)
@@ -149,8 +151,9 @@ release-check: setup ## make a release twice, publish it to a local registry, pu
 images: ## build phpprof's images for this machine, as any user on x86_64 or arm64; load them into the test cluster if it is up
 	@tools/givens programs
 	@tools/own-target
-	@$(STAGE) "images" e2e/images/build $(IMAGES)
-	@if [ -w /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES); fi
+	@$(STAGE) "images" images/build $(IMAGES)
+	@$(if $(TEST_IMAGES),$(STAGE) "images of the tests" e2e/images/build $(TEST_IMAGES))
+	@if [ -w /run/phpprof-e2e/containerd/containerd.sock ]; then $(STAGE) "load images" e2e/images/load $(IMAGES) $(TEST_IMAGES); fi
 
 .PHONY: cluster-up
 cluster-up: setup ## start a real one-node Kubernetes with DNS, storage and an S3 server, in its own network
@@ -167,7 +170,7 @@ cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 
 # Each test is a process of its own (.config/nextest.toml), and holds the cluster shared or alone (e2e/src/hold.rs).
 .PHONY: e2e
-e2e: IMAGES := application kubectl-phpprof runtimes $(if $(filter 1,$(FULL)),operator-older)
+e2e: TEST_IMAGES := demo unknown-php runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on a real cluster
 	@$(TOOLS) nextest prometheus $(if $(filter 1,$(FULL)),helm4)
 	@$(STAGE) "prepare the cluster" tools/with-cluster cargo run --quiet --locked -p e2e --bin prepare
@@ -186,7 +189,8 @@ plugin: setup ## install kubectl phpprof next to the test cluster's programs
 	@install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
 
 .PHONY: demo
-demo: IMAGES := phpprof operator demo $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
+demo: IMAGES := phpprof operator
+demo: TEST_IMAGES := demo $(addprefix demo-,$(filter-out fpm,$(RUNTIME)))
 demo: STORE := $(or $(STORE),volume)
 demo: cluster plugin ## from a PHP application on a cluster to a profile on the screen
 	@$(STAGE) "demo" tools/with-cluster demo/run.sh

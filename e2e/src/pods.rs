@@ -23,7 +23,7 @@ pub fn image(name: &str) -> String {
         "" => "phpprof.dev",
         registry => registry,
     };
-    // As e2e/images/build tags them.
+    // As images/build and e2e/images/build tag them.
     let tag = match name {
         "phpprof" | "operator" | "kubectl-phpprof" => env!("CARGO_PKG_VERSION"),
         _ => "dev",

@@ -19,13 +19,7 @@ const KNOWN: [(&str, &str, &[&str]); 13] = [
             "fixture", "line", "outage", "pods", "proxy", "release", "store",
         ],
     ),
-    (
-        "kubectl-phpprof/src",
-        "",
-        &[
-            "cli", "connect", "failure", "list", "output", "results", "suggest",
-        ],
-    ),
+    ("kubectl-phpprof/src", "", &["connect", "results"]),
     ("kubectl-phpprof/src", "", &["compare", "show"]),
     ("kubectl-phpprof/src", "", &["get", "watch"]),
     (

@@ -5,9 +5,10 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::cli::{Cancel, DryRun, Global};
+use crate::cli::{Cancel, DryRun};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::{Outcome, Request};
 use crate::source::request_name;
 use crate::stdout;

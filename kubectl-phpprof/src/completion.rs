@@ -17,9 +17,10 @@ use kube::discovery::ApiResource;
 use phpprof_crds::Target;
 use phpprof_decide::pod::view;
 
-use crate::cli::{Cli, Global, Shell};
+use crate::cli::{Cli, Shell};
 use crate::connect::Cluster;
 use crate::doctor::observe;
+use crate::global::Global;
 use crate::output::FORMS;
 use crate::stored::Stored;
 use crate::target;

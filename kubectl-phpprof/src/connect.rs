@@ -4,7 +4,6 @@
 //!
 //! Invariant: a user's credentials go to the API server of the chosen context and nowhere else.
 
-mod certificate;
 mod client;
 mod exec;
 mod files;
@@ -29,8 +28,8 @@ use kube::config::{AuthInfo, Cluster as ClusterEntry, KubeConfigOptions};
 use kube::{Client, Config};
 use phpprof_crds::{ProfileRequest, chain};
 
-use crate::cli::Global;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::results::Forwards;
 use crate::suggest::{Given, Suggest};
 use client::Way;
@@ -41,8 +40,6 @@ use login::{Giver, Renewed, TokenFile};
 use oidc::Oidc;
 use plan::{Login, Plan};
 use tls::Current;
-
-pub use certificate::Refused;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time limit of an answer. A profile has at most 32 MiB, and arrives in parts.

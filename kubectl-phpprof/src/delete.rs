@@ -6,9 +6,10 @@
 
 use kube::api::DeleteParams;
 
-use crate::cli::{Delete, DryRun, Global, List};
+use crate::cli::{Delete, DryRun, List};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::{Outcome, Request};
 use crate::source::request_name;
 use crate::stdout;

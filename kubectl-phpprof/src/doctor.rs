@@ -9,9 +9,11 @@ pub mod observe;
 
 use serde_json::json;
 
-use crate::cli::{Doctor, Global, ListForm};
+use crate::cli::Doctor;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::table::printable;

@@ -7,9 +7,11 @@ use std::io::Write as _;
 use phpprof_profile::dump::{json as to_json, text, workers};
 use serde_json::json;
 
-use crate::cli::{Dump, Global, ListForm};
+use crate::cli::Dump;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::request::Request;
 use crate::run::{as_object, create, has_profile, tell_failed};

@@ -8,7 +8,7 @@ use std::fmt;
 
 use phpprof_crds::chain;
 
-use crate::connect::Refused;
+use crate::certificate::Refused;
 use crate::suggest::Suggest;
 
 /// The exit codes; a script may rely on them.

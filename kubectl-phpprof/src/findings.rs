@@ -10,8 +10,8 @@ use phpprof_profile::{Finding, View};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::cli::ListForm;
 use crate::connect::Cluster;
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::request::{Outcome, Request};
 use crate::source;

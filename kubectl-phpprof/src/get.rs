@@ -4,9 +4,10 @@
 
 use jiff::Timestamp;
 
-use crate::cli::{Get, Global, List};
+use crate::cli::{Get, List};
 use crate::connect::Cluster;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::list::{Listing, unwritable};
 use crate::output::Output;
 use crate::screen::Screen;

@@ -7,13 +7,14 @@ use std::time::Duration;
 use phpprof_profile::{View, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{ListForm, Per, TopSort};
+use crate::cli::{Per, TopSort};
 use crate::compare::Compared;
 use crate::describe;
 use crate::doctor::checks::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
 use crate::list::Listing;
+use crate::output::ListForm;
 use crate::output::{Asked, NAMED, Output};
 use crate::progress::{Progress, ending};
 use crate::request::Request;

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::cli::ListForm;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, columns_table};
+use crate::output::ListForm;
+use crate::output::{Output, columns_table, yaml};
 use crate::request::Request;
 use crate::table::Table;
 
@@ -165,9 +165,4 @@ pub fn unwritable(error: serde_json::Error) -> Failure {
         format!("printing the API server's answer failed: {error}"),
         "try another form with --output",
     )
-}
-
-pub fn yaml(value: &Value) -> String {
-    // JSON is always YAML.
-    serde_yaml::to_string(value).unwrap_or_default()
 }

@@ -14,9 +14,10 @@ use phpprof_profile::live::screen::{self, Update};
 use phpprof_profile::{Limits, MergeLimits, Merger, Profile, Settings, TrustedMetadata, decode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::{Global, Top};
+use crate::cli::Top;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::{Outcome, Request};
 use crate::results::{self, AccessKey, LiveSecond};
 use crate::run::{as_object, create, has_profile, tell_failed};

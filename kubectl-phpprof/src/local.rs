@@ -8,9 +8,10 @@ use std::io::IsTerminal;
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, View, page, svg};
 
-use crate::cli::{Diff, Download, Findings, Flame, Global, Top};
+use crate::cli::{Diff, Download, Findings, Flame, Top};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::output::{Asked, FORMS, NAMED, Output};
 use crate::release::normalized;
 use crate::screen::Screen;

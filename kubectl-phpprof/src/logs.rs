@@ -5,9 +5,10 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, LogParams};
 
-use crate::cli::{Global, Logs};
+use crate::cli::Logs;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::Request;
 use crate::source::request_name;
 use crate::table::printable;

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout)]
 
 mod cancel;
+mod certificate;
 mod cli;
 mod compare;
 mod completion;
@@ -20,6 +21,7 @@ mod explain;
 mod failure;
 mod findings;
 mod get;
+mod global;
 #[cfg(test)]
 mod golden;
 mod jsonpath;
@@ -56,9 +58,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use jiff::Timestamp;
 
-use cli::{Cli, Global, Verb};
+use cli::{Cli, Verb};
 use connect::Cluster;
 use failure::{Exit, Failure};
+use global::Global;
 use request::Request;
 use screen::Screen;
 

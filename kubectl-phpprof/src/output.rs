@@ -6,13 +6,11 @@
 
 use std::cmp::Ordering;
 
-use clap::ValueEnum as _;
+use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::cli::ListForm;
 use crate::failure::{Exit, Failure};
 use crate::jsonpath::{Path, Template};
-use crate::list::yaml;
 use crate::table::Table;
 
 /// The forms for completion.
@@ -47,6 +45,16 @@ pub enum Asked {
     Output(Output),
     JsonPathFile(String),
     ColumnsFile(String),
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListForm {
+    #[default]
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -213,6 +221,11 @@ impl Column {
             )),
         }
     }
+}
+
+pub fn yaml(value: &Value) -> String {
+    // JSON is always YAML.
+    serde_yaml::to_string(value).unwrap_or_default()
 }
 
 /// One row for each item.

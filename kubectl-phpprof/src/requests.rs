@@ -7,8 +7,9 @@ use phpprof_profile::Amount;
 use phpprof_profile::timeline::{Request, Timeline, decode};
 use serde_json::{Value, json};
 
-use crate::cli::{Global, Requests};
+use crate::cli::Requests;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::source::list_of;
@@ -145,7 +146,7 @@ mod tests {
     use phpprof_profile::timeline::Moment;
 
     use super::*;
-    use crate::cli::ListForm;
+    use crate::output::ListForm;
 
     #[test]
     fn lists_of_requests_are_what_they_were() {

@@ -9,11 +9,13 @@ use phpprof_crds::REQUESTED_BY;
 use phpprof_profile::{Profile, View};
 use serde_json::Value;
 
-use crate::cli::{DryRun, Global, ObjectForm, RequestArguments, Run, TopSort};
+use crate::cli::{DryRun, ObjectForm, RequestArguments, Run, TopSort};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::list::{names, yaml};
+use crate::global::Global;
+use crate::list::names;
 use crate::output::Output;
+use crate::output::yaml;
 use crate::progress::ending;
 use crate::request::{Outcome, Request};
 use crate::screen::Screen;

@@ -14,11 +14,13 @@ mod rights;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cli::{Global, ListForm, Schedule, ScheduleVerb};
+use crate::cli::{Schedule, ScheduleVerb};
 use crate::connect::Cluster;
 use crate::duration::age;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::list::Listing;
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::request::Request;
 use crate::screen::Screen;

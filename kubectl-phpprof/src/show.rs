@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{ListForm, TopSort, ViewArguments};
+use crate::cli::{TopSort, ViewArguments};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::table::{Table, printable};
 

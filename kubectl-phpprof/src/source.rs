@@ -7,9 +7,9 @@ use std::io::Read;
 use phpprof_profile::timeline::{self, Timeline};
 use phpprof_profile::{Format, Limits, MAX_FRAMES, MAX_LABELS, Profile, decode};
 
-use crate::cli::Global;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::Request;
 use crate::results::{self, Part};
 use crate::stored::{self, Asked, Named};

@@ -10,12 +10,12 @@ use kube::api::{Api, ApiResource, DynamicObject};
 use phpprof_crds::{ARCHIVE, ProfileArchive};
 use serde_json::Value;
 
-use crate::cli::ListForm;
 use crate::connect::Cluster;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
 use crate::jsonpath::Path;
-use crate::list::yaml;
+use crate::output::ListForm;
+use crate::output::yaml;
 use crate::output::{self, Output, columns_table};
 use crate::results::{self, AccessKey, Part};
 use crate::suggest::Suggest;

@@ -5,7 +5,7 @@
 //! Invariant: a suggestion works unchanged in the user's shell: it names the namespace if the context has another, and repeats the flags that
 //! chose cluster, user and operator.
 
-use crate::cli::Global;
+use crate::global::Global;
 
 /// How to write commands for a cluster and a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

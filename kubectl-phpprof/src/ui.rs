@@ -16,9 +16,10 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use tokio::net::TcpListener;
 
-use crate::cli::{Global, Ui};
+use crate::cli::Ui;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::results::{self, MAX_RESULT};
 use crate::{stdout, stored, wait};
 

@@ -4,11 +4,13 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::{Global, ListForm, Version};
+use crate::cli::Version;
 use crate::connect::Cluster;
 use crate::doctor::checks::OperatorFacts;
 use crate::doctor::observe::operator;
 use crate::failure::Failure;
+use crate::global::Global;
+use crate::output::ListForm;
 use crate::output::Output;
 
 pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure> {

@@ -9,10 +9,11 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 
-use crate::cli::{Global, List};
+use crate::cli::List;
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::get::listing;
+use crate::global::Global;
 use crate::list::{plain, unwritable};
 use crate::output::sort;
 use crate::screen::Screen;

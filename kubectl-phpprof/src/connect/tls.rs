@@ -18,7 +18,7 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::certificate;
+use crate::certificate;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

@@ -3,8 +3,8 @@
 use phpprof_decide::pod::{ContainerView, SamplerKind, SamplerState, SamplerView};
 
 use super::*;
-use crate::cli::ListForm;
 use crate::doctor::text;
+use crate::output::ListForm;
 use crate::output::Output;
 use crate::screen::Screen;
 use crate::suggest::Suggest;

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::manifest::{self, ACCOUNT, LABEL, MANAGER, Plan, objects};
 use super::{api, named, rights};
-use crate::cli::{DryRun, Global, ObjectForm, ScheduleCreate};
+use crate::cli::{DryRun, ObjectForm, ScheduleCreate};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::list::yaml;
+use crate::global::Global;
+use crate::output::yaml;
 use crate::run::request_object;
 
 pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<String, Failure> {

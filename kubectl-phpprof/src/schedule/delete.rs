@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::manifest::{ACCOUNT, MANAGER, object_name};
 use super::{api, find, named};
-use crate::cli::{Global, ScheduleDelete};
+use crate::cli::ScheduleDelete;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
+use crate::global::Global;
 use crate::request::Request;
 use crate::stdout;
 

@@ -146,7 +146,7 @@ fn request(plan: &Plan) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": of_schedule(plan),
-        "data": {"request.yaml": crate::list::yaml(&request)},
+        "data": {"request.yaml": crate::output::yaml(&request)},
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 use crate::proto::{Function, Location, Profile, Sample};
 
 /// One frame of a sample, with its names.

@@ -2,7 +2,8 @@
 //!
 //! Invariant: [`Packed::open`] accepts only complete files, so later reads succeed as the first one did.
 
-use crate::decode::{Checks, DecodeError, Limits, read};
+use crate::decode::{Checks, Limits, read};
+use crate::error::DecodeError;
 use crate::proto::{Profile, Sample};
 use crate::source::Source;
 

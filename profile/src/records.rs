@@ -6,7 +6,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use crate::decode::DecodeError;
+use crate::error::DecodeError;
 
 /// A field with its tag, as in the stream. It is a message with one field.
 pub(crate) struct Record<'a> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Circles that are left: the crate's folder, the module around them, and those that use each other.
-const KNOWN: [(&str, &str, &[&str]); 12] = [
+const KNOWN: [(&str, &str, &[&str]); 7] = [
     (
         "e2e/src",
         "",
@@ -19,15 +19,6 @@ const KNOWN: [(&str, &str, &[&str]); 12] = [
             "fixture", "line", "outage", "pods", "proxy", "release", "store",
         ],
     ),
-    ("kubectl-phpprof/src", "", &["connect", "results"]),
-    ("kubectl-phpprof/src", "", &["compare", "show"]),
-    ("kubectl-phpprof/src", "", &["get", "watch"]),
-    (
-        "kubectl-phpprof/src",
-        "connect",
-        &["client", "login", "oidc"],
-    ),
-    ("kubectl-phpprof/src", "results", &["forward", "reach"]),
     ("profiler-image/bench/src", "", &["running", "stacks"]),
     ("profiler-image/src", "", &["read", "stack"]),
     ("profiler-image/src", "command", &["host", "requests"]),

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::cli::Per;
 use crate::failure::{Exit, Failure};
-use crate::show::wrong_view;
 use crate::table::printable;
+use crate::view::wrong_view;
 
 /// A comparison, and the real total of the later profile.
 pub struct Compared {

@@ -6,6 +6,7 @@
 
 mod client;
 mod exec;
+mod expiry;
 mod files;
 mod identity;
 mod keep;
@@ -18,6 +19,7 @@ mod plan;
 mod proxy;
 mod source;
 mod tls;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -29,10 +31,9 @@ use kube::{Client, Config};
 use phpprof_crds::{ProfileRequest, chain};
 
 use crate::failure::{Exit, Failure};
+use crate::forwards::Forwards;
 use crate::global::Global;
-use crate::results::Forwards;
 use crate::suggest::{Given, Suggest};
-use client::Way;
 use exec::Exec;
 use files::Entries;
 use identity::{Files, IdentityError};
@@ -40,6 +41,7 @@ use login::{Giver, Renewed, TokenFile};
 use oidc::Oidc;
 use plan::{Login, Plan};
 use tls::Current;
+use way::Way;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time limit of an answer. A profile has at most 32 MiB, and arrives in parts.

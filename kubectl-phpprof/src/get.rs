@@ -34,7 +34,7 @@ pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<S
         eprintln!("No profile requests in {place}.");
         return Ok(String::new());
     }
-    listing(arguments, output, screen)
+    Listing::of(arguments, output, screen)
         .text(&objects, false)
         .map_err(unwritable)
 }
@@ -47,7 +47,7 @@ pub async fn get(global: &Global, arguments: &Get, screen: Screen) -> Result<Str
     let cluster = Cluster::of(global).await?;
     let name = source::request_name(name);
     match stored::named(&cluster, name).await? {
-        Named::Request(object) => listing(&arguments.list, output, screen)
+        Named::Request(object) => Listing::of(&arguments.list, output, screen)
             .text(&[*object], true)
             .map_err(unwritable),
         Named::Stored(stored) => {
@@ -55,15 +55,6 @@ pub async fn get(global: &Global, arguments: &Get, screen: Screen) -> Result<Str
             eprintln!("{note}");
             Ok(of_stored(output, screen).single(entry))
         }
-    }
-}
-
-pub fn listing(arguments: &List, output: Output, screen: Screen) -> Listing {
-    Listing {
-        output,
-        namespaces: arguments.all_namespaces,
-        width: screen.width,
-        now: Timestamp::now(),
     }
 }
 

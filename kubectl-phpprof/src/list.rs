@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::cli::List;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
 use crate::output::ListForm;
 use crate::output::{Output, columns_table, yaml};
 use crate::request::Request;
+use crate::screen::Screen;
 use crate::table::Table;
 
 /// How requests are listed.
@@ -23,6 +25,16 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// As the arguments ask, for this screen, now.
+    pub fn of(arguments: &List, output: Output, screen: Screen) -> Self {
+        Listing {
+            output,
+            namespaces: arguments.all_namespaces,
+            width: screen.width,
+            now: Timestamp::now(),
+        }
+    }
+
     /// The requests as text. If `single` is set, one object instead of a list of one.
     pub fn text(
         &self,

@@ -15,8 +15,9 @@ use crate::global::Global;
 use crate::output::{Asked, FORMS, NAMED, Output};
 use crate::release::normalized;
 use crate::screen::Screen;
-use crate::show::{diff_text, table_of, view, with_waiting_label, wrong_view};
+use crate::show::{diff_text, table_of, with_waiting_label};
 use crate::source::{Source, load, timeline_of};
+use crate::view::{view, wrong_view};
 use crate::{findings, stdout};
 
 pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {

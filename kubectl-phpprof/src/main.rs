@@ -20,6 +20,7 @@ mod duration;
 mod explain;
 mod failure;
 mod findings;
+mod forwards;
 mod get;
 mod global;
 #[cfg(test)]
@@ -50,6 +51,7 @@ mod table;
 mod target;
 mod ui;
 mod version;
+mod view;
 mod wait;
 mod watch;
 

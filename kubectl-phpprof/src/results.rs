@@ -12,13 +12,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod exchange;
 mod forward;
 mod live;
 mod reach;
 
-pub use forward::Forwards;
+pub use exchange::Answer as Response;
 pub use live::{LiveSecond, live};
-pub use reach::{Answer as Response, Reach, call, reach};
+pub use reach::{Reach, call, reach};
 
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};

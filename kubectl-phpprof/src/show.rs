@@ -8,30 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
-use crate::cli::{TopSort, ViewArguments};
+use crate::cli::TopSort;
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::output::ListForm;
 use crate::output::Output;
 use crate::table::{Table, printable};
-
-pub fn view(arguments: &ViewArguments) -> View {
-    View {
-        sample_type: arguments.sample_type.clone(),
-        labels: arguments.labels.clone(),
-    }
-}
-
-pub fn wrong_view(error: ViewError) -> Failure {
-    let (exit, hint) = match error {
-        ViewError::NoSuchType { .. } => (Exit::Usage, "choose one of them with --sample-type"),
-        ViewError::PageTooLarge(_) => (
-            Exit::Failed,
-            "draw a part of the profile with --label, or write a picture (.svg)",
-        ),
-    };
-    Failure::new(exit, error.to_string(), hint)
-}
+use crate::view::wrong_view;
 
 /// The profile with the label for what it waits for, if the arguments use this label.
 pub fn with_waiting_label<'p>(

@@ -12,9 +12,8 @@ use kube::api::{DynamicObject, ListParams};
 use crate::cli::List;
 use crate::connect::Cluster;
 use crate::failure::Failure;
-use crate::get::listing;
 use crate::global::Global;
-use crate::list::{plain, unwritable};
+use crate::list::{Listing, plain, unwritable};
 use crate::output::sort;
 use crate::screen::Screen;
 
@@ -59,7 +58,7 @@ pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<St
                 seen.insert(uid, version.clone()) != Some(version)
             })
             .collect();
-        let listing = listing(arguments, output.clone(), screen);
+        let listing = Listing::of(arguments, output.clone(), screen);
         let text = listing.watched(&changed, &mut widths).map_err(unwritable)?;
         // The reader may have closed the pipe.
         let mut out = std::io::stdout().lock();

@@ -9,10 +9,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Mutex;
 
 use super::exec::{Exec, ExecError};
+use super::expiry::is_over;
 use super::oidc::{Oidc, OidcError};
-
-/// A token that ends within this time is renewed: golang.org/x/oauth2's `expiryDelta`.
-pub const MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// A file is read again after this time: client-go's `NewCachedFileTokenSource`.
 const AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -125,10 +123,6 @@ impl Renewed {
         }
         Ok(held.token.clone())
     }
-}
-
-pub fn is_over(until: Timestamp, now: Timestamp) -> bool {
-    now.checked_add(MARGIN).map_or(true, |soon| soon >= until)
 }
 
 impl Held {

@@ -12,18 +12,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
-use kube::client::Body;
+use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use tower::ServiceBuilder;
 
-use super::client::{self, ClientError, Way};
+use super::expiry::is_over;
 use super::keep::{self, KeepError, Kept};
-use super::login;
 use super::plan::{Source, Trust};
 use super::proxy::{self, ProxyError};
 use super::source::{self, SourceError};
 use super::tls::{self, Current, TlsError};
+use super::way::{self, Way, WayError};
 
 /// A provider's metadata or tokens are a few kilobytes.
 const ANSWER: usize = 1 << 20;
@@ -47,7 +48,7 @@ pub enum OidcError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Way(#[from] WayError),
     #[error("{url} does not answer")]
     Unreachable {
         url: String,
@@ -101,7 +102,7 @@ impl Oidc {
     pub async fn token(&mut self, now: Timestamp) -> Result<(String, Timestamp), OidcError> {
         if let Some(token) = self.value("id-token") {
             let until = end_of(token)?;
-            if !login::is_over(until, now) {
+            if !is_over(until, now) {
                 return Ok((token.to_owned(), until));
             }
         }
@@ -188,7 +189,10 @@ impl Oidc {
             identity: Current::default(),
             files: None,
         };
-        Ok(client::client(&way, &Config::new(server), None)?)
+        let service = ServiceBuilder::new()
+            .layer(Config::new(server).base_uri_layer())
+            .service(way::connections(&way)?);
+        Ok(Client::new(service, "default"))
     }
 
     fn value(&self, name: &str) -> Option<&str> {

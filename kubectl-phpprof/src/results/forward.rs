@@ -5,8 +5,6 @@
 //! Invariant: only the port `results` of a ready pod behind the operator's Service is forwarded, for one call.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, header};
@@ -21,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::PORT;
-use super::reach::{Answer, Question, boxed};
+use super::exchange::{Answer, Question, boxed};
 use crate::connect::Cluster;
 
 /// The time limit of a connection to the pod.
@@ -33,28 +31,6 @@ const MOST_PODS: u32 = 20;
 /// The time that the kubelet's word has to arrive after the connection broke.
 const SAID_WITHIN: Duration = Duration::from_millis(200);
 const FORWARD: &str = "create pods/portforward";
-
-/// What the calls of one command remember. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Forwards(Arc<Remembered>);
-
-#[derive(Debug, Default)]
-struct Remembered {
-    /// A forward has worked where the proxy did not.
-    is_chosen: AtomicBool,
-    /// The number of forwards so far: each goes to the next pod, because only one replica has live data.
-    turn: AtomicUsize,
-}
-
-impl Forwards {
-    pub fn is_chosen(&self) -> bool {
-        self.0.is_chosen.load(Ordering::Relaxed)
-    }
-
-    pub fn choose(&self) {
-        self.0.is_chosen.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Why a port-forward did not work.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +60,7 @@ struct Place {
 /// Asks one of the operator's pods.
 pub async fn send(cluster: &Cluster, question: &Question) -> Result<Answer, NoForward> {
     let places = find(cluster).await?;
-    let turn = cluster.forwards.0.turn.fetch_add(1, Ordering::Relaxed);
+    let turn = cluster.forwards.next_turn();
     let place = turn.checked_rem(places.len()).and_then(|at| places.get(at));
     let place = place.ok_or_else(|| failed("no pod of the operator is ready"))?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.operator_namespace);

@@ -4,18 +4,16 @@
 //!
 //! Invariant: the proxy is always tried first, and a failure of both names the port to open and the Role that helps.
 
-use std::io;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
 use kube::client::Body;
 use tokio::time::timeout;
 
+use super::exchange::{Answer, Question, boxed};
 use super::forward::{self, NoForward};
 use super::{PORT, action};
 use crate::connect::Cluster;
@@ -30,25 +28,6 @@ const NOTHING: &str = "/";
 /// The largest body of an answer that may be the API server's own.
 const LONGEST_WORD: usize = 64 << 10;
 const LONGEST_SHOWN: usize = 300;
-
-/// An answer of either way.
-pub type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
-
-/// One type for the bodies of both ways.
-pub fn boxed<B>(body: B) -> UnsyncBoxBody<Bytes, io::Error>
-where
-    B: hyper::body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    body.map_err(io::Error::other).boxed_unsync()
-}
-
-/// A call of the operator's results.
-pub struct Question {
-    pub method: Method,
-    pub path: String,
-    pub body: Vec<u8>,
-}
 
 /// How the operator's results can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

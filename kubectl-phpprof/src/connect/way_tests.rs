@@ -1,10 +1,12 @@
-//! Which connections a client takes.
+//! Which connections a request takes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kube::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use super::super::client::client;
 use super::super::tls::{self, Authorities, Pem};
 use super::*;
 

@@ -196,9 +196,10 @@ demo: cluster plugin ## from a PHP application on a cluster to a profile on the 
 	@$(STAGE) "demo" tools/with-cluster demo/run.sh
 
 .PHONY: generate
-generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, layout rows from php-abi.json, the chart's README
+generate: ## write all generated files: CRD YAML and chart from the API types, the references of plugin and sampler, tables of reasons and exit codes from contract/reasons.yaml, layout rows from php-abi.json, the chart's README
 	@$(TOOLS) helm-docs
 	@tools/chart-readme
+	@cargo run --quiet -p phpprof-documents --example reasons
 	@cargo run --quiet -p phpprof-crds --bin crdgen
 	@cargo run --quiet -p kubectl-phpprof -- __reference > docs/reference/kubectl-phpprof.md
 	@cargo build --quiet -p phpprof

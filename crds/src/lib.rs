@@ -7,19 +7,15 @@
 mod archive;
 mod bounded;
 mod chain;
-mod exit_codes;
 mod reason;
-pub mod reasons_page;
 pub mod reference;
-mod remedy;
 mod request;
 mod secret;
 mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
-pub use exit_codes::{EXIT_CODES, ExitCode};
-pub use reason::{Outcome, Reason, TargetReason, documented};
+pub use reason::{Outcome, Reason, TargetReason};
 pub use request::{
     Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
     UploadMode, WorkloadRef,

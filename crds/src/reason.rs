@@ -1,24 +1,22 @@
 //! The closed list of reasons: of a request's conditions, and of a pod without a profile.
 //!
-//! The comment on each is its documentation: `crdgen` prints it into docs/reference.
+//! Generated from contract/reasons.yaml by `make generate`; do not edit.
 
 use std::fmt;
 
-use schemars::{JsonSchema, schema_for};
-use serde::de::DeserializeOwned;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Reason of a request's conditions.
-#[derive(
-    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
-)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// Held back: spec.suspend is true, and no sampler has started.
     Suspended,
-    /// Held back: the administrator's limits on running requests or samplers are reached; the message has the request's place in the queue.
+    /// Held back: the administrator's limits on running requests or samplers are reached; the
+    /// message has the request's place in the queue.
     Queued,
-    /// Held back: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has stopped profiling.
+    /// Held back: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has
+    /// stopped profiling.
     ProfilingDisabled,
     /// In progress: pods are chosen, and no sampler runs yet.
     Starting,
@@ -26,15 +24,19 @@ pub enum Reason {
     Sampling,
     /// In progress: every sampler has ended; the operator verifies and merges profiles.
     Collecting,
-    /// In progress: the store does not answer; the operator retries until the deadline in the message.
+    /// In progress: the store does not answer; the operator retries until the deadline in the
+    /// message.
     WaitingForStore,
-    /// Complete: every chosen pod's profile is in the merged one; for a pod that went away during a long run, its last checkpoint.
+    /// Complete: every chosen pod's profile is in the merged one; for a pod that went away during a
+    /// long run, its last checkpoint.
     Complete,
-    /// Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.
+    /// Complete: the merged profile is stored, but at least one chosen pod is not in it;
+    /// `status.targets` says why.
     SomeTargetsFailed,
     /// Complete: the pods were profiled, but PHP did no work in them.
     NoSamples,
-    /// Complete: the request was cancelled, or profiling was stopped; what was sampled until then is in the merged profile.
+    /// Complete: the request was cancelled, or profiling was stopped; what was sampled until then
+    /// is in the merged profile.
     Cancelled,
     /// Refused: the request was cancelled before it was accepted.
     CancelledBeforeStart,
@@ -50,7 +52,8 @@ pub enum Reason {
     QueueTimeout,
     /// Refused: the workload that workloadRef names does not exist.
     WorkloadNotFound,
-    /// Refused: the workload has neither a /scale subresource nor a selector, or the operator may not read it.
+    /// Refused: the workload has neither a /scale subresource nor a selector, or the operator may
+    /// not read it.
     WorkloadNotSupported,
     /// Refused: the target names no pod.
     NoPodsMatched,
@@ -58,26 +61,32 @@ pub enum Reason {
     NoPodsReady,
     /// Refused: no ready pod has the container, or the container does not run.
     ContainerNotFound,
-    /// Refused: the request names no container, a ready pod has several, and not exactly one of them is named after PHP; the message has their names.
+    /// Refused: the request names no container, a ready pod has several, and not exactly one of
+    /// them is named after PHP; the message has their names.
     ContainerAmbiguous,
     /// Refused: every ready pod is a static pod, to which Kubernetes adds no ephemeral container.
     StaticPod,
-    /// Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go when the pod is replaced.
+    /// Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go
+    /// when the pod is replaced.
     EphemeralContainerBudgetSpent,
-    /// Refused: resident samplers of the matching pods ended a moment ago, for instance because their container restarts again and again; the message
-    /// says when the next one may be added.
+    /// Refused: resident samplers of the matching pods ended a moment ago, for instance because
+    /// their container restarts again and again; the message says when the next one may be added.
     ResidentSamplerBackOff,
-    /// Refused: samplerMode is Resident, and the administrator does not allow it for the request's creator.
+    /// Refused: samplerMode is Resident, and the administrator does not allow it for the request's
+    /// creator.
     ResidentNotAllowed,
     /// Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.
     DirectNotSupported,
-    /// Refused: the operator's store overwrites objects although a write forbids it, and the administrator does not allow profiles there.
+    /// Refused: the operator's store overwrites objects although a write forbids it, and the
+    /// administrator does not allow profiles there.
     StoreOverwrites,
-    /// Failed: the operator could not read from the API server what it needs to accept the request; the message has the error.
+    /// Failed: the operator could not read from the API server what it needs to accept the request;
+    /// the message has the error.
     ObserveFailed,
     /// Failed: no chosen pod gave a profile; `status.targets` says why.
     AllTargetsFailed,
-    /// Failed: pods were profiled, but their profiles could not be merged; the message says why. Each pod's profile is in the store.
+    /// Failed: pods were profiled, but their profiles could not be merged; the message says why.
+    /// Each pod's profile is in the store.
     MergeFailed,
     /// Failed: the store did not answer until the deadline.
     StoreUnavailable,
@@ -99,32 +108,159 @@ pub enum Outcome {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Suspended,
+        Self::Queued,
+        Self::ProfilingDisabled,
+        Self::Starting,
+        Self::Sampling,
+        Self::Collecting,
+        Self::WaitingForStore,
+        Self::Complete,
+        Self::SomeTargetsFailed,
+        Self::NoSamples,
+        Self::Cancelled,
+        Self::CancelledBeforeStart,
+        Self::NamespaceNotEnabled,
+        Self::DurationOverLimit,
+        Self::RateOverLimit,
+        Self::StorageQuotaExceeded,
+        Self::QueueTimeout,
+        Self::WorkloadNotFound,
+        Self::WorkloadNotSupported,
+        Self::NoPodsMatched,
+        Self::NoPodsReady,
+        Self::ContainerNotFound,
+        Self::ContainerAmbiguous,
+        Self::StaticPod,
+        Self::EphemeralContainerBudgetSpent,
+        Self::ResidentSamplerBackOff,
+        Self::ResidentNotAllowed,
+        Self::DirectNotSupported,
+        Self::StoreOverwrites,
+        Self::ObserveFailed,
+        Self::AllTargetsFailed,
+        Self::MergeFailed,
+        Self::StoreUnavailable,
+    ];
+
     /// Which conditions are true with it.
     pub fn outcome(self) -> Outcome {
-        use Reason::*;
         match self {
-            Starting | Sampling | Collecting | WaitingForStore => Outcome::InProgress,
-            Suspended | Queued | ProfilingDisabled => Outcome::Held,
-            Complete | SomeTargetsFailed | NoSamples | Cancelled => Outcome::Complete,
-            CancelledBeforeStart
-            | NamespaceNotEnabled
-            | DurationOverLimit
-            | RateOverLimit
-            | StorageQuotaExceeded
-            | QueueTimeout
-            | WorkloadNotFound
-            | WorkloadNotSupported
-            | NoPodsMatched
-            | NoPodsReady
-            | ContainerNotFound
-            | ContainerAmbiguous
-            | StaticPod
-            | EphemeralContainerBudgetSpent
-            | ResidentSamplerBackOff
-            | ResidentNotAllowed
-            | DirectNotSupported
-            | StoreOverwrites => Outcome::Refused,
-            ObserveFailed | AllTargetsFailed | MergeFailed | StoreUnavailable => Outcome::Failed,
+            Self::Suspended => Outcome::Held,
+            Self::Queued => Outcome::Held,
+            Self::ProfilingDisabled => Outcome::Held,
+            Self::Starting => Outcome::InProgress,
+            Self::Sampling => Outcome::InProgress,
+            Self::Collecting => Outcome::InProgress,
+            Self::WaitingForStore => Outcome::InProgress,
+            Self::Complete => Outcome::Complete,
+            Self::SomeTargetsFailed => Outcome::Complete,
+            Self::NoSamples => Outcome::Complete,
+            Self::Cancelled => Outcome::Complete,
+            Self::CancelledBeforeStart => Outcome::Refused,
+            Self::NamespaceNotEnabled => Outcome::Refused,
+            Self::DurationOverLimit => Outcome::Refused,
+            Self::RateOverLimit => Outcome::Refused,
+            Self::StorageQuotaExceeded => Outcome::Refused,
+            Self::QueueTimeout => Outcome::Refused,
+            Self::WorkloadNotFound => Outcome::Refused,
+            Self::WorkloadNotSupported => Outcome::Refused,
+            Self::NoPodsMatched => Outcome::Refused,
+            Self::NoPodsReady => Outcome::Refused,
+            Self::ContainerNotFound => Outcome::Refused,
+            Self::ContainerAmbiguous => Outcome::Refused,
+            Self::StaticPod => Outcome::Refused,
+            Self::EphemeralContainerBudgetSpent => Outcome::Refused,
+            Self::ResidentSamplerBackOff => Outcome::Refused,
+            Self::ResidentNotAllowed => Outcome::Refused,
+            Self::DirectNotSupported => Outcome::Refused,
+            Self::StoreOverwrites => Outcome::Refused,
+            Self::ObserveFailed => Outcome::Failed,
+            Self::AllTargetsFailed => Outcome::Failed,
+            Self::MergeFailed => Outcome::Failed,
+            Self::StoreUnavailable => Outcome::Failed,
+        }
+    }
+
+    /// What it says, for users.
+    #[rustfmt::skip] // One reason a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Suspended => "Held back: spec.suspend is true, and no sampler has started.",
+            Self::Queued => "Held back: the administrator's limits on running requests or samplers are reached; the message has the request's place in the queue.",
+            Self::ProfilingDisabled => "Held back: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has stopped profiling.",
+            Self::Starting => "In progress: pods are chosen, and no sampler runs yet.",
+            Self::Sampling => "In progress: samplers run.",
+            Self::Collecting => "In progress: every sampler has ended; the operator verifies and merges profiles.",
+            Self::WaitingForStore => "In progress: the store does not answer; the operator retries until the deadline in the message.",
+            Self::Complete => "Complete: every chosen pod's profile is in the merged one; for a pod that went away during a long run, its last checkpoint.",
+            Self::SomeTargetsFailed => "Complete: the merged profile is stored, but at least one chosen pod is not in it; `status.targets` says why.",
+            Self::NoSamples => "Complete: the pods were profiled, but PHP did no work in them.",
+            Self::Cancelled => "Complete: the request was cancelled, or profiling was stopped; what was sampled until then is in the merged profile.",
+            Self::CancelledBeforeStart => "Refused: the request was cancelled before it was accepted.",
+            Self::NamespaceNotEnabled => "Refused: the namespace does not have the label phpprof.dev/profiling=enabled.",
+            Self::DurationOverLimit => "Refused: durationSeconds is over the administrator's limit.",
+            Self::RateOverLimit => "Refused: samplesPerSecond is over the administrator's limit.",
+            Self::StorageQuotaExceeded => "Refused: the namespace's stored profiles have reached the administrator's limit.",
+            Self::QueueTimeout => "Refused: the request waited too long for its turn.",
+            Self::WorkloadNotFound => "Refused: the workload that workloadRef names does not exist.",
+            Self::WorkloadNotSupported => "Refused: the workload has neither a /scale subresource nor a selector, or the operator may not read it.",
+            Self::NoPodsMatched => "Refused: the target names no pod.",
+            Self::NoPodsReady => "Refused: pods match, but none is ready.",
+            Self::ContainerNotFound => "Refused: no ready pod has the container, or the container does not run.",
+            Self::ContainerAmbiguous => "Refused: the request names no container, a ready pod has several, and not exactly one of them is named after PHP; the message has their names.",
+            Self::StaticPod => "Refused: every ready pod is a static pod, to which Kubernetes adds no ephemeral container.",
+            Self::EphemeralContainerBudgetSpent => "Refused: every ready pod has reached its limit of phpprof's ephemeral containers; they go when the pod is replaced.",
+            Self::ResidentSamplerBackOff => "Refused: resident samplers of the matching pods ended a moment ago, for instance because their container restarts again and again; the message says when the next one may be added.",
+            Self::ResidentNotAllowed => "Refused: samplerMode is Resident, and the administrator does not allow it for the request's creator.",
+            Self::DirectNotSupported => "Refused: uploadMode is Direct, and the operator's store cannot sign create-only writes.",
+            Self::StoreOverwrites => "Refused: the operator's store overwrites objects although a write forbids it, and the administrator does not allow profiles there.",
+            Self::ObserveFailed => "Failed: the operator could not read from the API server what it needs to accept the request; the message has the error.",
+            Self::AllTargetsFailed => "Failed: no chosen pod gave a profile; `status.targets` says why.",
+            Self::MergeFailed => "Failed: pods were profiled, but their profiles could not be merged; the message says why. Each pod's profile is in the store.",
+            Self::StoreUnavailable => "Failed: the store did not answer until the deadline.",
+        }
+    }
+
+    /// What to do about it; none if the request goes on, or ended as the user wanted.
+    #[rustfmt::skip] // One reason a line.
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::Suspended => Some("Set spec.suspend to false: kubectl patch pprof NAME --type=merge -p '{\"spec\":{\"suspend\":false}}'"),
+            Self::Queued => Some("It starts by itself. The administrator may raise limits.requestsPerNamespace, limits.requests or limits.samplersPerNode in the chart."),
+            Self::ProfilingDisabled => Some("Ask the administrator why (killSwitch in the chart). If the namespace has the label phpprof.dev/profiling=disabled: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite"),
+            Self::Starting => None,
+            Self::Sampling => None,
+            Self::Collecting => None,
+            Self::WaitingForStore => Some("Check the store and the operator's credentials; the operator's log has the errors."),
+            Self::Complete => None,
+            Self::SomeTargetsFailed => Some("The profile holds the other pods. Look at the reasons of the pods that failed."),
+            Self::NoSamples => Some("Profile under load or for longer, or set includeIdle (--include-idle), which shows where PHP waits."),
+            Self::Cancelled => None,
+            Self::CancelledBeforeStart => Some("Create another request; nothing was started."),
+            Self::NamespaceNotEnabled => Some("Enable it: kubectl label namespace NAME phpprof.dev/profiling=enabled"),
+            Self::DurationOverLimit => Some("Set a lower durationSeconds (--duration), or raise limits.durationSeconds in the chart."),
+            Self::RateOverLimit => Some("Set a lower samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart."),
+            Self::StorageQuotaExceeded => Some("Wait until profiles expire, keep them for a shorter time (profileRetentionSeconds), or ask the administrator to raise limits.storageBytesPerNamespace in the chart."),
+            Self::QueueTimeout => Some("Create another request, or fewer at the same time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart."),
+            Self::WorkloadNotFound => Some("Check its kind, name and namespace: kubectl api-resources; kubectl get deploy,sts,ds,job"),
+            Self::WorkloadNotSupported => Some("Select pods with target.selector (--selector), or let the operator read that kind (rbac.workloads in the chart)."),
+            Self::NoPodsMatched => Some("Compare the target with kubectl get pods --show-labels"),
+            Self::NoPodsReady => Some("Create another request when a pod is ready; kubectl describe pod says why none is."),
+            Self::ContainerNotFound => Some("Name the container that runs PHP in target.containerName (--container); kubectl phpprof doctor lists them."),
+            Self::ContainerAmbiguous => Some("Name the container that runs PHP in target.containerName (--container), or in the pods' annotation kubectl.kubernetes.io/default-container."),
+            Self::StaticPod => Some("Run PHP in a pod of a workload (Deployment, DaemonSet), or profile it on the node with phpprof record."),
+            Self::EphemeralContainerBudgetSpent => Some("Replace the pods (kubectl rollout restart), target others, or raise limits.ephemeralContainers in the chart."),
+            Self::ResidentSamplerBackOff => Some("Find out why the container restarts (kubectl describe pod), or request a new sampler: samplerMode Once (--sampler-mode)."),
+            Self::ResidentNotAllowed => Some("Leave samplerMode out (--sampler-mode), or ask the administrator to add the account to resident.users in the chart."),
+            Self::DirectNotSupported => Some("Leave uploadMode out, or set it to Auto or Relay."),
+            Self::StoreOverwrites => Some("Use a store that supports If-None-Match (docs/guides/install.md), or ask the administrator to set store.allowOverwrite in the chart; docs/security.md says what that weakens."),
+            Self::ObserveFailed => Some("Create another request when the API server answers; the operator's log has the errors."),
+            Self::AllTargetsFailed => Some("Look at the reasons of the pods."),
+            Self::MergeFailed => Some("Read each pod's own profile: kubectl phpprof download NAME --pod POD"),
+            Self::StoreUnavailable => Some("Check the store and the operator's credentials, then create another request."),
         }
     }
 }
@@ -134,7 +270,8 @@ impl Reason {
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]
 pub enum TargetReason {
-    /// Admission refused the sampler's container: PHP runs as root, so the sampler needs SYS_PTRACE, and Pod Security does not allow it.
+    /// Admission refused the sampler's container: PHP runs as root, so the sampler needs
+    /// SYS_PTRACE, and Pod Security does not allow it.
     PodSecurityDenied,
     /// Admission refused SYS_PTRACE, and the pod does not name the user that PHP runs as.
     UserUnknown,
@@ -150,7 +287,8 @@ pub enum TargetReason {
     PodDeleted,
     /// The container that runs PHP was restarted, and the sampler ended with it.
     TargetRestarted,
-    /// The container that runs PHP ended: the kernel then kills every process of its PID namespace, the sampler included, at once.
+    /// The container that runs PHP ended: the kernel then kills every process of its PID namespace,
+    /// the sampler included, at once.
     TargetExited,
     /// The request was cancelled before this pod's first sample.
     Cancelled,
@@ -168,11 +306,14 @@ pub enum TargetReason {
     NoEngineSymbols,
     /// The PHP version is known, but its structures in memory do not match it.
     LayoutMismatch,
-    /// The kernel did not let the sampler read PHP's memory: PHP runs as another user, or a security module such as AppArmor forbids it.
+    /// The kernel did not let the sampler read PHP's memory: PHP runs as another user, or a
+    /// security module such as AppArmor forbids it.
     PermissionDenied,
-    /// The PHP process has capabilities of its own, for instance from its file, so its own user cannot read it.
+    /// The PHP process has capabilities of its own, for instance from its file, so its own user
+    /// cannot read it.
     FileCapabilities,
-    /// The PHP process is not dumpable, for instance an FPM worker that has changed its user, so its own user cannot read it.
+    /// The PHP process is not dumpable, for instance an FPM worker that has changed its user, so
+    /// its own user cannot read it.
     NotDumpable,
     /// The node's kernel.yama.ptrace_scope does not let the sampler read PHP's memory.
     YamaRestricted,
@@ -186,12 +327,14 @@ pub enum TargetReason {
     UploadDeadlineExceeded,
     /// The store refused the profile for good.
     UploadRefused,
-    /// The upload came to the relay from an address that is not the pod's; the message has both addresses.
+    /// The upload came to the relay from an address that is not the pod's; the message has both
+    /// addresses.
     SourceNotPod,
     /// The resident sampler could not reach the relay; the message has the last error.
     RelayUnreachable,
-    /// In progress: the sampler runs, but the operator has heard nothing from it for half a minute; the message says what in the pod's spec may be the
-    /// cause. It goes away when the sampler is heard.
+    /// In progress: the sampler runs, but the operator has heard nothing from it for half a minute;
+    /// the message says what in the pod's spec may be the cause. It goes away when the sampler is
+    /// heard.
     NotHeardFrom,
     /// The store's certificate is not signed by a CA that the sampler trusts.
     CertificateUntrusted,
@@ -212,33 +355,161 @@ pub enum TargetReason {
 }
 
 impl TargetReason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::PodSecurityDenied,
+        Self::UserUnknown,
+        Self::InjectionRefused,
+        Self::ImagePullFailed,
+        Self::ContainerCreateFailed,
+        Self::StartDeadlineExceeded,
+        Self::PodDeleted,
+        Self::TargetRestarted,
+        Self::TargetExited,
+        Self::Cancelled,
+        Self::SamplerKilled,
+        Self::Internal,
+        Self::Usage,
+        Self::NoPhpFound,
+        Self::UnsupportedVersion,
+        Self::NoEngineSymbols,
+        Self::LayoutMismatch,
+        Self::PermissionDenied,
+        Self::FileCapabilities,
+        Self::NotDumpable,
+        Self::YamaRestricted,
+        Self::SeccompRestricted,
+        Self::OtherUserNamespace,
+        Self::GVisor,
+        Self::UploadDeadlineExceeded,
+        Self::UploadRefused,
+        Self::SourceNotPod,
+        Self::RelayUnreachable,
+        Self::NotHeardFrom,
+        Self::CertificateUntrusted,
+        Self::ProfileTooLarge,
+        Self::ProfileMissing,
+        Self::SizeMismatch,
+        Self::ChecksumMismatch,
+        Self::InvalidProfile,
+        Self::ObserveFailed,
+        Self::StoreUnavailable,
+    ];
+
+    /// What it says, for users.
+    #[rustfmt::skip] // One reason a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::PodSecurityDenied => "Admission refused the sampler's container: PHP runs as root, so the sampler needs SYS_PTRACE, and Pod Security does not allow it.",
+            Self::UserUnknown => "Admission refused SYS_PTRACE, and the pod does not name the user that PHP runs as.",
+            Self::InjectionRefused => "The API server or a webhook refused the sampler's container for another reason.",
+            Self::ImagePullFailed => "The pod's node could not pull the sampler's image.",
+            Self::ContainerCreateFailed => "The pod's node could not create the sampler's container.",
+            Self::StartDeadlineExceeded => "The sampler did not start in time.",
+            Self::PodDeleted => "The pod was deleted or replaced before its profile was stored.",
+            Self::TargetRestarted => "The container that runs PHP was restarted, and the sampler ended with it.",
+            Self::TargetExited => "The container that runs PHP ended: the kernel then kills every process of its PID namespace, the sampler included, at once.",
+            Self::Cancelled => "The request was cancelled before this pod's first sample.",
+            Self::SamplerKilled => "The sampler ended without a receipt, for instance because it was killed when memory ran out.",
+            Self::Internal => "A bug in the sampler.",
+            Self::Usage => "The sampler refused its flags or grants: its image does not fit this operator.",
+            Self::NoPhpFound => "No process of the container maps a PHP engine.",
+            Self::UnsupportedVersion => "The sampler does not know this PHP version.",
+            Self::NoEngineSymbols => "The PHP engine has no symbols in .dynsym, for instance a static binary.",
+            Self::LayoutMismatch => "The PHP version is known, but its structures in memory do not match it.",
+            Self::PermissionDenied => "The kernel did not let the sampler read PHP's memory: PHP runs as another user, or a security module such as AppArmor forbids it.",
+            Self::FileCapabilities => "The PHP process has capabilities of its own, for instance from its file, so its own user cannot read it.",
+            Self::NotDumpable => "The PHP process is not dumpable, for instance an FPM worker that has changed its user, so its own user cannot read it.",
+            Self::YamaRestricted => "The node's kernel.yama.ptrace_scope does not let the sampler read PHP's memory.",
+            Self::SeccompRestricted => "The pod's seccomp profile refuses both ways to read PHP's memory.",
+            Self::OtherUserNamespace => "PHP runs in a user namespace in which the sampler has no rights.",
+            Self::GVisor => "The pod runs on gVisor, whose kernel does not let the sampler read PHP's memory.",
+            Self::UploadDeadlineExceeded => "The profile was not stored in time; the message has the last error.",
+            Self::UploadRefused => "The store refused the profile for good.",
+            Self::SourceNotPod => "The upload came to the relay from an address that is not the pod's; the message has both addresses.",
+            Self::RelayUnreachable => "The resident sampler could not reach the relay; the message has the last error.",
+            Self::NotHeardFrom => "In progress: the sampler runs, but the operator has heard nothing from it for half a minute; the message says what in the pod's spec may be the cause. It goes away when the sampler is heard.",
+            Self::CertificateUntrusted => "The store's certificate is not signed by a CA that the sampler trusts.",
+            Self::ProfileTooLarge => "The profile is over 32 MiB.",
+            Self::ProfileMissing => "The sampler reported that it stored a profile, but the store has none.",
+            Self::SizeMismatch => "The stored profile does not have the size in the receipt.",
+            Self::ChecksumMismatch => "The stored profile does not have the SHA-256 in the receipt.",
+            Self::InvalidProfile => "The stored object is not a profile of phpprof, or is over its limits.",
+            Self::ObserveFailed => "The operator could not read the pod from the API server in time.",
+            Self::StoreUnavailable => "The store did not answer in time, so the operator could not verify the profile.",
+        }
+    }
+
+    /// What to do about it. Every reason has something: whoever reads it has no profile of the pod.
+    #[rustfmt::skip] // One reason a line.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::PodSecurityDenied => "Run PHP as an ordinary user, or profile it in a namespace that allows SYS_PTRACE. If the message names another container of the pod, replace the pod.",
+            Self::UserUnknown => "Set the user that PHP runs as in target.runAsUser (--run-as-user; kubectl exec POD -- id shows it), or in the pod's security context.",
+            Self::InjectionRefused => "Let the API server and its webhooks accept ephemeral containers named phpprof-…. If the pod has one of that name that is not the operator's, replace the pod.",
+            Self::ImagePullFailed => "Let the nodes pull the sampler's image: check images.sampler in the chart and the pod's imagePullSecrets.",
+            Self::ContainerCreateFailed => "Check the node; kubectl describe pod has the error.",
+            Self::StartDeadlineExceeded => "Create another request, and check the node (kubectl describe pod); a slow image pull needs a larger startSlackSeconds in the chart.",
+            Self::PodDeleted => "Create another request; it chooses among the pods that exist then.",
+            Self::TargetRestarted => "Create another request; kubectl describe pod says why the container restarted.",
+            Self::TargetExited => "Create another request, maybe for a shorter time; kubectl describe pod says why the container ended.",
+            Self::Cancelled => "Create another request.",
+            Self::SamplerKilled => "Create another request; kubectl describe pod says how the sampler ended. The pod may have reached its memory limit.",
+            Self::Internal => "Please report it with the output of kubectl phpprof logs NAME.",
+            Self::Usage => "Use a sampler image of the operator's version: images.sampler in the chart.",
+            Self::NoPhpFound => "Name the container that runs PHP in target.containerName (--container), or create another request when PHP runs.",
+            Self::UnsupportedVersion => "Use a newer phpprof; the message has the version.",
+            Self::NoEngineSymbols => "Use a PHP that has its symbols in .dynsym, as all packaged ones have.",
+            Self::LayoutMismatch => "The engine seems to be patched. Please report it with the output of php -i.",
+            Self::PermissionDenied => "Set target.runAsUser and target.runAsGroup (--run-as-user, --run-as-group) to the ids of PHP, or leave both out if SYS_PTRACE is allowed. If the message names a security module, look for its denial in the kernel's log on the node (dmesg).",
+            Self::FileCapabilities => "Remove the capabilities from PHP's file (setcap -r), or profile where SYS_PTRACE is allowed, without target.runAsUser.",
+            Self::NotDumpable => "Set process.dumpable = yes in php-fpm's pool, start PHP as its user, or profile where SYS_PTRACE is allowed, without target.runAsUser.",
+            Self::YamaRestricted => "Profile where SYS_PTRACE is allowed, without target.runAsUser, or set kernel.yama.ptrace_scope=0 on the node; only a reboot can lower it from 3.",
+            Self::SeccompRestricted => "Let the node's default seccomp profile (kubelet, containerd) allow process_vm_readv or pread64.",
+            Self::OtherUserNamespace => "Profile a pod whose container does not create a user namespace.",
+            Self::GVisor => "Profile the workload with another runtimeClassName.",
+            Self::UploadDeadlineExceeded => "Let the pods reach the store, or the operator as a relay (uploadMode): check network policies, DNS and the store itself.",
+            Self::UploadRefused => "Check the operator's credentials and the node's clock; the message has the HTTP status.",
+            Self::SourceNotPod => "If masquerading or a mesh changes addresses, set relay.verifySource to Warn in the chart. Otherwise, somebody else has used the pod's grant.",
+            Self::RelayUnreachable => "Let the pods reach the operator's relay: check network policies and DNS. If samplerMode is Auto, the next request gets a new sampler.",
+            Self::NotHeardFrom => "Let the pods reach the operator's relay, TCP port 8443: kubectl phpprof logs NAME has the sampler's error. If it is the name: set dnsPolicy to ClusterFirstWithHostNet or ClusterFirst.",
+            Self::CertificateUntrusted => "Set store.caBundle in the chart to the CA that signed the store's certificate. That certificate must not be a CA's own, and its key has to be RSA, P-256 or P-384.",
+            Self::ProfileTooLarge => "Sample for a shorter time.",
+            Self::ProfileMissing => "Create another request; somebody removed the object, or the store lost it.",
+            Self::SizeMismatch => "Create another request; another object has the profile's key.",
+            Self::ChecksumMismatch => "Create another request; another object has the profile's key.",
+            Self::InvalidProfile => "Use a sampler image of the operator's version; a hostile pod can cause this too.",
+            Self::ObserveFailed => "Create another request when the API server answers; the operator's log has the errors.",
+            Self::StoreUnavailable => "Check the store and the operator's credentials, then create another request.",
+        }
+    }
+
     /// The reason that a sampler's receipt names, if it is one that a sampler may give.
     pub fn of_receipt(reason: &str) -> Option<Self> {
-        use TargetReason::*;
-        let known = [
-            Internal,
-            Usage,
-            NoPhpFound,
-            UnsupportedVersion,
-            NoEngineSymbols,
-            LayoutMismatch,
-            PermissionDenied,
-            FileCapabilities,
-            NotDumpable,
-            YamaRestricted,
-            SeccompRestricted,
-            OtherUserNamespace,
-            GVisor,
-            UploadDeadlineExceeded,
-            UploadRefused,
-            SourceNotPod,
-            RelayUnreachable,
-            CertificateUntrusted,
-            ProfileTooLarge,
-            TargetExited,
-            Cancelled,
-        ];
-        known.into_iter().find(|known| known.to_string() == reason)
+        match reason {
+            "TargetExited" => Some(Self::TargetExited),
+            "Cancelled" => Some(Self::Cancelled),
+            "Internal" => Some(Self::Internal),
+            "Usage" => Some(Self::Usage),
+            "NoPhpFound" => Some(Self::NoPhpFound),
+            "UnsupportedVersion" => Some(Self::UnsupportedVersion),
+            "NoEngineSymbols" => Some(Self::NoEngineSymbols),
+            "LayoutMismatch" => Some(Self::LayoutMismatch),
+            "PermissionDenied" => Some(Self::PermissionDenied),
+            "FileCapabilities" => Some(Self::FileCapabilities),
+            "NotDumpable" => Some(Self::NotDumpable),
+            "YamaRestricted" => Some(Self::YamaRestricted),
+            "SeccompRestricted" => Some(Self::SeccompRestricted),
+            "OtherUserNamespace" => Some(Self::OtherUserNamespace),
+            "GVisor" => Some(Self::GVisor),
+            "UploadDeadlineExceeded" => Some(Self::UploadDeadlineExceeded),
+            "UploadRefused" => Some(Self::UploadRefused),
+            "SourceNotPod" => Some(Self::SourceNotPod),
+            "RelayUnreachable" => Some(Self::RelayUnreachable),
+            "CertificateUntrusted" => Some(Self::CertificateUntrusted),
+            "ProfileTooLarge" => Some(Self::ProfileTooLarge),
+            _ => None,
+        }
     }
 }
 
@@ -252,20 +523,4 @@ impl fmt::Display for TargetReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
-}
-
-/// Each value of an enum of the API, with the comment on it.
-pub fn documented<T: JsonSchema + DeserializeOwned>() -> Vec<(T, String)> {
-    let schema = schema_for!(T);
-    let variants = schema.get("oneOf").and_then(Value::as_array);
-    let documented = |variant: &Value| {
-        let value = T::deserialize(variant.get("const")?).ok()?;
-        let comment = variant.get("description")?.as_str()?;
-        Some((value, comment.replace('\n', " ")))
-    };
-    variants
-        .into_iter()
-        .flatten()
-        .filter_map(documented)
-        .collect()
 }

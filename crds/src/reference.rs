@@ -1,19 +1,33 @@
 //! docs/reference/profilerequest.md and profilearchive.md, written from the schema and the comments on the types.
 
 use kube::CustomResourceExt;
+use schemars::schema_for;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{ProfileArchive, ProfileRequest, TargetState, documented};
+use crate::{ProfileArchive, ProfileRequest, TargetState};
 
 /// The whole page of ProfileRequest.
 pub fn request() -> Result<String, serde_json::Error> {
     let mut page = kind::<ProfileRequest>(REQUEST)?;
     page += "\n## States of a pod\n\n| state | meaning |\n|---|---|\n";
-    for (state, meaning) in documented::<TargetState>() {
+    for (state, meaning) in states() {
         page += &format!("| `{state:?}` | {meaning} |\n");
     }
     page += "\n[Reasons](reasons.md) lists the reasons of conditions and of pods.\n";
     Ok(page)
+}
+
+/// Each state of a pod, with the comment on it.
+fn states() -> Vec<(TargetState, String)> {
+    let schema = schema_for!(TargetState);
+    let variants = schema.get("oneOf").and_then(Value::as_array);
+    let state = |variant: &Value| {
+        let state = TargetState::deserialize(variant.get("const")?).ok()?;
+        let comment = variant.get("description")?.as_str()?;
+        Some((state, comment.replace('\n', " ")))
+    };
+    variants.into_iter().flatten().filter_map(state).collect()
 }
 
 /// The whole page of ProfileArchive.

@@ -3,7 +3,9 @@
 use std::{fs, path::Path};
 
 use kube::CustomResourceExt as _;
-use phpprof_crds::{Outcome, ProfileArchive, ProfileRequest, Reason, documented, reference};
+use phpprof_crds::{
+    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileRequest, Reason, reference,
+};
 use serde_json::Value;
 
 fn read(path: &str) -> String {
@@ -33,40 +35,6 @@ fn the_reference_pages_are_generated_from_the_types() {
     let (request, archive) = (reference::request(), reference::archive());
     check("docs/reference/profilerequest.md", &request.unwrap());
     check("docs/reference/profilearchive.md", &archive.unwrap());
-}
-
-#[test]
-fn the_page_of_reasons_is_generated_from_them() {
-    check(
-        "docs/reference/reasons.md",
-        &phpprof_crds::reasons_page::markdown(),
-    );
-}
-
-#[test]
-fn the_troubleshooting_guide_has_the_remedies_of_the_reasons() {
-    let path = "docs/guides/troubleshooting.md";
-    let page = read(path);
-    check(path, &phpprof_crds::reasons_page::guide(&page).unwrap());
-    for row in phpprof_crds::EXIT_CODES.iter().filter(|row| row.code > 0) {
-        let reason = row.reasons;
-        let start = format!("\n| {reason} | {} |", row.code);
-        assert!(page.contains(&start), "{path} lacks {reason}");
-    }
-}
-
-#[test]
-fn the_comment_on_a_reason_begins_with_its_outcome() {
-    for (reason, comment) in documented::<Reason>() {
-        let outcome = match reason.outcome() {
-            Outcome::Held => "Held back: ",
-            Outcome::InProgress => "In progress: ",
-            Outcome::Complete => "Complete: ",
-            Outcome::Refused => "Refused: ",
-            Outcome::Failed => "Failed: ",
-        };
-        assert!(comment.starts_with(outcome), "{reason}: {comment}");
-    }
 }
 
 /// Places below a schema that can be of any length.
@@ -135,15 +103,9 @@ fn every_number_of_a_spec_is_bounded_on_both_sides() {
 }
 
 #[test]
-fn the_exit_codes_are_those_of_the_contract() {
-    let contract = read("contract/README.md");
-    let rows: Vec<&str> = contract
-        .lines()
-        .filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit())
-        .collect();
-    let ours: Vec<String> = phpprof_crds::EXIT_CODES
-        .iter()
-        .map(|row| format!("| {} | {} | {} |", row.code, row.reasons, row.meaning))
-        .collect();
-    assert_eq!(rows, ours);
+fn the_remedy_of_a_namespace_has_its_label() {
+    let label = format!("{NAMESPACE_LABEL}={NAMESPACE_ENABLED}");
+    for reason in [Reason::NamespaceNotEnabled, Reason::ProfilingDisabled] {
+        assert!(reason.remedy().unwrap().contains(&label), "{reason}");
+    }
 }

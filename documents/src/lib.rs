@@ -8,6 +8,7 @@ pub mod book;
 mod command;
 mod links;
 pub mod measurements;
+pub mod reasons;
 mod reference;
 mod runs;
 mod script;

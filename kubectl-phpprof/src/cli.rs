@@ -12,6 +12,7 @@ pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, Run, RunLabel};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
+use crate::exit::HELP;
 use crate::global::Global;
 use crate::jsonpath::Path;
 use crate::output::{Asked, NAMED, NAMELESS, help};
@@ -24,7 +25,7 @@ use crate::release::Prefix;
     bin_name = "kubectl phpprof",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 cannot profile or look (doctor), 9 limit exceeded (diff), 130 interrupted"
+    after_help = HELP
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -1,25 +1,25 @@
 //! `explain`: what a reason or a finding means, and what to do about it.
 //!
-//! Meanings and remedies come from the API's types. Findings come from their reference page, which is compiled in.
+//! Meanings and remedies come from the API's reasons. Findings come from their reference page, which is compiled in.
 //!
 //! Invariant: every reason of the API and every finding is explained.
 
-use phpprof_crds::{Reason, TargetReason, documented};
+use phpprof_crds::{Reason, TargetReason};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Exit, Failure};
 
 /// Name and meaning of each reason, those of requests first.
 pub fn reasons() -> Vec<(String, String)> {
-    let of_requests = documented::<Reason>().into_iter();
+    let of_requests = Reason::ALL.iter();
     let mut all: Vec<_> = of_requests
-        .map(|(reason, meaning)| (reason.to_string(), meaning))
+        .map(|reason| (reason.to_string(), reason.meaning().to_owned()))
         .collect();
-    for (reason, meaning) in documented::<TargetReason>() {
-        let name = reason.to_string();
+    for reason in TargetReason::ALL {
+        let (name, meaning) = (reason.to_string(), reason.meaning());
         match all.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = format!("{known} For a pod: {meaning}"),
-            None => all.push((name, meaning)),
+            None => all.push((name, meaning.to_owned())),
         }
     }
     all

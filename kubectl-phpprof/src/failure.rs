@@ -9,74 +9,8 @@ use std::fmt;
 use phpprof_crds::chain;
 
 use crate::certificate::Refused;
+pub use crate::exit::Exit;
 use crate::suggest::Suggest;
-
-/// The exit codes; a script may rely on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Anything without an exit code of its own.
-    Failed = 1,
-    /// The command line is wrong; clap ends with it too.
-    Usage = 2,
-    /// There is no such request, workload, pod or file.
-    NotFound = 3,
-    /// The API server refused: a right is missing, or the user is not known.
-    Forbidden = 4,
-    /// The request ended without a profile; its reason is printed.
-    NoProfile = 5,
-    /// The request did not end within `--timeout`.
-    Timeout = 6,
-    /// The API server or the operator does not answer.
-    Unreachable = 7,
-    /// `doctor` found that the workload cannot be profiled.
-    Unfit = 8,
-    /// `diff --fail-above`: a function grew by more than the limit.
-    Grew = 9,
-    /// Ctrl-C.
-    Interrupted = 130,
-}
-
-/// What each code means, for the reference.
-pub const EXIT_CODES: [(u8, &str); 11] = [
-    (0, "done"),
-    (
-        Exit::Failed as u8,
-        "failed for a reason without an exit code of its own",
-    ),
-    (
-        Exit::Usage as u8,
-        "the command line is wrong, or the API server's rules refuse the request",
-    ),
-    (
-        Exit::NotFound as u8,
-        "no such request, workload, pod or file",
-    ),
-    (
-        Exit::Forbidden as u8,
-        "a right is missing; the message names it",
-    ),
-    (
-        Exit::NoProfile as u8,
-        "the request ended without a profile; the message has its reason",
-    ),
-    (
-        Exit::Timeout as u8,
-        "the request did not end within `--timeout`; it goes on",
-    ),
-    (
-        Exit::Unreachable as u8,
-        "the API server, the operator or the store does not answer",
-    ),
-    (
-        Exit::Unfit as u8,
-        "`doctor`: the workload cannot be profiled as it is, you may not profile it, or you may not look at results",
-    ),
-    (
-        Exit::Grew as u8,
-        "`diff --fail-above`: a function grew by more than the limit",
-    ),
-    (Exit::Interrupted as u8, "Ctrl-C"),
-];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {

@@ -17,6 +17,7 @@ mod describe;
 mod doctor;
 mod dump;
 mod duration;
+mod exit;
 mod explain;
 mod failure;
 mod findings;

@@ -5,7 +5,7 @@
 use clap::{Arg, Command, CommandFactory};
 
 use crate::cli::Cli;
-use crate::failure::EXIT_CODES;
+use crate::exit::EXIT_CODES;
 
 const HEAD: &str = "# kubectl phpprof: verbs, flags, exit codes
 

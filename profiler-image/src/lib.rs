@@ -13,6 +13,7 @@ pub mod deliver;
 pub mod failure;
 pub mod now;
 pub mod read;
+mod reason;
 pub mod request;
 pub mod resident;
 pub mod run;

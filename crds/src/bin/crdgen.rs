@@ -1,4 +1,4 @@
-//! Writes what is generated from the API types: the CRDs, their copies in the chart, the reference, and the tables of a guide.
+//! Writes what is generated from the API types: the CRDs, their copies in the chart, and the reference.
 
 use std::{error::Error, fs, path::Path};
 
@@ -8,7 +8,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let request = phpprof_crds::crd_yaml::<ProfileRequest>()?;
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>()?;
-    let guide = "docs/guides/troubleshooting.md";
     let files = [
         ("crds/profilerequest.yaml", request.clone()),
         ("charts/phpprof/files/profilerequest.yaml", request),
@@ -16,14 +15,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("charts/phpprof/files/profilearchive.yaml", archive),
         ("docs/reference/profilerequest.md", reference::request()?),
         ("docs/reference/profilearchive.md", reference::archive()?),
-        (
-            "docs/reference/reasons.md",
-            phpprof_crds::reasons_page::markdown(),
-        ),
-        (
-            guide,
-            phpprof_crds::reasons_page::guide(&fs::read_to_string(root.join(guide))?)?,
-        ),
     ];
     for (path, content) in files {
         let path = root.join(path);

@@ -31,11 +31,11 @@ fn paths(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn glossary_has_at_most_forty_words_each_once() -> std::io::Result<()> {
+fn glossary_has_at_most_forty_terms_each_once() -> std::io::Result<()> {
     let page = read("glossary.md")?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let words = rows.filter_map(|row| row.split(" | ").next());
-    let words: Vec<&str> = words.filter(|word| *word != "word").collect();
+    let words: Vec<&str> = words.filter(|word| *word != "term").collect();
     let unique: BTreeSet<&&str> = words.iter().collect();
     assert_eq!(unique.len(), words.len(), "{words:?}");
     assert!((30..=WORDS).contains(&words.len()), "{}", words.len());
@@ -62,5 +62,21 @@ fn each_file_that_a_newcomer_is_sent_to_is_there() -> std::io::Result<()> {
     };
     let missing: Vec<_> = all.into_iter().filter(|path| !is_there(path)).collect();
     assert_eq!(missing, Vec::<&str>::new());
+    Ok(())
+}
+
+#[test]
+fn architecture_answers_what_a_newcomer_asks_first() -> std::io::Result<()> {
+    let section = first_section(&read("architecture.md")?);
+    for question in [
+        "Where does a sample's stack get its names?",
+        "Where is it decided whether a request waits?",
+        "Which file changes for a new reason?",
+        "Where is a PHP version added?",
+    ] {
+        let row = format!("| {question} | ");
+        let answer = section.lines().find_map(|line| line.strip_prefix(&row));
+        assert!(!paths(answer.unwrap_or_default()).is_empty(), "{question}");
+    }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub const ARCHIVE: &str = "profiles";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveSpec {
-    /// Raise it to get another status.accessKey; the old one then opens nothing. It cannot go down.
+    /// Raise it to get another status.accessKey. The old key then opens nothing. The number cannot go down.
     #[serde(default)]
     #[x_kube(
         validation = Rule::new("self >= 0").message("accessKeyGeneration must be 0 or more"),
@@ -48,7 +48,7 @@ pub struct ProfileArchiveSpec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveStatus {
-    /// UID of the namespace. Its stored profiles are in a folder of that name; accessKey opens no other folder.
+    /// UID of the namespace. Its stored profiles are in a folder of that name. accessKey does not open any other folder.
     #[serde(rename = "namespaceUID")]
     #[schemars(length(max = 128))]
     pub namespace_uid: String,

@@ -265,7 +265,7 @@ impl Reason {
     }
 }
 
-/// Why there is no profile of a pod, or only its beginning.
+/// Why a pod has no profile, or only the beginning of one.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]

@@ -62,7 +62,7 @@ Profiles PHP in running pods for a while and stores one merged pprof. Short name
 
 const ARCHIVE: &str = "# ProfileArchive (phpprof.dev/v1alpha1)
 
-Opens the stored profiles of a namespace, also of requests that are gone. Category `phpprof`. Each namespace has one, named `profiles`. The operator
+Opens the stored profiles of a namespace, including those of deleted requests. Category `phpprof`. Each namespace has one, named `profiles`. The operator
 creates it with the first request that it accepts there. Users who may `get` it may read every profile of the namespace.
 
 ```sh example

@@ -47,7 +47,7 @@ pub struct ProfileRequestSpec {
     pub target: Target,
 
     /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what it waits for. Live: shows each second of the profile
-    /// as it is sampled, to readers that have status.accessKey, and ends when nobody reads.
+    /// as it is sampled to readers that have status.accessKey, and ends when nobody reads.
     #[serde(default)]
     pub mode: Mode,
 
@@ -57,13 +57,13 @@ pub struct ProfileRequestSpec {
         .message("durationSeconds must be from 1 to 3600, for instance 30"))]
     pub duration_seconds: i32,
 
-    /// Samples per second of each worker process or thread; 1 to 1000. The administrator may allow less.
+    /// Samples per second for each worker process or thread; 1 to 1000. The administrator may allow less.
     #[serde(default = "defaults::samples_per_second")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 1000")
         .message("samplesPerSecond must be from 1 to 1000, for instance 99"))]
     pub samples_per_second: i32,
 
-    /// Also keeps the time between HTTP requests, as `[idle]`. By default the profile has busy time only.
+    /// Also keeps the time between HTTP requests, as `[idle]`. By default, the profile has only busy time.
     #[serde(default)]
     pub include_idle: bool,
 
@@ -90,12 +90,12 @@ pub struct ProfileRequestSpec {
     pub upload_mode: UploadMode,
 
     /// Which sampler serves the request. Once: a new one, which uses up one of the pod's ephemeral containers. Resident: one that stays in
-    /// the pod and serves many requests; the administrator decides for which users. Auto: Resident if it is allowed, as for the chart's
+    /// the pod and serves many requests; the administrator decides which users may have one. Auto: Resident if it is allowed, as for the chart's
     /// schedules, else Once.
     #[serde(default)]
     pub sampler_mode: SamplerMode,
 
-    /// Ends the run early: samplers stop within seconds, and what they have sampled is kept. It cannot be undone.
+    /// Ends the run early: samplers stop within seconds and keep their samples. This cannot be undone.
     #[serde(default)]
     pub cancel: bool,
 
@@ -229,7 +229,7 @@ pub struct Target {
         validation = Rule::new("(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)")
             .message("selector must not be empty; name labels in matchLabels or matchExpressions"),
         validation = Rule::new("(has(self.matchLabels) ? size(self.matchLabels) : 0) + (has(self.matchExpressions) ? size(self.matchExpressions) : 0) <= 64")
-            .message("selector must have at most 64 labels and expressions in all"),
+            .message("selector must have at most 64 labels and expressions in total"),
         validation = Rule::new("!has(self.matchLabels) || self.matchLabels.all(key, size(key) <= 317)")
             .message("the key of a label must have at most 317 characters: a prefix of 253, a slash and a name of 63"),
         validation = Rule::new("(has(self.matchLabels) ? self.matchLabels.map(key, size(key) + size(self.matchLabels[key])).sum() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, size(e.key) + (has(e.values) ? e.values.map(value, size(value)).sum() : 0)).sum() : 0) <= 12288")
@@ -255,7 +255,7 @@ pub struct Target {
         .message("maxPods must be from 1 to 100, for instance 5"))]
     pub max_pods: i32,
 
-    /// The user id that PHP runs as. Needed only if the pod does not name it and the namespace refuses SYS_PTRACE.
+    /// The user id that PHP runs as. Only needed if the pod does not name it and the namespace refuses SYS_PTRACE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 4294967294")
         .message("runAsUser must be the non-root user id that PHP runs as, from 1 to 4294967294, for instance 1000; leave it out for root"))]

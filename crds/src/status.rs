@@ -34,7 +34,7 @@ pub struct ProfileRequestStatus {
     #[schemars(schema_with = "bounded::conditions")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_string()]))]
     pub conditions: Vec<Condition>,
-    /// Pods that the target names.
+    /// Pods that match the target.
     #[serde(default)]
     pub matched: i32,
     /// How many of those pods were chosen.
@@ -116,9 +116,9 @@ pub enum TargetState {
     Sampling,
     /// Its sampler has stored a profile, which the operator has not verified yet.
     Verifying,
-    /// Its profile is stored and verified. With a reason, the profile is the beginning only: what a run had stored before it was cut off.
+    /// Its profile is stored and verified. With a reason, the profile is only the beginning of the run: what it had stored before it was cut off.
     Uploaded,
-    /// There is no profile of the pod; the reason says why.
+    /// The pod has no profile; the reason says why.
     Failed,
 }
 
@@ -183,10 +183,10 @@ pub struct TargetStatus {
     /// Workers that were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i64>,
-    /// Workers that were not sampled, because the sampler's limit of open files had no room for them. Absent if there were none.
+    /// Workers that were not sampled, because the sampler's limit of open files was too low. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_not_sampled: Option<i64>,
-    /// What came and went unseen, if anything did.
+    /// Processes that came and went unseen, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Missed>,
 
@@ -214,7 +214,7 @@ pub struct TargetStatus {
     /// The most memory that the sampler used at one time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
-    /// Seconds between checkpoints, after the first ones at 5, 10, 20 and 40 s: the sampler stores what it has sampled so far, so that the profile's
+    /// Seconds between checkpoints, after the first ones at 5, 10, 20 and 40 s: the sampler stores its samples so far, and the profile's
     /// beginning remains if the pod goes away. Absent if the run is too short for checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<i32>,
@@ -278,7 +278,7 @@ pub struct PhpRuntime {
 pub struct Missed {
     /// Processes and threads that came and went unseen, at most.
     pub processes: i64,
-    /// CPU time of ended child processes that is in no sample, as far as their parents have waited for them.
+    /// CPU time of ended child processes that is not in any sample, as far as their parents have waited for them.
     pub cpu_milliseconds: i64,
 }
 
@@ -286,7 +286,7 @@ pub struct Missed {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Quality {
-    /// Samples that the rate asked for.
+    /// Samples that were due at the requested rate.
     pub due: i64,
     /// Samples that were taken.
     pub taken: i64,
@@ -302,14 +302,14 @@ pub struct Quality {
     pub idle: i64,
     /// Samples whose edges were still open at the end.
     pub open: i64,
-    /// CPU time that is in no sample, in milliseconds: workers used it between requests, or no sample saw them running.
+    /// CPU time that is not in any sample, in milliseconds: workers used it between requests, or no sample saw them running.
     pub cpu_unattributed_milliseconds: i64,
-    /// Samples without their worker's labels, because the table by worker was full; they have their stack.
+    /// Samples without their worker's labels, because the table by worker was full. They have their stack.
     pub without_worker: i64,
-    /// Samples with a function whose name the table of names had no room for: it is [over the memory cap].
+    /// Samples with a function whose name did not fit into the table of names: it is [over the memory cap].
     #[serde(skip_serializing_if = "is_zero")]
     pub without_name: i64,
-    /// Samples whose call path had no room: they end in [over the memory cap] below the callers that had.
+    /// Samples whose call path did not fit: they end in [over the memory cap] below the callers that did.
     #[serde(skip_serializing_if = "is_zero")]
     pub without_path: i64,
     /// Samples without a stack, because the table of stacks was full.
@@ -321,7 +321,7 @@ pub struct Quality {
     /// The part of unstable below a function whose name could not be checked. Absent if there are none.
     #[serde(skip_serializing_if = "is_zero")]
     pub unnamed: i64,
-    /// Names that do not agree with PHP's hash of them, or are longer than 8,192 bytes; a second read has confirmed them. Absent if there are none.
+    /// Names that do not agree with PHP's hash of them or are longer than 8,192 bytes, but that a second read has confirmed. Absent if there are none.
     #[serde(skip_serializing_if = "is_zero")]
     pub unchecked_names: i64,
 }

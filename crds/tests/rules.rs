@@ -82,7 +82,7 @@ fn a_selector_is_bounded_in_all_that_it_has() {
     check(labelled(labels(64, 100).into()), "");
     check(
         labelled(labels(65, 10).into()),
-        "selector must have at most 64 labels and expressions in all",
+        "selector must have at most 64 labels and expressions in total",
     );
     check(
         labelled(labels(1, 318).into()),
@@ -99,7 +99,7 @@ fn a_selector_is_bounded_in_all_that_it_has() {
     let both = json!({"matchLabels": labels(64, 10), "matchExpressions": [{"key": "app", "operator": "Exists"}]});
     check(
         json!({"target": {"selector": both}}),
-        "selector must have at most 64 labels and expressions in all",
+        "selector must have at most 64 labels and expressions in total",
     );
 }
 

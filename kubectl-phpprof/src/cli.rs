@@ -49,7 +49,7 @@ pub enum Verb {
     Delete(Delete),
     /// Show a profile request with each of its pods, and what to do about failures.
     Describe(Named),
-    /// Stop a running profile request early; what was sampled is kept.
+    /// Stop a running profile request early, and keep its samples.
     Cancel(Cancel),
     /// Print the logs of a profile request's samplers.
     Logs(Logs),
@@ -69,7 +69,7 @@ pub enum Verb {
     Ui(Ui),
     /// Save the profile of a request, or convert a profile file.
     Download(Download),
-    /// Check whether you can profile a workload, and how; if not, why.
+    /// Check whether you can profile a workload, and how, or why not.
     Doctor(Doctor),
     /// Show where every worker is now, and what it waits for. Stuck workers come first.
     Dump(Dump),
@@ -89,7 +89,7 @@ pub struct List {
     /// List requests of all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// List the namespace's stored profiles, also of requests that are gone.
+    /// List the namespace's stored profiles, including those of deleted requests.
     #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "watch"])]
     pub stored: bool,
     /// Requests by their labels.
@@ -107,7 +107,7 @@ pub struct List {
 
 #[derive(Args, Debug)]
 pub struct Get {
-    /// Name of a request, or pprof/NAME. For a request that is gone: NAME, or NAME@UID as list --stored shows it.
+    /// Name of a request, or pprof/NAME. For a deleted request: NAME, or NAME@UID as list --stored shows it.
     #[arg(value_name = "NAME", conflicts_with_all = ["all_namespaces", "stored", "selector", "sort_by", "watch"])]
     pub name: Option<String>,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub struct Get {
 
 #[derive(Args, Debug)]
 pub struct Ui {
-    /// Port of 127.0.0.1 to listen on; 0 is any that is free.
+    /// Port of 127.0.0.1 to listen on; 0 is any free port.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub port: u16,
 }
@@ -162,7 +162,7 @@ pub struct Logs {
     /// Name of a request, or pprof/NAME.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Print the logs of this pod only.
+    /// Print only the logs of this pod.
     #[arg(long, value_name = "NAME")]
     pub pod: Option<String>,
 }
@@ -276,12 +276,12 @@ pub struct Diff {
     pub after: String,
     #[command(flatten)]
     pub view: ViewArguments,
-    /// What to compare: shares of all time, or the time per HTTP request, counted from the requests that samples saw. Sampling sees short
+    /// What to compare: shares of the total time, or the time per HTTP request, counted from the requests that samples saw. Sampling sees short
     /// requests in proportion to their duration, so compare runs of the same rate and load. request cannot be used with --label.
     #[arg(long, value_name = "WHAT", default_value = "share")]
     pub per: Per,
     /// End with exit code 9 if the self time of a function has grown by more than this many points, and by more than chance. Points are
-    /// percent of all time; with --per request, percent of the time of a request before.
+    /// percent of the total time; with --per request, percent of the time that a request took before.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
@@ -309,7 +309,7 @@ pub struct Download {
     /// Where to write it; the file's extension sets the format. Default: NAME.pb.gz.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
-    /// The profile of this pod alone.
+    /// Only the profile of this pod.
     #[arg(long, value_name = "NAME")]
     pub pod: Option<String>,
     #[command(flatten)]
@@ -318,10 +318,10 @@ pub struct Download {
 
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// What to check: deploy/web, pod/web-1 and so on. Without it, only whether the release works: API, operator, store, and the way to results.
+    /// What to check: deploy/web, pod/web-1 and so on. Without it, only check whether the release works: API, operator, store, and the path to results.
     #[arg(value_name = "TYPE/NAME")]
     pub target: Option<String>,
-    /// Fail too if a check could not be made, for instance because you may not read the operator's Deployment.
+    /// Also fail if a check could not be made, for instance because you may not read the operator's Deployment.
     #[arg(long)]
     pub strict: bool,
     /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
@@ -336,7 +336,7 @@ pub struct Doctor {
 
 #[derive(Args, Debug)]
 pub struct Version {
-    /// Print the version of the plugin only.
+    /// Print only the version of the plugin.
     #[arg(long)]
     pub client: bool,
     #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]

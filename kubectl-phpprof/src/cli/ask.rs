@@ -28,7 +28,7 @@ pub struct RequestArguments {
     /// How long to sample, for instance 30s or 2m.
     #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "30s")]
     pub duration: u64,
-    /// Samples per second of each worker.
+    /// Samples per second for each worker.
     #[arg(short = 'F', long, value_name = "RATE", default_value_t = 99)]
     pub samples_per_second: i32,
     /// The most pods to profile.
@@ -99,7 +99,7 @@ pub struct Run {
     /// How long to wait. Default: the duration and 20 minutes.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<u64>,
-    /// End with exit code 0 whatever fails in the cluster, also a missing right or a timeout, for hooks that must not stop a rollout. A
+    /// End with exit code 0 whatever fails in the cluster, including a missing right or a timeout, for hooks that must not stop a rollout. A
     /// wrong command line still ends with 2, and Ctrl-C with 130.
     #[arg(long)]
     pub allow_failure: bool,

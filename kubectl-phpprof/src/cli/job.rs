@@ -23,7 +23,7 @@ pub struct JobArguments {
     /// What happens if the Job of the previous run has not ended. A Job ends as soon as its request exists.
     #[arg(long, value_name = "POLICY", default_value = "forbid")]
     pub concurrency_policy: ConcurrencyPolicy,
-    /// How late a run may start, at least 10s; a later one is left out.
+    /// How late a run may start, at least 10s. A later run is skipped.
     #[arg(long, value_name = "DURATION", value_parser = starting_deadline, default_value = "60s")]
     pub starting_deadline: u64,
     /// How many successful Jobs to keep.
@@ -35,7 +35,7 @@ pub struct JobArguments {
     /// Label of the nodes that the pods run on. May be repeated.
     #[arg(long = "node-selector", value_name = "KEY=VALUE", value_parser = label)]
     pub node_selector: Vec<(String, String)>,
-    /// Taint that the pods tolerate, as kubectl taint writes it; without a value, any. May be repeated.
+    /// Taint that the pods tolerate, as kubectl taint writes it; without a value, any value. May be repeated.
     #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     pub tolerations: Vec<Toleration>,
     /// PriorityClass of the pods.

@@ -14,7 +14,7 @@ pub struct Schedule {
 
 #[derive(Subcommand, Debug)]
 pub enum ScheduleVerb {
-    /// Create a CronJob that creates a profile request at each run, with a service account that may do only this.
+    /// Create a CronJob that creates a profile request at each run, with a service account that can do only this.
     Create(Box<ScheduleCreate>),
     /// List the schedules of the namespace.
     #[command(visible_alias = "ls")]

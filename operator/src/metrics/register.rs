@@ -114,7 +114,7 @@ impl Metrics {
         );
         all.register(
             "store_create_only",
-            "1 if the store refuses to overwrite objects, 0 if it does not, -1 if no probe of this replica has told",
+            "1 if the store refuses to overwrite objects, 0 if it does not, -1 if no probe of this replica has a result yet",
             it.store_create_only,
         );
         all.register(

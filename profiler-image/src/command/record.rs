@@ -51,11 +51,11 @@ pub struct RecordArguments {
     /// Sample the PHP processes of the container with this id.
     #[arg(long, value_name = "ID", group = "what", help_heading = WHAT)]
     container_id: Option<String>,
-    /// How long to sample, from the first sample on, at most a day: 30, 30s, 2m, 1h. 0 means until Ctrl-C, which keeps what was sampled.
+    /// How long to sample, from the first sample, at most a day: 30, 30s, 2m, 1h. 0 means until Ctrl-C, which keeps the samples.
     /// Default: 10 s; for a program, until it ends.
     #[arg(short, long, alias = "duration-seconds", value_name = "TIME", value_parser = seconds, help_heading = HOW)]
     duration: Option<u64>,
-    /// Samples per second of each worker.
+    /// Samples per second for each worker.
     #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
     samples_per_second: u32,
     /// Also keep the time between HTTP requests, as `[idle]`.
@@ -82,7 +82,7 @@ pub struct RecordArguments {
     /// Label to add to each sample, as KEY=VALUE. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = OUTPUT)]
     label: Vec<(String, String)>,
-    /// Print nothing but errors.
+    /// Print only errors.
     #[arg(short, long, help_heading = OUTPUT)]
     quiet: bool,
     /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from standard input, as one JSON object.

@@ -70,7 +70,7 @@ pub struct Arguments {
     /// Start this program, and sample it and its descendants until it ends. phpprof ends with its exit code.
     #[arg(last = true, value_name = "PROGRAM", group = "what", help_heading = WHAT, conflicts_with = "grants_on_stdin")]
     program: Vec<OsString>,
-    /// Keep only samples of workers that run on a CPU or wait for one, not of workers that sleep.
+    /// Keep only samples of workers that run on a CPU or wait for one, not of sleeping workers.
     #[arg(long, conflicts_with = "include_idle", help_heading = HOW)]
     only_running: bool,
     /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. Default: from the file's extension. Without a file, the
@@ -97,7 +97,7 @@ fn format(name: &str) -> Result<Format, String> {
 /// The list of requests beside a profile.
 #[derive(Args)]
 pub struct RequestList {
-    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns the label Route on.
+    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns on the label Route.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     requests: Option<PathBuf>,
 }

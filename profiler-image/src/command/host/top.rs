@@ -33,7 +33,7 @@ const KEYS: &str = "\
 Keys:
   1-4, Tab   functions, lines, routes, workers      c         wall time or CPU time
   < >        sort by another column                 r         reverse the order
-  /          only rows with this in their name      p, space  freeze the table
+  /          only rows with this text in their name      p, space  freeze the table
   s          save the profile, as a pprof           q         quit
 
 SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since the start.";
@@ -49,7 +49,7 @@ pub struct TopArguments {
     all: bool,
     #[command(flatten)]
     common: Common,
-    /// Samples per second of each worker.
+    /// Samples per second for each worker.
     #[arg(short = 'F', long, default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = HOW)]
     samples_per_second: u32,
     /// Also keep the time between HTTP requests, as `[idle]`.

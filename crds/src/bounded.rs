@@ -12,7 +12,7 @@ const LONGEST_KEY: usize = 317;
 const LONGEST_VALUE: usize = 63;
 /// `labelValueFmt` there. A rule has a message for people; a pattern has none.
 const VALUE: &str = "self.matches('^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$')";
-const VALUE_IN_WORDS: &str = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
+const VALUE_IN_WORDS: &str = "the value of a label must have only letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
 
 /// The schema of a `LabelSelector` (k8s.io/apimachinery/pkg/apis/meta/v1).
 pub fn selector(_: &mut SchemaGenerator) -> Schema {
@@ -92,7 +92,7 @@ pub fn methods(_: &mut SchemaGenerator) -> Schema {
             "maxLength": 16,
             "x-kubernetes-validations": [{
                 "rule": "self.matches('^[A-Z]+$')",
-                "message": "a method must be of capital letters, for instance POST",
+                "message": "a method must have only capital letters, for instance POST",
             }],
         },
     })

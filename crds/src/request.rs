@@ -219,7 +219,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("podName must be the name of one pod, of lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z"))]
+        .message("podName must be the name of one pod, with only lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z"))]
     pub pod_name: Option<String>,
 
     /// Pods by their labels.
@@ -246,7 +246,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
-        .message("containerName must be the name of a container, of lower-case letters, digits and -, for instance fpm"))]
+        .message("containerName must be the name of a container, with only lower-case letters, digits and -, for instance fpm"))]
     pub container_name: Option<String>,
 
     /// The most pods to profile, spread over nodes; 1 to 100. The administrator may allow fewer.
@@ -285,7 +285,7 @@ pub struct WorkloadRef {
     /// Name of the object.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("name must be the name of the workload, of lower-case letters, digits, - and ., for instance web"))]
+        .message("name must be the name of the workload, with only lower-case letters, digits, - and ., for instance web"))]
     pub name: String,
 }
 

@@ -105,7 +105,7 @@ fn a_selector_is_bounded_in_all_that_it_has() {
 
 #[test]
 fn a_labels_value_with_other_characters_is_refused_in_words() {
-    let message = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
+    let message = "the value of a label must have only letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
     check(
         json!({"target": {"selector": {"matchLabels": {"app": "web shop"}}}}),
         message,
@@ -154,11 +154,11 @@ fn rates_pods_and_ttls_out_of_range_are_refused() {
 fn names_that_could_leave_their_place_in_a_path_are_refused() {
     check(
         json!({"target": {"podName": "../../kube-system/pods/a"}}),
-        "podName must be the name of one pod, of lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z",
+        "podName must be the name of one pod, with only lower-case letters, digits, - and ., for instance web-7d9f5c6b8-x2x4z",
     );
     check(
         json!({"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a/b"}}}),
-        "name must be the name of the workload, of lower-case letters, digits, - and ., for instance web",
+        "name must be the name of the workload, with only lower-case letters, digits, - and ., for instance web",
     );
 }
 

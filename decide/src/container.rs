@@ -59,11 +59,11 @@ impl fmt::Display for NotFound {
                 match after_php.as_slice() {
                     [] => write!(
                         to,
-                        ", and neither name nor image of any says that it runs PHP"
+                        ", and no name or image says which one runs PHP"
                     ),
                     several => write!(
                         to,
-                        ", and by name or image {} may run PHP",
+                        ", and according to their names or images, {} may run PHP",
                         several.join(" and ")
                     ),
                 }

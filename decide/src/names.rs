@@ -20,10 +20,10 @@ pub fn trouble(pod: &Pod) -> Option<String> {
     match policy {
         // kubelet: pkg/kubelet/network/dns/dns.go, getPodDNSType.
         "ClusterFirst" if in_host_network => Some(format!(
-            "the pod is in its node's network (hostNetwork) and its dnsPolicy is not {HOST_NETWORK}, so it resolves no names of the cluster"
+            "the pod is in its node's network (hostNetwork) and its dnsPolicy is not {HOST_NETWORK}, so it does not resolve names of the cluster"
         )),
         "Default" => Some(
-            "the pod's dnsPolicy is Default, so it resolves the node's names and none of the cluster"
+            "the pod's dnsPolicy is Default, so it resolves the node's names, and none of the cluster's"
                 .to_owned(),
         ),
         "None" => Some(of_own_servers(spec)),

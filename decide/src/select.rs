@@ -71,7 +71,7 @@ pub fn select(
     let capped = limits.pods < target.max_pods && affordable.len() > wanted;
     let note = if capped {
         format!(
-            "; the administrator allows {} pods per request",
+            "; the administrator allows at most {} pods per request",
             limits.pods
         )
     } else {
@@ -142,7 +142,7 @@ fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, Refusal> {
         (true, Some(first)) => refuse(
             Reason::StaticPod,
             format!(
-                "pod {} is a static pod of node {}, and the API server adds no ephemeral container to such a pod",
+                "pod {} is a static pod of node {}, and the API server does not add ephemeral containers to such a pod",
                 first.name, first.node
             ),
         ),

@@ -26,7 +26,7 @@ impl Compared {
         if per == Per::Request && !view.labels.is_empty() {
             return Err(Failure::new(
                 Exit::Usage,
-                "--per request cannot be used with --label: profiles count their requests as a whole, not by label",
+                "--per request cannot be used with --label: profiles count all their requests, not by label",
                 "leave --label out, or compare with --per share",
             ));
         }
@@ -68,7 +68,7 @@ impl Compared {
         let Some(worst) = worst else { return Ok(()) };
         let of = match self.requests {
             None => "points of all time",
-            Some(_) => "percent of a request's time before",
+            Some(_) => "percent of the time that a request took before",
         };
         Err(Failure::new(
             Exit::Grew,
@@ -98,7 +98,7 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
         return Err(Failure::new(
             Exit::Usage,
             format!(
-                "the profile {which} has only samples with {}, and counts the requests of all",
+                "the profile {which} has only samples with {}, but counts the requests of all samples",
                 printable(labels)
             ),
             "download it again without --label, or compare with --per share",
@@ -113,7 +113,7 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
     {
         return Err(Failure::new(
             Exit::Usage,
-            format!("the profile {which} has samples of some requests only, and counts all"),
+            format!("the profile {which} has samples of only some requests, but counts all requests"),
             "record both without filters of requests, or compare with --per share",
         ));
     }
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(of(Per::Share), Ok(()));
         let refused = of(Per::Request).unwrap_err();
         let message =
-            "the profile after has only samples with route=/shop, and counts the requests of all";
+            "the profile after has only samples with route=/shop, but counts the requests of all samples";
         assert_eq!(
             (refused.exit, refused.message.as_str()),
             (Exit::Usage, message)

@@ -131,7 +131,7 @@ fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return error.remedy();
     }
     if error.is::<kuberc::KubercError>() {
-        return Some("mend the file, or turn it off for kubectl too: KUBERC=off");
+        return Some("correct the file, or turn it off for kubectl too: KUBERC=off");
     }
     let error = match error.downcast_ref::<IdentityError>() {
         Some(IdentityError::Tls(error)) => Some(error),

@@ -204,7 +204,7 @@ fn not_sampled(targets: &[TargetView<'_>], width: Option<usize>) -> String {
     }
     format!(
         "\nNot sampled:\n{missing}    {}\n",
-        "The sampler's limit of open files has no room for them: raise it on the node (LimitNOFILE of the container runtime), or profile a container with fewer workers."
+        "The sampler's limit of open files is too low: raise it on the node (LimitNOFILE of the container runtime), or profile a container with fewer workers."
     )
 }
 

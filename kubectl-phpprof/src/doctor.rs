@@ -92,7 +92,7 @@ fn release_verdict(count: usize, of: usize) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Exit::Unfit,
-        format!("the release does not work as it is: {count} of {of} checks failed"),
+        format!("the release does not work: {count} of {of} checks failed"),
         "do what each failed check says",
     ))
 }

@@ -125,7 +125,7 @@ async fn end(
             cluster.suggest.phpprof(&format!("flame {name}"))
         )),
         Err(failure) => tell(&format!(
-            "cancelling {name} failed: {}; its samplers end by themselves, because nobody reads them",
+            "cancelling {name} failed: {}; its samplers end by themselves, because nobody reads their samples",
             failure.message
         )),
     }

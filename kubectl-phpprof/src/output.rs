@@ -140,7 +140,7 @@ fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
     let (heads, paths) = (words(), words());
     if heads.is_empty() || heads.len() != paths.len() {
         return Err(format!(
-            "it has {} heads and {} paths; use a line of heads (NAME POD) and a line of as many paths (.metadata.name .spec.target.podName)",
+            "it has {} headings and {} paths; use a line of headings (NAME POD) and a line with the same number of paths (.metadata.name .spec.target.podName)",
             heads.len(),
             paths.len()
         ));

@@ -184,7 +184,7 @@ async fn post<T: DeserializeOwned>(
 fn not_understood(suggest: &Suggest, error: &serde_json::Error) -> Failure {
     Failure::new(
         Exit::Failed,
-        format!("the operator's answer is not understood: {error}"),
+        format!("the operator's answer cannot be parsed: {error}"),
         same_version(suggest),
     )
 }
@@ -229,8 +229,8 @@ pub fn safe(path: &str) -> Result<String, Failure> {
     }
     Err(Failure::new(
         Exit::Failed,
-        format!("the operator named a path that leads elsewhere: {path:?}"),
-        "check --operator-name and --operator-namespace: what answers there is not the operator",
+        format!("the operator returned a path that leads elsewhere: {path:?}"),
+        "check --operator-name and --operator-namespace: the program that answers there is not the operator",
     ))
 }
 

@@ -209,20 +209,20 @@ fn pick<'a>(
         ([_, ..], Some(uid)) => Err(Failure::new(
             Exit::Usage,
             format!(
-                "several requests of the name {} have a uid that begins with {uid:?}",
+                "several requests named {} have a uid that begins with {uid:?}",
                 asked.name
             ),
             format!("write more of it; there are {}", others(None)),
         )),
         ([], _) if named.is_empty() => Err(Failure::new(
             Exit::NotFound,
-            format!("nothing is stored of a request {}", asked.name),
+            format!("no profile of a request {} is stored", asked.name),
             format!("see what is: {}", suggest.phpprof("list --stored")),
         )),
         ([], _) => Err(Failure::new(
             Exit::NotFound,
             format!(
-                "no request of the name {} has a uid that begins with {:?}",
+                "no request named {} has a uid that begins with {:?}",
                 asked.name,
                 asked.uid.unwrap_or_default()
             ),
@@ -330,7 +330,7 @@ pub async fn list(
         eprintln!("{left_out} older requests are not listed; the store has them.");
     }
     if listing.output.is_table() && stored.entries().is_empty() {
-        eprintln!("Nothing is stored of namespace {}.", cluster.namespace);
+        eprintln!("Namespace {} has no stored profiles.", cluster.namespace);
         return Ok(String::new());
     }
     Ok(listing.text(&stored))
@@ -418,7 +418,7 @@ mod tests {
                 "taken from the store: api@cccc3333, of 2026-09-21T14:00:00Z",
             )),
         );
-        check("web", Ok(("aaaa", "older ones of that name: web@aaab2222")));
+        check("web", Ok(("aaaa", "older ones with that name: web@aaab2222")));
         check("web@aaab", Ok(("aaab", "web@aaab2222")));
         check("web@aaab2222", Ok(("aaab", "web@aaab2222")));
     }
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_or_not_clear_says_what_there_is() {
-        check("blog", Err("nothing is stored of a request blog"));
+        check("blog", Err("no profile of a request blog is stored"));
         check("web@ff", Err("there are web@aaaa1111, web@aaab2222"));
         check(
             "web@aaa",

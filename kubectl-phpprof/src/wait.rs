@@ -175,7 +175,7 @@ async fn interrupted(
     let left = || {
         Failure::new(
             Exit::Interrupted,
-            format!("no longer waiting; {name} goes on"),
+            format!("no longer waiting; {name} continues"),
             format!("see it: {}", see_or_stop(cluster, name)),
         )
     };
@@ -197,7 +197,7 @@ async fn interrupted(
         Some('w') => Ok(()),
         Some('c') => {
             cancel::one(cluster, name, None).await?;
-            eprintln!("cancelled; waiting for what was sampled");
+            eprintln!("cancelled; waiting for the samples so far");
             Ok(())
         }
         _ => Err(left()),

@@ -54,7 +54,7 @@ pub fn differential(
     let tree = Tree::compared(before, after, &same)?;
     let root = tree.nodes.first().cloned().unwrap_or_default();
     let subtitle = format!(
-        "{name}: share of the total; red grew, blue shrank, grey is no more than chance; widths are of the profile after"
+        "{name}: share of the total; red grew, blue shrank, grey can be chance; widths are of the profile after"
     );
     let describe = |node: &Node<'_>| {
         format!(

@@ -23,7 +23,7 @@ pub fn spoken(said: Option<&str>) -> Result<u32, SamplerFailure> {
         let what_to_do = "use the image of the operator's release";
         let detail = format!("operator's contract {said:.10}, sampler's {NUMBER}: {what_to_do}");
         let message = format!(
-            "the operator speaks contract {said:.10}, and this sampler {NUMBER}, which is too far apart; {what_to_do}"
+            "the operator has contract {said:.10}, and this sampler has {NUMBER}, which is too far apart; {what_to_do}"
         );
         SamplerFailure::new(Reason::Usage, detail, message)
     })

@@ -183,7 +183,7 @@ fn a_static_pod_is_not_chosen_and_refused_before_anything_is_added() {
     check(
         &target(1),
         std::slice::from_ref(&fixed),
-        "StaticPod: pod php-node is a static pod of node node, and the API server adds no ephemeral container to such a pod",
+        "StaticPod: pod php-node is a static pod of node node, and the API server does not add ephemeral containers to such a pod",
     );
     check(&target(2), &[fixed, pod("b")], "b/fpm");
 }

@@ -28,9 +28,9 @@ pub enum KeepError {
         #[source]
         error: std::io::Error,
     },
-    #[error("the new token was not written: {0}.lock is there; remove it if no kubectl is running")]
+    #[error("the new token was not written: {0}.lock exists; remove it if no kubectl is running")]
     Locked(String),
-    #[error("the new token was not written: {0} is no kubeconfig with this user any more")]
+    #[error("the new token was not written: {0} is no longer a kubeconfig with this user")]
     Changed(String),
 }
 

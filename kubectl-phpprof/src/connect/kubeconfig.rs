@@ -22,7 +22,7 @@ pub enum Malformed {
     Yaml(String),
     #[error("it has no fields")]
     NoFields,
-    #[error("it is no kubeconfig: its kind must be Config of apiVersion v1")]
+    #[error("it is not a kubeconfig: its kind must be Config, and its apiVersion v1")]
     Kind,
     #[error("{0} is not what a kubeconfig has there; kubectl config view says more")]
     Field(String),

@@ -145,18 +145,18 @@ fn of_preference(document: &Value) -> Result<Rule, String> {
     let list = match document.get("credentialPluginAllowlist") {
         None | Some(Value::Null) => None,
         Some(Value::Sequence(entries)) => Some(entries),
-        Some(_) => return wrong("credentialPluginAllowlist is no list"),
+        Some(_) => return wrong("credentialPluginAllowlist is not a list"),
     };
     let policy = match document.get("credentialPluginPolicy") {
         None | Some(Value::Null) => "",
         Some(Value::String(policy)) => policy,
-        Some(_) => return wrong("credentialPluginPolicy is no text"),
+        Some(_) => return wrong("credentialPluginPolicy is not text"),
     };
     match (policy, list) {
         ("" | "AllowAll", None) => Ok(Rule::AllowAll),
         ("DenyAll", None) => Ok(Rule::DenyAll),
         ("" | "AllowAll" | "DenyAll", Some(_)) => {
-            wrong("credentialPluginAllowlist is there without credentialPluginPolicy: Allowlist")
+            wrong("credentialPluginAllowlist is set, but credentialPluginPolicy is not Allowlist")
         }
         ("Allowlist", None) => wrong("credentialPluginAllowlist is missing"),
         ("Allowlist", Some(entries)) if entries.is_empty() => {
@@ -167,7 +167,7 @@ fn of_preference(document: &Value) -> Result<Rule, String> {
             .map(entry)
             .collect::<Result<_, _>>()
             .map(Rule::Allowlist),
-        _ => wrong("credentialPluginPolicy is none of AllowAll, DenyAll and Allowlist"),
+        _ => wrong("credentialPluginPolicy is not AllowAll, DenyAll or Allowlist"),
     }
 }
 
@@ -179,7 +179,7 @@ fn entry(entry: &Value) -> Result<String, String> {
         Some(value) => value.as_str(),
     };
     let (Some(command), Some(name)) = (word("command"), word("name")) else {
-        return wrong("is no text");
+        return wrong("is not text");
     };
     let command = match (command, name) {
         ("", "") => return wrong("has no command"),

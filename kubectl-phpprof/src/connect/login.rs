@@ -62,7 +62,7 @@ impl LoginError {
                 "kubectl 1.35 and later refuse it too: if you trust the program, set credentialPluginPolicy: Allowlist there, and add it to credentialPluginAllowlist",
             ),
             LoginError::File { .. } | LoginError::Empty(_) => {
-                Some("log in again, or write another tokenFile into the kubeconfig")
+                Some("log in again, or set another tokenFile in the kubeconfig")
             }
             _ => None,
         }

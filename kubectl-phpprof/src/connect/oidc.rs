@@ -35,11 +35,11 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 pub enum OidcError {
     #[error("auth-provider oidc has no {0}")]
     Missing(&'static str),
-    #[error("the id-token has ended, and there is no refresh-token")]
+    #[error("the id-token has expired, and there is no refresh-token")]
     NoRefreshToken,
-    #[error("the id-token is no JWT with an `exp`")]
+    #[error("the id-token is not a JWT with an `exp`")]
     NoJwt,
-    #[error("{0} is no URL")]
+    #[error("{0} is not a URL")]
     Url(String),
     #[error(transparent)]
     Proxy(#[from] ProxyError),
@@ -64,7 +64,7 @@ pub enum OidcError {
     },
     #[error("{url} has given no tokens within {seconds} s")]
     Slow { url: String, seconds: u64 },
-    #[error("the answer of {0} is too long, cut off or not what it should be")]
+    #[error("the answer of {0} is too long, cut off or not as expected")]
     Answer(String),
     #[error(
         "{0} answered without an id_token: the scope openid was not asked for at the login, or this provider gives none for a refresh token"
@@ -207,7 +207,7 @@ impl Oidc {
 
 fn warn(error: &KeepError) {
     eprintln!(
-        "warning: {}; kubectl has the old token, which the provider may not take any more: log in again if it does not",
+        "warning: {}; kubectl has the old token, which the provider may no longer accept: if so, log in again",
         phpprof_crds::chain(error)
     );
 }

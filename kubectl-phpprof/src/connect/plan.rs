@@ -94,7 +94,7 @@ impl std::fmt::Debug for Login {
 pub enum PlanError {
     #[error("the cluster has no server")]
     NoServer,
-    #[error("the cluster's server {0} is no URL")]
+    #[error("the cluster's server {0} is not a URL")]
     Server(String),
     #[error("the proxy cannot be used")]
     Proxy(#[from] ProxyError),
@@ -108,13 +108,13 @@ pub enum PlanError {
     TwoLogins,
     #[error("kubectl has no auth-provider {0} any more")]
     Provider(String),
-    #[error("the user has an exec plugin and an auth-provider; only one can be")]
+    #[error("the user has an exec plugin and an auth-provider; only one is allowed")]
     TwoPlugins,
     #[error("the user's exec has no {0}")]
     ExecWithout(&'static str),
-    #[error("the user's exec has the apiVersion {0}, which no kubectl has any more")]
+    #[error("the user's exec has the apiVersion {0}, which kubectl no longer supports")]
     ExecVersion(String),
-    #[error("the user has groups, a UID or extra fields to be seen with, and nobody to be seen as")]
+    #[error("the user impersonates groups, a UID or extra fields, but no user")]
     AsNobody,
 }
 

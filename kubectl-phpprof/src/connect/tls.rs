@@ -35,7 +35,7 @@ pub enum TlsError {
     #[error("{0} has no private key: PKCS#8, PKCS#1 or SEC1 in PEM, not encrypted")]
     NoKey(String),
     #[error(
-        "the key of {name} has {bits} bits; TLS libraries for Rust take RSA keys of 2048 to 8192 bits"
+        "the key of {name} has {bits} bits; TLS libraries for Rust accept RSA keys of 2048 to 8192 bits"
     )]
     KeySize { name: String, bits: usize },
     #[error("the key in {name} cannot be used")]
@@ -44,7 +44,7 @@ pub enum TlsError {
         #[source]
         error: rustls::Error,
     },
-    #[error("the key in {key} is not the one of the certificate in {certificate}")]
+    #[error("the key in {key} does not belong to the certificate in {certificate}")]
     Mismatch { certificate: String, key: String },
 }
 

@@ -259,7 +259,7 @@ fn namespace_check(observed: &Observed) -> Check {
     if !is_looked_after(observed) {
         let named: Vec<_> = arguments(observed, "--namespace=").collect();
         return bad(
-            format!("the operator handles requests of {} only", named.join(", ")),
+            format!("the operator handles only requests of {}", named.join(", ")),
             "ask its administrator to add the namespace to the chart's rbac.namespaces".to_owned(),
         );
     }

@@ -38,7 +38,7 @@ pub async fn check(cluster: &Cluster) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Forbidden,
         format!(
-            "a schedule in namespace {} needs rights that you do not have: {}",
+            "to create a schedule in namespace {}, you need rights that you do not have: {}",
             cluster.namespace,
             missing.join(", ")
         ),

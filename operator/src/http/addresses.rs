@@ -61,7 +61,7 @@ impl RelayAddresses {
                 Err(why) => tracing::warn!(
                     host = self.host,
                     why,
-                    "the relay's name cannot be resolved; samplers get the addresses that were known"
+                    "the relay's name cannot be resolved; samplers get the last known addresses"
                 ),
             }
         }

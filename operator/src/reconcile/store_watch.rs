@@ -62,7 +62,7 @@ impl StoreWatch {
                     Ok(()) => written = health,
                     Err(error) => {
                         let error = chain(&error);
-                        tracing::warn!(error, name, "writing how the store is failed");
+                        tracing::warn!(error, name, "writing the state of the store failed");
                     }
                 }
             }

@@ -16,7 +16,7 @@ pub const HEADER: &str = "phpprof-contract";
 pub fn spoken(said: u32) -> Result<u32, String> {
     smaller(NUMBER, said).ok_or_else(|| {
         format!(
-            "the sampler speaks contract {said}, and this operator {NUMBER}; numbers that differ by more than one do not work together"
+            "the sampler has contract {said}, and this operator has {NUMBER}; numbers that differ by more than one do not work together"
         )
     })
 }
@@ -47,7 +47,7 @@ mod tests {
     fn a_refusal_says_both_numbers() {
         assert_eq!(
             spoken(3).unwrap_err(),
-            "the sampler speaks contract 3, and this operator 1; numbers that differ by more than one do not work together"
+            "the sampler has contract 3, and this operator has 1; numbers that differ by more than one do not work together"
         );
     }
 }

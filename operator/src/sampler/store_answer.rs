@@ -123,7 +123,7 @@ impl Answer {
                 "there is no such bucket; check store.url, and store.pathStyle in the chart"
             }
             (405, _) => {
-                "this is no address of the bucket; check store.endpoint and store.pathStyle in the chart"
+                "this is not an address of the bucket; check store.endpoint and store.pathStyle in the chart"
             }
             (501, _) => "the store has no create-only writes (If-None-Match)",
             (401, _) => "the store does not accept the operator's credentials",
@@ -131,13 +131,13 @@ impl Answer {
                 "the store denies access; check the permissions of the operator's credentials, and whether the bucket's policy requires encryption headers (store.encryption in the chart)"
             }
             (400, "BadDigest") => {
-                "the store has got other bytes than were sent, by their checksum; something in between changes uploads"
+                "the store received other bytes than the sampler sent, according to their checksum; something in between changes uploads"
             }
             (400, "InvalidDigest") => {
                 "the store does not accept the checksum of a direct upload; unset store.directChecksum in the chart"
             }
             (400, "InvalidRequest") if self.message.is_empty() || mentions("content-md5") => {
-                "the store does not accept the upload as it is; a bucket with Object Lock wants checksums, so set store.checksum and store.directChecksum in the chart"
+                "the store does not accept the upload as it is; a bucket with Object Lock requires checksums, so set store.checksum and store.directChecksum in the chart"
             }
             (409, "ConditionalRequestConflict" | "OperationAborted") => {
                 "another write of the key was under way"
@@ -173,7 +173,7 @@ pub fn in_message(message: &str) -> Option<Answer> {
 pub fn certificate_in_message(message: &str) -> Option<&'static str> {
     let has = |word: &str| message.contains(word);
     Some(if has("CaUsedAsEndEntity") {
-        "the store's certificate is a CA's own (CA:TRUE), which TLS does not accept of a server; make one for the server that the CA signs (openssl x509 -req -CA …), and keep the CA in store.caBundle"
+        "the store's certificate is a CA's own (CA:TRUE), which TLS does not accept from a server; make a certificate for the server that the CA signs (openssl x509 -req -CA …), and keep the CA in store.caBundle"
     } else if has("UnknownIssuer") {
         "no trusted CA has signed the store's certificate; set store.caBundle in the chart to the CA's"
     } else if has("NotValidForName") {

@@ -1,4 +1,4 @@
-//! What is stored of a namespace, read from the manifests. Its requests may have been deleted.
+//! Stored profiles of a namespace, read from the manifests. Its requests may have been deleted.
 //!
 //! Invariant: a listing reads at most the newest [`MOST`] manifests, a limited number at a time, and each only once, because a manifest
 //! never changes. The memory for summaries is bounded, however many namespaces there are.

@@ -354,7 +354,7 @@ impl Toy {
         if status.profile.is_some() {
             assert!(
                 self.store.contains("merged"),
-                "a profile is claimed that is not there"
+                "the receipt claims a profile that does not exist"
             );
         }
         for target in status

@@ -261,7 +261,7 @@ pub static RULES: [Rule; 22] = [
         shows: Shows::Waits("sleep"),
         only: Only::Serving,
         unless: &[],
-        sentence: "Requests sleep in {function}, and each blocks its worker meanwhile. Move retries and polling to a queue or to the browser.",
+        sentence: "Requests sleep in {function}, and each blocks its worker. Move retries and polling to a queue or to the browser.",
     },
     Rule {
         id: "gc",

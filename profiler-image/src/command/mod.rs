@@ -99,7 +99,7 @@ fn tell_without_room(workers: usize) {
     if workers > 0 {
         let limit = files::limit();
         say(&format!(
-            "{workers} workers were not sampled: the limit of open files ({limit}) has no room for them; raise it (ulimit -Hn), or sample fewer processes"
+            "{workers} workers were not sampled: the limit of open files ({limit}) is too low; raise it (ulimit -Hn), or sample fewer processes"
         ));
     }
 }

@@ -432,7 +432,7 @@ fn tell_missed(missed: Option<Missed>) {
         return;
     };
     say(&format!(
-        "{:.2} s of CPU time of ended child processes is in no sample; up to {} processes came and went unseen",
+        "{:.2} s of CPU time of ended child processes is not in any sample; up to {} processes came and went unseen",
         missed.reaped.as_secs_f64(),
         missed.processes
     ));

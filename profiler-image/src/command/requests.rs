@@ -98,7 +98,7 @@ pub fn summarize(recording: &Recording) {
         let other = told.table.other[label as usize];
         if other > 0 {
             say(&format!(
-                "{other} requests have the value {OTHER} for {}: there were more values than are kept; name routes with --route",
+                "{other} requests have the value {OTHER} for {}: there were more values than the sampler keeps; name routes with --route",
                 label.key()
             ));
         }

@@ -21,8 +21,8 @@ pub(super) fn what_is_wrong(error: &Error) -> Option<&'static str> {
 
 /// For [`look::curve`] to say more.
 pub(super) const UNSUPPORTED: &str = "key or signature not supported (P-521?)";
-const P521: &str = "its key is on the curve P-521, which samplers do not take";
-const SIGNED_BY_P521: &str = "a CA's key on P-521 signed it, which samplers do not take";
+const P521: &str = "its key is on the curve P-521, which samplers do not accept";
+const SIGNED_BY_P521: &str = "a CA's P-521 key signed it, which samplers do not accept";
 
 /// Whether an algorithm's parameters, in DER, name the curve secp521r1: 1.3.132.0.35 (RFC 5480, section 2.1.1.1).
 fn is_of_p521(der: &[u8]) -> bool {

@@ -48,7 +48,7 @@ pub fn modules<M: Memory + ?Sized>(
     let row = &layout.module_entry;
     if half_at(&entry, row.zend_api) != layout.module_api {
         return Err(mismatch(
-            "the modules' API number is not that of the version",
+            "the modules' API number does not belong to the version",
         ));
     }
     if (byte_at(&entry, row.zts) != 0) != is_thread_safe {

@@ -175,7 +175,7 @@ pub(super) fn mode_of(observed: &Observed) -> Check {
         None => (Verdict::Unknown, nothing(observed).to_owned()),
         Some(Mode::SameUser { uid, .. }) => (
             Verdict::Good,
-            format!("SameUser: as user {uid}, without a capability"),
+            format!("SameUser: as user {uid}, without capabilities"),
         ),
         Some(Mode::Ptrace { user_known: true }) => (
             Verdict::Good,

@@ -19,8 +19,8 @@ fn store(observed: &Observed) -> Check {
         Err(why) => check(
             "store",
             Verdict::Unknown,
-            format!("how the operator's store is cannot be read: {why}"),
-            "try again in some seconds, or ask for the Role …-operator-results",
+            format!("the state of the operator's store cannot be read: {why}"),
+            "try again in a few seconds, or ask for the Role …-operator-results",
         ),
     }
 }

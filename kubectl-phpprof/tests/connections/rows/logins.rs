@@ -235,7 +235,7 @@ pub fn policies(cluster: &Cluster) -> Vec<Row> {
             .but("credentialPluginPolicy is DenyAll"),
         with("policy-other-list", &list("exec-policy.sh"))
             .but("credentialPluginPolicy is Allowlist"),
-        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is none of AllowAll"),
+        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is not AllowAll"),
         row("policy-off", &base, &user, Answered).with(&[("KUBERC", "off")]),
         row("policy-missing", &base, &user, Answered)
             .with(&[("KUBERC", "/nonexistent/rc")])

@@ -1,4 +1,4 @@
-//! What is stored of a namespace, for clients with the access key of its archive: a list, and links to the files of each request.
+//! Stored profiles of a namespace, for clients with the access key of its archive: a list, and links to the files of each request.
 //!
 //! Invariant: a key opens something only if it belongs to the current namespace and the current archive, and only in the folder of that
 //! namespace's uid.
@@ -24,7 +24,7 @@ use crate::storage::archive::Listing;
 
 const NEW_KEY: &str = "this accessKey does not open what is stored of this namespace; it stands in the namespace's archive: \
     kubectl get profilearchive profiles -o jsonpath='{.status.accessKey}'";
-const NO_REQUEST: &str = "that is no name and uid of a request";
+const NO_REQUEST: &str = "that is not the name and uid of a request";
 /// The longest name of a Kubernetes object.
 const LONGEST_NAME: usize = 253;
 

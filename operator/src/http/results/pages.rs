@@ -112,7 +112,7 @@ fn compare(before: Vec<u8>, after: Vec<u8>, title: &str) -> Result<String, Strin
 fn refusal(error: &ViewError, instead: &str) -> String {
     match error {
         ViewError::PageTooLarge(_) => {
-            format!("the page would be larger than a browser shows; {instead}")
+            format!("the page would be larger than a browser can show; {instead}")
         }
         ViewError::NoSuchType { .. } => error.to_string(),
     }

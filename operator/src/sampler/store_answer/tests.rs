@@ -119,7 +119,7 @@ fn words_name_the_cause() {
         "",
         "the store has no create-only writes",
     );
-    check(400, "BadDigest", "", "the store has got other bytes than");
+    check(400, "BadDigest", "", "the store received other bytes than");
     check(
         400,
         "InvalidDigest",

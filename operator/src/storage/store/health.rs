@@ -34,7 +34,7 @@ impl Writes {
     /// Found by two writes of one new key.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Writes::Unknown => "no probe has told yet whether the store overwrites objects",
+            Writes::Unknown => "no probe has shown yet whether the store overwrites objects",
             Writes::CreateOnly => "the store refuses to overwrite an object (HTTP 412)",
             Writes::Overwrites => {
                 "the store overwrites objects: it ignores If-None-Match, so it has no create-only writes"

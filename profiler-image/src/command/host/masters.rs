@@ -33,7 +33,7 @@ fn words(
     let named: Vec<_> = named.collect();
     (named.len() > 1).then(|| {
         format!(
-            "{} masters of php-fpm have a pool {pool}, and the workers of all are in this: {}; choose one with --pid",
+            "{} php-fpm masters have a pool {pool}, and this has the workers of all of them: {}; choose one with --pid",
             named.len(),
             named.join(", ")
         )

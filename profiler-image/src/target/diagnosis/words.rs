@@ -91,20 +91,20 @@ fn nothing_there(scope: &Scope) -> String {
 fn no_php(scope: &Scope) -> String {
     match scope {
         Scope::Pids(pids) => format!(
-            "process {} and its children run no PHP; list those that do with: pgrep --list-full php",
+            "process {} and its children do not run PHP; list the processes that do with: pgrep --list-full php",
             pids.iter()
                 .map(i32::to_string)
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
         Scope::All => {
-            "no process that this user may read runs PHP; as root all processes are looked at"
+            "no process that this user may read runs PHP; root can look at all processes"
                 .to_owned()
         }
         Scope::Container(id) => {
             format!("no process of container {id} runs PHP; choose the container that does")
         }
-        Scope::Fitting(pattern) => format!("{pattern} was found, but it runs no PHP"),
+        Scope::Fitting(pattern) => format!("{pattern} was found, but it does not run PHP"),
     }
 }
 

@@ -171,7 +171,7 @@ fn addresses(status: &PodStatus) -> Vec<IpAddr> {
     addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
 }
 
-/// Whether an init container is a native sidecar: it keeps running beside the pod's containers (Kubernetes 1.29, the type `Container`).
+/// Whether an init container is a native sidecar: it keeps running next to the pod's containers (Kubernetes 1.29, the type `Container`).
 pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }

@@ -1,4 +1,4 @@
-//! The page of promises says what their last records say; results are recorded beside older ones; and no document that a reader needs
+//! The page of promises says what their last records say; results are recorded next to older ones; and no document that a reader needs
 //! names a commit, which only means something to those who have the history.
 
 use std::collections::BTreeMap;

@@ -211,7 +211,7 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
     circles.filter(|circle| !circle.is_empty()).collect()
 }
 
-/// The folders with a crate's root: `src` of each crate, and each program beside it.
+/// The folders with a crate's root: `src` of each crate, and each program next to it.
 fn roots() -> Vec<PathBuf> {
     let manifest = phpprof_documents::root().join("Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).expect("the workspace's manifest");

@@ -43,7 +43,7 @@ pub struct Fixture {
     pub store: Store,
 }
 
-/// Runs a test that does not disturb others, beside other such tests.
+/// Runs a test that does not disturb others, at the same time as other such tests.
 pub fn shared(labels: Labels, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     on_cluster(async || play(labels, Sharing::Shared, &[], test).await)
 }

@@ -45,7 +45,7 @@ fn container(name: &str, image_name: &str, command: Value) -> Value {
     })
 }
 
-/// php-fpm in its most common form: root master, www-data workers, no security context. Beside it, a client loads it a third of the time.
+/// php-fpm in its most common form: root master, www-data workers, no security context. Next to it, a client loads it a third of the time.
 pub fn php(name: &str) -> Value {
     let mut fpm = container("fpm", "demo", json!(["php-fpm8.2", "--nodaemonize"]));
     fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -70,7 +70,7 @@ pub fn stubborn_php(name: &str) -> Value {
     pod
 }
 
-/// The demo in another runtime: the image with that name and its own command. Beside it, a client with these arguments.
+/// The demo in another runtime: the image with that name and its own command. Next to it, a client with these arguments.
 pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     let mut php = container("php", image, Value::Null);
     php["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -178,7 +178,7 @@ pub fn odd_store(name: &str, mode: &str, script: &str) -> Value {
     pod
 }
 
-/// A container that runs this PHP code for ever.
+/// A container that runs this PHP code forever.
 fn looping(name: &str, code: &str) -> Value {
     let mut container = container(name, "demo", json!(["/usr/bin/php8.2", "-r", code]));
     container["securityContext"] = json!({"runAsUser": 33, "runAsGroup": 33});

@@ -114,7 +114,7 @@ impl Call {
         self
     }
 
-    /// The same call with the digest header that the relay requires beside its grant.
+    /// The same call with the digest header that the relay requires in addition to its grant.
     pub fn digested(self, body: &[u8]) -> Self {
         let sum = STANDARD.encode(digest::digest(&digest::SHA256, body));
         self.body(body, 1)

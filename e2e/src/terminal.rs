@@ -65,7 +65,7 @@ impl Terminal {
     /// Waits for its end, and returns its exit code.
     pub async fn ends(&mut self, limit: Duration) -> Result<i32> {
         let ended = tokio::time::timeout(limit, self.child.wait()).await;
-        let status = ended.with_context(|| format!("it goes on after {limit:?}"))??;
+        let status = ended.with_context(|| format!("it continues after {limit:?}"))??;
         Ok(status.code().unwrap_or(-1))
     }
 }

@@ -61,7 +61,7 @@ pub async fn one(
     if Request::of(&patched).at("/spec/cancel") != &json!(true) {
         return Err(Failure::new(
             Exit::Failed,
-            format!("{name} goes on: this cluster's ProfileRequest has no spec.cancel"),
+            format!("{name} continues: this cluster's ProfileRequest has no spec.cancel"),
             "upgrade the chart and its CRD; deleting the request drops its result",
         ));
     }

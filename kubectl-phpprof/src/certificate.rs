@@ -2,7 +2,7 @@
 //!
 //! Pure. It verifies no signature.
 //!
-//! Invariant: an answer is read out of the certificate; what cannot be read is no answer.
+//! Invariant: an answer is read out of the certificate; what cannot be read is not an answer.
 
 use rustls::CertificateError;
 use rustls::pki_types::{CertificateDer, UnixTime};

@@ -1,7 +1,7 @@
 //! `run`: creates a request, waits for it, shows the top functions and findings.
 //!
 //! Invariant: the name of a created request is printed before any waiting; a wrong command line fails before anything is created, and a
-//! stored profile that cannot be shown is no failure.
+//! stored profile that cannot be shown is not a failure.
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, DynamicObject, PostParams};

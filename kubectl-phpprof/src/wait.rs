@@ -43,7 +43,7 @@ pub async fn wait(
                     return Ok(object);
                 }
             }
-            // A short outage of the API server is no reason to stop.
+            // A short outage of the API server is not a reason to stop.
             Err(error) if lost < LOST && !is_final(&error) => lost += 1,
             Err(error) => {
                 let action = format!(
@@ -76,7 +76,7 @@ fn too_late(cluster: &Cluster, name: &str, limit: u64) -> Failure {
     Failure::new(
         Exit::Timeout,
         format!("{name} did not end within {}", crate::duration::text(limit)),
-        format!("it goes on: {}", see_or_stop(cluster, name)),
+        format!("it continues: {}", see_or_stop(cluster, name)),
     )
 }
 

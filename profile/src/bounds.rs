@@ -14,7 +14,7 @@ pub const MAX_STRING: usize = 16 << 10;
 /// Bytes of one top-level field: any sample or string within the other bounds is smaller.
 pub(crate) const MAX_RECORD: usize = 256 << 10;
 
-/// Frames of all samples of a profile together: some 24 MiB of ids, and 64 MiB where a reader holds them.
+/// Frames of all samples of a profile together: about 24 MiB of ids, and 64 MiB where a reader holds them.
 pub const MAX_FRAMES_OF_ALL: usize = 8 << 20;
 
 /// The frame in the place of those that were left out.

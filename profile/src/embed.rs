@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::timeline::Timeline;
 
-/// The most bytes of a timeline as JSON. A [`Timeline`] at its bounds has some 9 MB with short names.
+/// The most bytes of a timeline as JSON. A [`Timeline`] at its bounds has about 9 MB with short names.
 pub const LARGEST_TIMELINE: usize = 16 << 20;
 
 /// The element for the page's script; empty without a timeline. If the timeline is too large, the page says so.

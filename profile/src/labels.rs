@@ -9,7 +9,7 @@ pub const OF_CONTAINERS: [&str; 3] = ["namespace", "pod", "container"];
 pub const OF_ENGINES: [&str; 2] = ["php", "sapi"];
 /// What distinguishes the workers of a pod. A merged profile drops them first.
 pub const OF_WORKERS: [&str; 2] = ["pid", "thread"];
-/// What a worker waited for that could not go on.
+/// What a worker waited for that could not continue.
 pub const OF_WAITS: [&str; 1] = [crate::waiting::LABEL];
 /// The labels of HTTP requests, which a sample has if they were asked for.
 pub const OF_REQUESTS: [&str; 5] = ["method", "route", "script", "request_age", "trace_id"];

@@ -24,7 +24,7 @@ use rows::Tables;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
-/// The most bytes of a page, unless the caller has less room. The longest string of a browser has some 512 MiB.
+/// The most bytes of a page, unless the caller has less room. The longest string of a browser has about 512 MiB.
 pub const LARGEST: usize = 256 << 20;
 /// The most samples for which the page has labels.
 const TOLD_APART: usize = 200_000;
@@ -139,7 +139,7 @@ pub fn page_within<S: Source + ?Sized>(
     let mut tables = Tables::within(room);
     // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
     tables.together = source.count() > TOLD_APART;
-    // For so many rows, findings would take too long for the reader who waits for the page.
+    // For this many rows, findings would take too long for the reader who waits for the page.
     let found = match tables.together {
         true => Vec::new(),
         false => findings(source, view),

@@ -49,7 +49,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of a text, in at most so many columns.
+/// The beginning of a text, in at most this many columns.
 pub(crate) fn beginning(text: &str, columns: usize) -> &str {
     let mut left = columns;
     let end = text.char_indices().find(|(_, letter)| {

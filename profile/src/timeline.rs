@@ -1,4 +1,4 @@
-//! What ran when: the file `requests.json` beside a profile, gzip of one JSON object.
+//! What ran when: the file `requests.json` next to a profile, gzip of one JSON object.
 //!
 //! It has what a profile's aggregation loses: steps of time, and single requests with their actions in order. Times are nanoseconds since
 //! `began_unix_nanoseconds` unless stated otherwise. Invariant: a decoded [`Timeline`] has no invalid index, and no list is longer than its

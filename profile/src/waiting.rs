@@ -2,7 +2,7 @@
 //!
 //! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate sample with the label [`LABEL`]. Waiting
 //! for a CPU has no label, and neither has waiting for something that [`KINDS`] does not contain. A sampler sets the label itself where a
-//! worker could not go on, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
+//! worker could not continue, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
 //!
 //! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no CPU time.
 

@@ -85,7 +85,7 @@ fn php_container_by_its_image() {
         "web app=ghcr.io/roadrunner-server/roadrunner:2025",
         "app Image",
     );
-    // The tag is no part of the name: `8.2-fpm` of an image of nginx's says nothing.
+    // The tag is not part of the name: `8.2-fpm` of an image of nginx's says nothing.
     check("web=nginx:for-php app=shop:8.2-fpm", NONE);
     // A registry is none either.
     check("web=php.example.org/nginx app=php.example.org/shop", NONE);

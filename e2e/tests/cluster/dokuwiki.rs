@@ -98,7 +98,7 @@ async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Prof
     Ok(profile)
 }
 
-/// Checks that the list of requests is stored beside the profile, expires with it, and needs the same right.
+/// Checks that the list of requests is stored next to the profile, expires with it, and needs the same right.
 async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profile) -> Result<()> {
     let links = fixture.links(request).await?;
     let link = links.get("requests").context("no list of requests")?;
@@ -203,7 +203,7 @@ fn script(lookup: &Lookup<'_>, sample: &Sample) -> Result<Option<String>> {
         return Ok(None);
     };
     let script = main.file.strip_prefix("/usr/share/dokuwiki");
-    let script = script.with_context(|| format!("{} is no script of it", main.file))?;
+    let script = script.with_context(|| format!("{} is not a script of it", main.file))?;
     Ok(Some(script.to_owned()))
 }
 

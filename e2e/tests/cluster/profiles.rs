@@ -206,7 +206,7 @@ async fn check_target(fixture: &Fixture, target: &TargetStatus, sampler: &Sample
     Ok(())
 }
 
-/// Checks that all stacks are the application's, not even those of the client in the container beside it, and that few are unstable.
+/// Checks that all stacks are the application's, not even those of the client in the container next to it, and that few are unstable.
 fn check_stacks(profile: &Profile) -> Result<()> {
     application::check_stacks(profile, "")?;
     let samples = total(profile, "samples");

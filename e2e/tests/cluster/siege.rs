@@ -110,7 +110,7 @@ async fn honest(fixture: &Fixture) -> Result<()> {
     )
 }
 
-/// The time that a sampler took beside its sampling, to the second.
+/// The time that a sampler took in addition to its sampling, to the second.
 fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     let started = sampler.started_at().context("it did not start")?;
     let ended = sampler.ended_at().context("it did not end")?;

@@ -1,6 +1,6 @@
 //! Runs the credential plugin of a kubeconfig (`exec`), as client-go does (plugin/pkg/client/auth/exec).
 //!
-//! Invariant: what the plugin prints to standard error reaches the user and is no part of its answer; it gets standard input only where
+//! Invariant: what the plugin prints to standard error reaches the user and is not part of its answer; it gets standard input only where
 //! that is a terminal and the kubeconfig allows it.
 
 use std::io::IsTerminal as _;
@@ -15,7 +15,7 @@ use super::kuberc::Policy;
 use super::path;
 use super::tls::{self, Current, Pem, TlsError};
 
-/// More is no credential. `Command::output` has read it by then; the plugin is the user's own program.
+/// More is not a credential. `Command::output` has read it by then; the plugin is the user's own program.
 const ANSWER: usize = 1 << 20;
 
 const KIND: &str = "ExecCredential";

@@ -100,7 +100,7 @@ pub fn read(
     Ok(found)
 }
 
-/// A relative path is one beside its file (clientcmd's `GetClusterFileReferences` and `GetAuthInfoFileReferences`).
+/// A relative path is one next to its file (clientcmd's `GetClusterFileReferences` and `GetAuthInfoFileReferences`).
 fn resolve(kubeconfig: &mut Kubeconfig, folder: &Path) {
     let whole = |path: &mut Option<String>| {
         if let Some(path) = path.as_mut().filter(|it| !it.is_empty()) {
@@ -250,7 +250,7 @@ mod tests {
                 user: "b".into()
             })
         );
-        // A relative path is one beside its file.
+        // A relative path is one next to its file.
         assert_eq!(
             current.user.token_file,
             Some(path("token").display().to_string())
@@ -288,7 +288,7 @@ mod tests {
         );
         let authority = kubeconfig.clusters[0].cluster.clone().unwrap();
         assert_eq!(authority.certificate_authority.as_deref(), Some("/ca"));
-        // The file's own path may be relative: a command beside it is still not one of PATH.
+        // The file's own path may be relative: a command next to it is still not one of PATH.
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         std::fs::write(file.path(), text).unwrap();
         let name = PathBuf::from(file.path().file_name().unwrap());

@@ -28,7 +28,7 @@ pub enum Malformed {
     Field(String),
     #[error("{kind} {name:?} is there twice")]
     Twice { kind: &'static str, name: String },
-    #[error("{field} of {name:?} is no base64")]
+    #[error("{field} of {name:?} is not base64")]
     Base64 { field: &'static str, name: String },
 }
 

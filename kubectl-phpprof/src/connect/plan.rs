@@ -64,7 +64,7 @@ impl Source {
     }
 }
 
-/// How a user shows who they are, beside a certificate.
+/// How a user shows who they are, apart from a certificate.
 pub enum Login {
     /// By nothing, or by what kube sends by itself: a token, a name and password.
     Plain,

@@ -39,7 +39,7 @@ pub enum Kind {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    #[error("{from} is no address of a proxy: {value}")]
+    #[error("{from} is not the address of a proxy: {value}")]
     Address { from: &'static str, value: String },
     #[error("{from} has the scheme {scheme}, which is none of http, https and socks5")]
     Scheme { from: &'static str, scheme: String },

@@ -138,11 +138,11 @@ fn what_is_no_address_is_refused_without_its_password() {
         "proxy-url has the scheme ftp, which is none of http, https and socks5"
     );
     let bare = of_kubeconfig("proxy:3128").unwrap_err().to_string();
-    assert_eq!(bare, "proxy-url is no address of a proxy: proxy:3128");
+    assert_eq!(bare, "proxy-url is not the address of a proxy: proxy:3128");
     let odd = of_kubeconfig("http://bob:secret@pro xy")
         .unwrap_err()
         .to_string();
-    assert_eq!(odd, "proxy-url is no address of a proxy: http://…@pro xy");
+    assert_eq!(odd, "proxy-url is not the address of a proxy: http://…@pro xy");
     assert!(of_kubeconfig("socks5h://proxy").is_err());
     // httpproxy does not look at a proxy that is not used.
     let unused = [("HTTPS_PROXY", "ftp://proxy"), ("NO_PROXY", "*")];

@@ -14,7 +14,7 @@ pub enum SourceError {
         #[source]
         error: std::io::Error,
     },
-    #[error("{0} is no base64")]
+    #[error("{0} is not base64")]
     Base64(&'static str),
 }
 

@@ -185,7 +185,7 @@ pub fn identity(certificate: &Pem, key: &Pem) -> Result<Arc<CertifiedKey>, TlsEr
     Ok(Arc::new(CertifiedKey::new(chain, signer)))
 }
 
-/// As Go's `AppendCertsFromPEM`: what is no certificate is passed over.
+/// As Go's `AppendCertsFromPEM`: what is not a certificate is passed over.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     use rustls::pki_types::pem::PemObject as _;
     CertificateDer::pem_slice_iter(pem).flatten().collect()

@@ -73,7 +73,7 @@ pub struct StoreFacts {
     pub last_error: Option<String>,
 }
 
-/// A profile that is older than this many seconds is no evidence of what works now.
+/// A profile that is older than this many seconds is not evidence of what works now.
 const RECENT: i64 = 86_400;
 
 /// A request whose profile is stored.

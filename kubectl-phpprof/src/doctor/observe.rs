@@ -221,7 +221,7 @@ pub async fn operator(cluster: &Cluster) -> Result<OperatorFacts, String> {
     })
 }
 
-/// How the operator finds its store: it writes that into a ConfigMap beside its Deployment.
+/// How the operator finds its store: it writes that into a ConfigMap next to its Deployment.
 async fn store(cluster: &Cluster) -> Result<StoreFacts, String> {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &cluster.operator_namespace);
     let name = format!("{}-status", cluster.operator_name);

@@ -37,7 +37,7 @@ pub fn user(command: &str, mode: &str) -> serde_json::Value {
     serde_json::json!({"exec": {"apiVersion": V1, "command": command, "interactiveMode": mode, "provideClusterInfo": true}})
 }
 
-/// A user's entry with these fields of `exec` beside the command.
+/// A user's entry with these fields of `exec` in addition to the command.
 pub fn user_with(command: &str, fields: &serde_json::Value) -> serde_json::Value {
     let mut exec = fields.clone();
     exec["command"] = command.into();

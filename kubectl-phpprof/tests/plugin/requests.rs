@@ -223,6 +223,6 @@ fn completion_asks_the_cluster_for_names() {
     assert_eq!(
         completed(&["run", "deploy/"]),
         ":4\n",
-        "what may not be listed is no error"
+        "what may not be listed is not an error"
     );
 }

@@ -167,7 +167,7 @@ fn control_c_off_a_terminal_leaves_the_request_running_and_says_so() {
     let said = said(&child.wait_with_output().unwrap());
     assert_eq!(said.code, 130, "{}", said.err);
     assert!(
-        said.err.contains("web-abcde goes on")
+        said.err.contains("web-abcde continues")
             && said.err.contains("kubectl phpprof cancel web-abcde"),
         "{}",
         said.err

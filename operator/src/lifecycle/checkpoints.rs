@@ -113,7 +113,7 @@ pub fn lists_requests(request: &ProfileRequest) -> bool {
     spec.labels.contains(&RequestLabel::Route) && spec.mode == Mode::Profile
 }
 
-/// The key of that list, beside the target's profile.
+/// The key of that list, next to the target's profile.
 pub fn requests_key(target: &TargetStatus) -> String {
     format!("{}.{REQUESTS}", stem(&target.object_key))
 }

@@ -38,7 +38,7 @@ pub struct Observed {
 pub enum Halt {
     /// The administrator or the namespace's label has stopped profiling, as the text says. Samplers that run stop too.
     Stopped(String),
-    /// The operator has not read yet whether the administrator has stopped profiling. Samplers that run go on.
+    /// The operator has not read yet whether the administrator has stopped profiling. Samplers that run continue.
     Unknown,
 }
 

@@ -60,7 +60,7 @@ pub enum ReconcileError {
     Status(#[source] kube::Error),
 }
 
-/// What the reconciliations of one process have, beside the shared state.
+/// What the reconciliations of one process have, in addition to the shared state.
 struct Reconciler {
     context: Arc<Context>,
     /// Permits for reconciliations, in the order of arrival.

@@ -85,7 +85,7 @@ pub struct Given {
     environment: Vec<(String, String)>,
 }
 
-/// Only what is no grant.
+/// Only what is not a grant.
 impl std::fmt::Debug for Given {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Given")

@@ -21,7 +21,7 @@ pub struct Grant {
     pub pins: Vec<String>,
 }
 
-/// Only what is no grant.
+/// Only what is not a grant.
 impl std::fmt::Debug for Grant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Grant")

@@ -53,12 +53,12 @@ pub fn below(prefix: &str, path: &str) -> String {
     }
 }
 
-/// The receipt of a resident sampler's run, beside the run's profile.
+/// The receipt of a resident sampler's run, next to the run's profile.
 pub fn receipt_key(key: &str) -> String {
     format!("{key}.receipt")
 }
 
-/// The object whose presence tells a sampler to stop, beside the sampler's own object.
+/// The object whose presence tells a sampler to stop, next to the sampler's own object.
 pub fn stop_key(key: &str) -> String {
     format!("{key}.stop")
 }

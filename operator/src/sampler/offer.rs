@@ -25,7 +25,7 @@ pub struct Ask {
     pub pins: Vec<String>,
 }
 
-/// Only what is no grant.
+/// Only what is not a grant.
 impl std::fmt::Debug for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ask")
@@ -57,7 +57,7 @@ pub struct OfferedRun {
     pub receipt: Grant,
 }
 
-/// Only what is no grant.
+/// Only what is not a grant.
 impl std::fmt::Debug for OfferedRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OfferedRun")

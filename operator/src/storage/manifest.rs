@@ -1,4 +1,4 @@
-//! manifest.json: everything that is known about a request's profiles, stored beside them. Also reads it again.
+//! manifest.json: everything that is known about a request's profiles, stored next to them. Also reads it again.
 //!
 //! Invariant: it follows from the request alone, so writing it twice writes the same bytes.
 
@@ -30,7 +30,7 @@ struct Manifest<'a> {
     expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     merged: Option<Merged<'a>>,
-    /// The list of the pods' HTTP requests, beside the merged profile.
+    /// The list of the pods' HTTP requests, next to the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests<'a>>,
     /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the administrator or the namespace's label.
@@ -168,7 +168,7 @@ pub fn manifest(
     serde_json::to_vec_pretty(&manifest).unwrap_or_default()
 }
 
-/// What a merge stores beside the profiles of these pods.
+/// What a merge stores next to the profiles of these pods.
 fn merged_beside(targets: &[TargetStatus]) -> Vec<String> {
     let mut folders = targets.iter().map(|it| it.object_key.rsplit_once('/'));
     let folder = folders.find_map(|split| Some(split?.0));

@@ -467,7 +467,7 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
     })
 }
 
-/// The client retries only shortly: the reconciler retries too, and can tell the user.
+/// The client retries only briefly: the reconciler retries too, and can tell the user.
 fn quick_retry() -> RetryConfig {
     RetryConfig {
         max_retries: 1,

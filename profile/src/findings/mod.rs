@@ -235,7 +235,7 @@ impl Facts<'_> {
         };
         let samples = match measure {
             Measure::Workers | Measure::Limit | Measure::Samples => value as f64,
-            // A waiting sample is no evidence about CPU time. A late sample counts once, although it stands for more time.
+            // A waiting sample is not evidence about CPU time. A late sample counts once, although it stands for more time.
             _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
             _ => samples as f64,
         };

@@ -17,7 +17,7 @@ use super::top::{Clock, Column, Row, Top};
 const SHARE: u16 = 7;
 const TIME: u16 = 8;
 const SPACE: u16 = 1;
-/// The narrowest table that shows a name's place beside the name.
+/// The narrowest table that shows a name's place next to the name.
 const WIDE: u16 = 110;
 /// The share in percent from which a row is highlighted.
 const MUCH: f64 = 20.0;

@@ -24,7 +24,7 @@ use super::{
 pub const MAX_BYTES: usize = 4 << 20;
 /// The most bytes of the JSON in it.
 const MAX_INFLATED: u64 = 16 << 20;
-/// The largest difference between two times, some 70 years in nanoseconds. So sums of a few of them do not overflow.
+/// The largest difference between two times, about 70 years in nanoseconds. So sums of a few of them do not overflow.
 pub(super) const MAX_TIME: i64 = i64::MAX / 4;
 
 /// Why a file is not a timeline.

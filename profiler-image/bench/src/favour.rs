@@ -26,7 +26,7 @@ const RATE_HZ: u32 = 999;
 const TOLERANCE: f64 = 1.0;
 /// The same for generators and fibers. If one has been left when its frames are read, after the pointer to them, nothing tells its caller.
 const BESIDE_THE_PAGE: f64 = 6.0;
-/// One of so many stops may be within the engine's way into a generator or fiber, where the stack does not hold together.
+/// One of this many stops may be within the engine's way into a generator or fiber, where the stack does not hold together.
 const NOT_WHOLE: usize = 50;
 /// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;

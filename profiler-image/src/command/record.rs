@@ -287,7 +287,7 @@ fn deadlines(arguments: &RecordArguments, delivery: Option<&Delivery>) -> Option
     Some(deadlines)
 }
 
-/// Stores the samples so far, or shows them to a reader, while the run goes on.
+/// Stores the samples so far, or shows them to a reader, while the run continues.
 fn checkpoints(
     arguments: &RecordArguments,
     delivery: Option<&Delivery>,

@@ -1,4 +1,4 @@
-//! Addresses of the relay beside its name, for pods that cannot resolve it: in the node's network, with DNS servers of their own, or with
+//! Addresses of the relay in addition to its name, for pods that cannot resolve it: in the node's network, with DNS servers of their own, or with
 //! a list of search domains that is too long for the resolver.
 //!
 //! The server is identified by its key, so it does not matter how its address was found.

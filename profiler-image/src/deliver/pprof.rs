@@ -401,7 +401,7 @@ fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Label<'_>; 4]>> 
     Some(labels)
 }
 
-/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that it waits for a disk.
+/// The label of a worker that cannot continue. A leaf that names what it waits for says more than that it waits for a disk.
 fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<Label<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {

@@ -21,7 +21,7 @@ use crate::failure::{Reason, SamplerFailure};
 const ONE_TRY_TAKES: Duration = Duration::from_secs(30);
 const CONNECT_TAKES: Duration = Duration::from_secs(3);
 
-/// The CA certificates of a private CA in PEM, trusted beside the public ones.
+/// The CA certificates of a private CA in PEM, trusted in addition to the public ones.
 pub const CA_BUNDLE: &str = "PHPPROF_CA_BUNDLE";
 
 /// What an answer means.

@@ -44,7 +44,7 @@ const AGED: Duration = Duration::from_millis(5);
 const MAX_READS: usize = 3;
 /// So many bytes of a top frame on another page: its header and the first variables.
 const FRAME: u64 = 256;
-/// With so many parts beside the page, no top on another page is added, and no name: of a thousand fibers in turn, few would be met again.
+/// With this many parts beside the page, no top on another page is added, and no name: of a thousand fibers in turn, few would be met again.
 const FEW_BESIDE: usize = 8;
 /// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 64]>;
@@ -458,7 +458,7 @@ impl Reader {
     }
 }
 
-/// How many of so many looks come before the read of the part below.
+/// How many looks of this number come before the read of the part below.
 #[must_use]
 pub fn looks_before_below(looks: usize) -> usize {
     looks.saturating_sub(1).min(2)

@@ -81,7 +81,7 @@ pub struct Work {
     pub environment: BTreeMap<String, String>,
 }
 
-/// Only what is no grant.
+/// Only what is not a grant.
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Work")

@@ -87,7 +87,7 @@ impl Order {
         }
     }
 
-    /// The same call, of a relay that has these addresses beside its name.
+    /// The same call, of a relay that has these addresses in addition to its name.
     #[must_use]
     pub fn at(self, addresses: &ResolvedRelay) -> Self {
         let addresses = addresses.given().to_vec();

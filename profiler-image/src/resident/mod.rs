@@ -1,4 +1,4 @@
-//! The resident sampler: stays beside one container, polls the relay for runs, and starts a process for each.
+//! The resident sampler: stays next to one container, polls the relay for runs, and starts a process for each.
 //!
 //! `answer` parses the relay's answers, `state` decides, `call` and `child` run processes, `shed` keeps memory small; this is the loop. It
 //! has one thread and no connection: calls of the relay are processes as well, so that the resident one is small, and can handle a signal
@@ -31,7 +31,7 @@ use call::Order;
 use child::{Child, words};
 use state::{ResidentEvent, ResidentState, ResidentStep};
 
-/// The time limit of a poll, beside the time that the relay keeps it open: the name, the connection, the answer.
+/// The time limit of a poll, in addition to the time that the relay keeps it open: the name, the connection, the answer.
 const ASK_TAKES: Duration = Duration::from_secs(10);
 const RECEIPT_TAKES: Duration = Duration::from_secs(4);
 /// After its limit and this time a call is killed: resolving a name has no time limit of its own.

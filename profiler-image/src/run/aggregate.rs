@@ -66,7 +66,7 @@ pub struct Labelled {
     pub stack: SummedStack,
     /// The labels of its request.
     pub labels: SetId,
-    /// Whether the worker could go on.
+    /// Whether the worker could continue.
     pub held: Held,
 }
 
@@ -122,7 +122,7 @@ pub struct Settlement {
     leaf: Option<NameId>,
     /// The labels of the request.
     pub labels: SetId,
-    /// Whether the worker could go on.
+    /// Whether the worker could continue.
     pub held: Held,
     /// The number of the worker; [`ANY_WORKER`] for those without room.
     pub tid: i32,

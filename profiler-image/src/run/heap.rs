@@ -80,7 +80,7 @@ pub struct HeapPeak {
     pub is_seen: bool,
 }
 
-/// A run's data about heaps beside its samples.
+/// A run's data about heaps in addition to its samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapTold {
     /// The largest heap of all workers.

@@ -74,7 +74,7 @@ pub enum Did {
 }
 
 impl Did {
-    /// Whether it could go on.
+    /// Whether it could continue.
     #[must_use]
     pub fn held(self) -> Held {
         match self {
@@ -166,7 +166,7 @@ impl Member {
         stands
     }
 
-    /// Asks the kernel whether it can go on.
+    /// Asks the kernel whether it can continue.
     #[must_use]
     pub fn held(&mut self) -> Held {
         let (pid, tid) = (self.worker.process.pid, self.worker.process.tid);
@@ -179,7 +179,7 @@ impl Member {
         self.ran = if ran { self.ran.saturating_add(1) } else { 0 };
     }
 
-    /// Whether its process still runs the program that was examined, checked some ten times a second: an `execve` gives it
+    /// Whether its process still runs the program that was examined, checked about ten times a second: an `execve` gives it
     /// another memory, in which the same addresses may have other contents.
     pub fn runs_the_same_program(&mut self, now: u64) -> bool {
         if now < self.check_at {

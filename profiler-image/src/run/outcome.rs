@@ -1,4 +1,4 @@
-//! What a run has found: a snapshot while it goes on, and the recording at its end.
+//! What a run has found: a snapshot while it continues, and the recording at its end.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A copy of everything sampled so far, from which a profile is built while the run goes on.
+//! A copy of everything sampled so far, from which a profile is built while the run continues.
 //!
 //! Taking one takes as long as there are distinct stacks; names are shared.
 
@@ -131,7 +131,7 @@ impl Recording {
     }
 }
 
-/// Keeps the samples so far while a run goes on.
+/// Keeps the samples so far while a run continues.
 pub trait Keep: fmt::Debug + Send + Sync {
     /// Keeps a snapshot if one is due after this time.
     fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot);

@@ -29,7 +29,7 @@ pub(crate) struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock at a time that is no multiple of a period.
+    /// A clock at a time that is not a multiple of a period.
     pub fn new() -> Rc<Self> {
         Rc::new(Self {
             now: Cell::new(1_234_567_891),

@@ -42,7 +42,7 @@ pub(super) struct Climb {
     pub is_unknown: bool,
     /// It ended at a call that the program makes, but that only one look shows by this call path.
     pub is_seen_once: bool,
-    /// It goes on at such a call, to a candidate.
+    /// It continues at such a call, to a candidate.
     pub takes_candidates: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,

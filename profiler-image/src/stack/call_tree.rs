@@ -23,12 +23,12 @@ use paths::PathLine;
 /// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// A call is doubtful after so many samples that do not show it standing, if it stands below other callers only: callers that differ by the
+/// A call is doubtful after this many samples that do not show it standing, if it stands below other callers only: callers that differ by the
 /// depth of a recursion are the same ([`callers`]). A single look at calls of 50 ns
 /// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
 /// what that one called. Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// One sample that shows a call standing outweighs so many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show
+/// One sample that shows a call standing outweighs this many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show
 /// a caller standing.
 const STANDS: i8 = 32;
 /// Doubt grows no further than this. At the negative of twice this it ends for good.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | in shared memory (opcache's) with its class, or an internal function | its address; a caller by its opline inside a known block | checked each second, many together |
 //! | a named function elsewhere | its address | until the request ends; without a visible end, never |
-//! | code in shared memory of a class that each request links anew | its code block and its class's name | like other functions elsewhere |
+//! | code in shared memory of a class that each request links again | its code block and its class's name | like other functions elsewhere |
 //! | a closure, an include, eval()'d code | its code block, read in each sample | never |
 //! | the same in shared memory | the opline of an include's frame, or of a closure's that has called, inside a known block | for some seconds after its block, or scripts, were checked |
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
@@ -58,7 +58,7 @@ const MAX_REMEMBERED: usize = 65_536;
 pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
 /// Reads after that of a name that have to find its function live and unchanged.
 const AGREEING_READS: usize = 4;
-/// A function that outlives requests is checked about this often, beside the samples,
+/// A function that outlives requests is checked about this often, in addition to the samples,
 const CHECKED_EVERY: u64 = 1_000_000_000;
 /// for this long after it was first seen,
 const CHECKED_FOR: u64 = 30_000_000_000;

@@ -49,7 +49,7 @@ mod quick;
 
 /// The processes are listed at least once in this many milliseconds, even if none seems to have started.
 const LIST_EVERY: u64 = 1000;
-/// The buffer of one call for the listing: some 300 processes.
+/// The buffer of one call for the listing: about 300 processes.
 const LIST_BYTES: usize = 8192;
 /// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all machines on which Linux runs PHP.
 const TICK: u64 = 10;

@@ -6,7 +6,7 @@
 //! runtime does, only a child of a known member joins. The engine's fingerprint has to be the same in any case: a process may
 //! load its engine after its fork.
 //!
-//! A program that is started anew is a family of its own, but its engine is where it was in the last one that ran the same executable.
+//! A program that is started again is a family of its own, but its engine is where it was in the last one that ran the same executable.
 //! So the engines of the last few programs are kept, and found again in a dozen reads.
 //!
 //! Invariant: a number names one family, and is not reused.

@@ -35,7 +35,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// The room below the limit, beside the files that are open now.
+    /// The room below the limit, in addition to the files that are open now.
     pub fn left() -> Self {
         let open = read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
         Self {

@@ -110,7 +110,7 @@ impl Threads {
         fits || !self.made_from.is_as_it_was(memory)
     }
 
-    /// For how many workers there is to be room, beside the process itself.
+    /// For how many workers there is to be room, in addition to the process itself.
     pub(super) fn count(&self, process: &Process) -> usize {
         match process.engine.threads {
             Some(_) => self.workers.len(),

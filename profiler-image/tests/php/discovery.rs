@@ -268,7 +268,7 @@ fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Resul
             .is_some_and(|refused| refused.is_final())
     })?;
     ensure!(took < Duration::from_secs(1), "{took:?}");
-    // It is not examined for ever: only a link tells whether its program is another.
+    // It is not examined forever: only a link tells whether its program is another.
     std::thread::sleep(Duration::from_millis(1100));
     // The counts are those of all tests that run now, so one scan without a read is enough.
     wait(&mut discovery, |discovery| {

@@ -276,7 +276,7 @@ fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> R
     let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
     let sums = recorded.by_function("heap_change")?;
     let [leak, temporary] = ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
-    // Some 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
+    // About 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
     // a read saw that it is freed.
     ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
     Ok(())

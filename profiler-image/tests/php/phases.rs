@@ -142,7 +142,7 @@ $child = proc_open(['php8.2', '-r', 'while (fread(STDIN, 12) !== "");'], [['pipe
 sleep(60);
 "#;
 
-/// This many samples of a stack are no chance.
+/// This many samples of a stack are not chance.
 const ENOUGH: i64 = 3;
 
 /// A target that is ended with the test.

@@ -255,7 +255,7 @@ fn page_of(name: &str, file: &str) -> Option<char> {
     number?.chars().next().filter(char::is_ascii_digit)
 }
 
-/// The page that serves a sample's request, which is read anew in each request.
+/// The page that serves a sample's request, which is read again in each request.
 fn page_of_request(profile: &Profile, sample: &Sample) -> Option<char> {
     let mut labels = sample.label.iter();
     let script = labels.find(|label| profile.string(label.key) == "script")?;

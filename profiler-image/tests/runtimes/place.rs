@@ -113,7 +113,7 @@ impl Place<'_> {
             Server::BuiltIn => command
                 .args(["-S", &address, "-t"])
                 .arg(self.seen(""))
-                // It forks this many, and serves beside them.
+                // It forks this many, and serves next to them.
                 .env("PHP_CLI_SERVER_WORKERS", (self.workers - 1).to_string()),
             Server::Apache { mpm } => self.apache(&mut command, mpm)?,
             Server::FrankenPhp { worker, .. } => {

@@ -50,7 +50,7 @@ impl Truth {
 
     /// Adds the part of an answer in the time of the profile. The code paths of an answer follow each other.
     pub fn add(&mut self, answer: &str) -> Result<()> {
-        let shown = || format!("this is no answer: {answer:?}");
+        let shown = || format!("this is not an answer: {answer:?}");
         let of_answer: HashMap<String, u64> = serde_json::from_str(answer).with_context(shown)?;
         let mut at = *of_answer.get("begin").with_context(shown)?;
         for ((path, _), sum) in PATHS.iter().zip(&mut self.nanoseconds) {
@@ -213,7 +213,7 @@ fn judge_shares(verdict: &mut Verdict, sums: [i64; PATHS.len()], truth: &Truth, 
             ));
         }
     }
-    // Beside the paths there is only the work of each server around a request, and its wait for the next one.
+    // Apart from the paths, there is only the work of each server around a request, and its wait for the next one.
     if percent(known, wall) < 80.0 {
         verdict.faults.push(format!(
             "the code paths are {:.1} % of the profile only",

@@ -222,7 +222,7 @@ fn is_live(object: &[u8; 8]) -> bool {
     references > 0 && info & TYPE_AND_FLAGS == u32::from(IS_OBJECT)
 }
 
-/// The addresses in the lists of functions, at most so many.
+/// The addresses in the lists of functions, at most this many.
 fn lists<M: Memory + ?Sized>(memory: &M, functions: &[Declaring], most: usize) -> Option<Vec<u64>> {
     let mut bytes = vec![0; most * 8];
     let mut rest = bytes.as_mut_slice();

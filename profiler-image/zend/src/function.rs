@@ -20,7 +20,7 @@ const MAX_OPS: u32 = 1 << 22;
 
 /// The longest name of an extension.
 const MAX_EXTENSION: usize = 64;
-/// What the name of a closure has beside its file, with the longest line.
+/// What the name of a closure has in addition to its file, with the longest line.
 const MARKS: usize = "{closure::4294967295}".len();
 
 /// The size of the part of a `zend_function` that [`FunctionKey::parse`] reads, for every row.

@@ -143,7 +143,7 @@ pub fn find<M: Memory + ?Sized>(
 pub enum Index<'a> {
     /// An integer.
     Number(u64),
-    /// A string that is no integer.
+    /// A string that is not an integer.
     Text(&'a [u8]),
 }
 

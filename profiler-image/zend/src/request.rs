@@ -34,7 +34,7 @@ pub enum RequestSource {
     FastCgi,
     /// The built-in server: `request_info.request_uri` is the requested URI.
     RequestInfo,
-    /// `$_SERVER`, which it also builds anew for each request of a worker. Its `request_info` has the URI after rewrites, and no script in
+    /// `$_SERVER`, which it also builds again for each request of a worker. Its `request_info` has the URI after rewrites, and no script in
     /// `path_translated`.
     FrankenPhp,
     /// mod_php: the client's request line.

@@ -1,7 +1,7 @@
 //! Reads `zend_string`s, and makes texts for users from them.
 //!
 //! Invariant: a text is `checked` only if its stored hash, if there is one, is the hash of the bytes that were read. Another one may be of a string that
-//! was freed or overwritten meanwhile: it names nothing until another proof does. A header that is no string's, or a length beyond all
+//! was freed or overwritten meanwhile: it names nothing until another proof does. A header that is not a string's, or a length beyond all
 //! names, is refused.
 
 use crate::layouts::Layout;
@@ -16,7 +16,7 @@ const MAX_WHOLE: usize = 8192;
 /// What is read of a longer one: its begin and its end.
 const BEGIN: usize = MAX_PATH;
 const END: usize = 1024;
-/// A longer text is no name; it is probably garbage.
+/// A longer text is not a name; it is probably garbage.
 const MAX_LENGTH: u64 = 1 << 30;
 
 /// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed block the heap

@@ -1,7 +1,7 @@
 //! The threads of a thread-safe engine: every `tsrm_tls_entry` in `tsrm_tls_table` (TSRM/TSRM.c).
 //!
 //! The table is a static variable without a symbol. It is searched for among the words of the image's writable segments: a
-//! pointer with a bucket count beside it, all of whose entries are consistent down to a thread's globals. No
+//! pointer with a bucket count next to it, all of whose entries are consistent down to a thread's globals. No
 //! code is decoded, so that it works the same for each machine and compiler. What this module does not do: know
 //! which of the threads are still alive; a thread that ends may leave its entry.
 //!
@@ -16,7 +16,7 @@ use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 /// How much of all writable segments is searched.
 const MAX_SEARCHED: u64 = 64 << 20;
 const CHUNK: usize = 1 << 20;
-/// `tsrm_tls_table_size` is beside the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
+/// `tsrm_tls_table_size` is next to the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
 const SIZE_DISTANCES: [i64; 7] = [-4, -8, 8, -12, 12, -16, 16];
 /// SAPIs request as many buckets as they expect threads.
 const MAX_BUCKETS: u32 = 1 << 14;

@@ -141,7 +141,7 @@ impl Kubelets {
         self.say(pod, container, json!({"terminated": ended})).await
     }
 
-    /// Writes the state of one sampler beside those of the others. It does nothing for a pod that is deleted.
+    /// Writes the state of one sampler next to those of the others. It does nothing for a pod that is deleted.
     async fn say(&self, pod: &Pod, container: &EphemeralContainer, state: Value) -> Result<()> {
         let of_pod = self
             .state()

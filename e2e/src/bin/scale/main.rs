@@ -1,8 +1,8 @@
 //! scale OPERATOR FOLDER: the operator with a real API server and etcd, and thousands of pods whose kubelets and samplers this program
 //! simulates.
 //!
-//! It makes one request over 100 pods. Then it makes requests over all pods, beside many that are complete and kept, while it replaces
-//! every pod and restarts the operator. It prints the cost beside its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form
+//! It makes one request over 100 pods. Then it makes requests over all pods, in addition to many that are complete and kept, while it replaces
+//! every pod and restarts the operator. It prints the cost next to its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form
 //! that takes seconds.
 //!
 //! Invariant: all load is bounded in number and time, and stays on loopback.

@@ -1,4 +1,4 @@
-//! The measurements, each beside its limit if it has one.
+//! The measurements, each next to its limit if it has one.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -109,7 +109,7 @@ impl Scene {
         events.into_iter().map(told).collect()
     }
 
-    /// The server's flame graph for this request's time and these labels. Waits until its total is the expected one, but not for ever.
+    /// The server's flame graph for this request's time and these labels. Waits until its total is the expected one, but not forever.
     async fn flame_graph(&self, url: &str, kind: usize, labels: &str, expected: i64) -> Value {
         let status = self.request.status.clone().unwrap();
         let milliseconds = |time: Option<Time>| time.unwrap().0.as_millisecond().to_string();

@@ -1,4 +1,4 @@
-//! What the operator remembers of the samplers of one request, beside what the pods' watch shows.
+//! What the operator remembers of the samplers of one request, in addition to what the pods' watch shows.
 //!
 //! Invariant: all times are by the operator's own clock, from when it first saw something: a node's clock can be minutes ahead or behind.
 

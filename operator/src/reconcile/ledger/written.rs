@@ -22,7 +22,7 @@ pub struct Written {
     replaced: HashSet<String>,
 }
 
-/// What a version of a request that a watch shows is, beside the one that was written.
+/// How a version of a request that a watch shows relates to the one that was written.
 #[derive(Debug, PartialEq)]
 pub enum Shown {
     /// The written one has replaced it. Has the written one.

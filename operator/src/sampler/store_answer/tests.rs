@@ -111,7 +111,7 @@ fn words_name_the_cause() {
         405,
         "MethodNotAllowed",
         "",
-        "this is no address of the bucket",
+        "this is not an address of the bucket",
     );
     check(
         501,

@@ -107,7 +107,7 @@ fn letters_are_shortcuts_until_they_are_turned_off() {
     assert_eq!(page.browser.eval(view), "graph");
     page.browser.click("document.querySelector('#shortcuts')");
     page.browser.key("t");
-    assert_eq!(page.browser.eval(view), "graph", "t is no shortcut now");
+    assert_eq!(page.browser.eval(view), "graph", "t is not a shortcut now");
     page.browser.key("?");
     assert_eq!(
         page.browser.eval("document.querySelector('#keys').hidden"),

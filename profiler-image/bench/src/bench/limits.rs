@@ -16,7 +16,7 @@ use crate::workload::{FRAMEWORK, WorkloadKind};
 const GATHERS_PER_SAMPLE: f64 = 3.0;
 const OPENS_PER_SECOND: f64 = 20.0;
 const ALLOCATIONS_PER_SAMPLE: f64 = 0.05;
-/// System calls of a process that begins and ends, beside those of the sampler.
+/// System calls of a process that begins and ends, in addition to those of the sampler.
 const OWN_CALLS: u64 = 30;
 
 /// Whether a row breaks limits only by its counts: which functions are new in its few seconds is chance. A wrong stack is not.

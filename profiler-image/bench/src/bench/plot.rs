@@ -72,7 +72,7 @@ fn panels(csv: &str) -> Result<[Panel; 2]> {
         line.insert(([first, second], name), cpu);
     }
     for panel in [&mut depth, &mut workers] {
-        // One point is no line.
+        // One point is not a line.
         panel.lines.retain(|_, points| points.len() > 1);
     }
     Ok([depth, workers])

@@ -69,11 +69,11 @@ impl Profiler {
             let (name, path) = peer
                 .split_once('=')
                 .with_context(|| format!("PEERS has NAME=PATH, not {peer}"))?;
-            ensure!(Path::new(path).is_file(), "{path} is no program");
+            ensure!(Path::new(path).is_file(), "{path} is not a program");
             all.push(match name {
                 "phpspy" => Self::Phpspy(path.into()),
                 "pfp" => Self::Pfp(path.into()),
-                _ => bail!("{name} is no peer that this knows"),
+                _ => bail!("{name} is not a known peer"),
             });
         }
         Ok(all)

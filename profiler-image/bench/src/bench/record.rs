@@ -206,7 +206,7 @@ fn reads() -> u64 {
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// How often the end of the steady part is noted. It takes some 50 microseconds, which count as the sampler's.
+/// How often the end of the steady part is noted. It takes about 50 microseconds, which count as the sampler's.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Keeps the counts at the beginning of the steady part, and at its end, in the last second: the work of the sampler

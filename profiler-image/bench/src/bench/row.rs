@@ -168,7 +168,7 @@ impl PartCounts {
     }
 
     /// Reads of memory, files and CPU clocks, opened files, and sleeps. Of peers strace counts all calls; those that are left out here are rare
-    /// (`bench floor` prints them). A clock that the vDSO reads is no call here and none for strace.
+    /// (`bench floor` prints them). A clock that the vDSO reads is not a call here and none for strace.
     #[must_use]
     pub fn calls_per_sample(&self, mem: bool) -> Option<f64> {
         // A `pread` of `/proc/PID/mem` is one of the reads.

@@ -56,7 +56,7 @@ pub struct ThreadRecord {
 
 impl ThreadRecord {
     pub fn parse(text: &str) -> Result<Self> {
-        let shown = || format!("this is no account of CPU time: {:.200}", text);
+        let shown = || format!("this is not an account of CPU time: {:.200}", text);
         let (tid, marks) = serde_json::from_str(text).with_context(shown)?;
         Ok(Self { tid, marks })
     }

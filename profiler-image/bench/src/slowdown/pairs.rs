@@ -68,7 +68,7 @@ impl Log {
         (self.counted_at, self.begins) = (None, Some(on));
     }
 
-    /// Notes that the program has rendered so many pages since the last count.
+    /// Notes that the program has rendered this many pages since the last count.
     pub fn count(&mut self, end: u64, pages: u64) {
         if let Some(on) = self.begins.take() {
             self.switch(end, on);

@@ -1,4 +1,4 @@
-//! What `record` does for users on a host, beside sampling: it chooses processes in other ways, starts a program, writes other
+//! What `record` does for users on a host, in addition to sampling: it chooses processes in other ways, starts a program, writes other
 //! formats, shows progress, lists the PHP processes, and has `dump` and `top`.
 //!
 //! It is the Cargo feature `host`, on by default and off in the image, where `pod.rs` provides the same names. A second binary of the same
@@ -94,7 +94,7 @@ fn format(name: &str) -> Result<Format, String> {
     Format::named(name).ok_or_else(|| format!("a format must be one of {}", Format::names()))
 }
 
-/// The list of requests beside a profile.
+/// The list of requests next to a profile.
 #[derive(Args)]
 pub struct RequestList {
     /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns on the label Route.

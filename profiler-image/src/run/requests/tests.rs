@@ -161,7 +161,7 @@ fn a_request_is_read_once_and_again_where_it_is_another() {
     assert_eq!(shown(&requests, fate), expected);
 }
 
-/// From 0 to a value is no new request; from one value to another, or to 0, is.
+/// From 0 to a value is not a new request; from one value to another, or to 0, is.
 #[test]
 fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
     let mut scene = Scene::frameless("strpos", IS_NULL);

@@ -42,7 +42,7 @@ fn sampled(scene: &Scene) -> (Ending, Vec<String>, usize) {
     (stack.ending, names, sampler.unwound)
 }
 
-/// `found` calls `text`, which calls itself so many times on the same page; also the address of its first frame.
+/// `found` calls `text`, which calls itself this many times on the same page; also the address of its first frame.
 fn piled(count: u64) -> (Scene, u64) {
     let mut scene = Scene::frameless("implode", IS_NULL);
     let image = &mut scene.image;

@@ -27,7 +27,7 @@ fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Ve
     followed_with_a_first_look(scene, words, MOST_UNWOUND).unwrap()
 }
 
-/// The same while the sample may unwind so many frames; `None` if no moment is whole.
+/// The same while the sample may unwind this many frames; `None` if no moment is whole.
 fn followed_with_a_first_look(
     scene: &Scene,
     words: &[(Whose, usize, u64)],
@@ -186,7 +186,7 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
-    // If the later op is known to make this call as well, that is no candidate: the stack is whole without it.
+    // If the later op is known to make this call as well, that is not a candidate: the stack is whole without it.
     let mut name = |index: usize| {
         let id = trace.ids[index].unwrap();
         sampler.functions.name(id, index + 1 == trace.ids.len())

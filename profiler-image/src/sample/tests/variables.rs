@@ -34,7 +34,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// Checks whether the variable names the closure, above which there are so many frames, if the frames up to this one have stood since.
+/// Checks whether the variable names the closure, above which there are this many frames, if the frames up to this one have stood since.
 #[track_caller]
 fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());

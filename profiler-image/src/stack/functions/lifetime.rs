@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::StackPlace;
 
 /// Whether a code outlives the request: it is in shared memory together with its class, or is an internal function in the
-/// engine's tables. opcache links some classes anew in each request, whose methods share the code.
+/// engine's tables. opcache links some classes again in each request, whose methods share the code.
 /// Such codes are in the family's map and never freed, because every worker may have them.
 pub(super) fn outlives<M: Memory + ?Sized>(place: &StackPlace<'_, M>, key: &FunctionKey) -> bool {
     if key.is_user() {

@@ -84,7 +84,7 @@ impl Functions {
     }
 
     /// A code that is known under this key and by the current texts of its strings, also as a method of a class that each request links
-    /// anew. If the texts are at the expected addresses, their stored hashes distinguish them.
+    /// again. If the texts are at the expected addresses, their stored hashes distinguish them.
     pub(super) fn known<M: Memory + ?Sized>(
         &self,
         place: &StackPlace<'_, M>,
@@ -379,7 +379,7 @@ impl Functions {
     }
 }
 
-/// The key of code in shared memory of a class that each request links anew: the address of the class's
+/// The key of code in shared memory of a class that each request links again: the address of the class's
 /// name, which is in shared memory too, replaces that of the class.
 fn relinked<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,

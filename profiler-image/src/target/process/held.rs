@@ -1,4 +1,4 @@
-//! Why a worker that does not run cannot go on by itself: something has stopped it, or it waits for a device.
+//! Why a worker that does not run cannot continue by itself: something has stopped it, or it waits for a device.
 //!
 //! Invariant: the answer holds for as long as the worker does not run. Nothing can stop a worker, freeze it or wake it up for that without
 //! letting it run for a moment: it stops itself on its way out of the kernel (`get_signal`, kernel/signal.c; `__refrigerator`,
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use super::stat::Stat;
 use super::{calls, proc_path, text};
 
-/// Where control groups are mounted, and version 2 beside version 1.
+/// Where control groups are mounted, and version 2 next to version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Where the freezer of version 1 is mounted.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
@@ -25,7 +25,7 @@ const STOPPED_IN: [&str; 5] = [
     "__refrigerator",
 ];
 
-/// Why a worker cannot go on by itself.
+/// Why a worker cannot continue by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Held {
     /// It can, or nobody knows.

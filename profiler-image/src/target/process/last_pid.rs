@@ -1,5 +1,5 @@
 //! The last PID that the kernel gave, the fifth field of `/proc/loadavg`: while it is the same, no process and no
-//! thread has been started in this PID namespace. It is one short read, while listing `/proc` costs some 3 µs a process.
+//! thread has been started in this PID namespace. It is one short read, while listing `/proc` costs about 3 µs a process.
 //!
 //! The kernel gives the number a moment before it lists the process. gVisor always reports 0, and lxcfs a value up to five
 //! seconds old. So callers still have to list the processes now and then.

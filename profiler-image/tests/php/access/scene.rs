@@ -55,7 +55,7 @@ impl Scene {
         Ok(to)
     }
 
-    /// Compiles a file beside this one.
+    /// Compiles a file next to this one.
     pub fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
         let source = format!("{}/tests/php/access/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let to = self.path(name);

@@ -60,7 +60,7 @@ impl Disk {
         self.answer(word)
     }
 
-    /// Calls this while the disk stands still. Who waits for it cannot even be killed then, so it goes on before an error is returned.
+    /// Calls this while the disk stands still. Who waits for it cannot even be killed then, so it continues before an error is returned.
     fn frozen<T>(&mut self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.tell("freeze")?;
         let found = call();

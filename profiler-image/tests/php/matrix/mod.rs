@@ -1,6 +1,6 @@
 //! Names × SAPIs × opcache × versions, by generation: each profile has the functions that the program itself lists, and no others.
 //!
-//! It takes some 20 seconds, and at least one program of each cell; `FULL=1` takes 200, and also PHP of other versions where
+//! It takes about 20 seconds, and at least one program of each cell; `FULL=1` takes 200, and also PHP of other versions where
 //! `profiler-image/runtimes/build` has made them. `SEED` makes other names. It needs root and this machine's PHP 8.2.
 
 mod names;
@@ -38,7 +38,7 @@ fn a_profile_of_frankenphp_has_the_functions_that_the_program_lists() -> Result<
     check(&frankenphp_cells(), 15)
 }
 
-/// Runs at least one program in each cell, and more for so many seconds.
+/// Runs at least one program in each cell, and more for this many seconds.
 fn check(cells: &[Cell], seconds: u64) -> Result<()> {
     let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok());
     let seed: u64 = seed.unwrap_or(52);

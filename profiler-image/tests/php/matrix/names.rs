@@ -36,7 +36,7 @@ impl Random {
         self.one_of(&LENGTHS)
     }
 
-    /// At least so many bytes of one or two alphabets, or of any bytes that PHP takes for letters.
+    /// At least this many bytes of one or two alphabets, or of any bytes that PHP takes for letters.
     fn letters(&mut self, length: usize) -> Vec<u8> {
         let kinds = [self.below(6), self.below(6)];
         let mut bytes = Vec::new();

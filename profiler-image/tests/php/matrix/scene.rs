@@ -135,7 +135,7 @@ pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Resul
     Ok(Target(child))
 }
 
-/// Records a target for so many seconds.
+/// Records a target for this many seconds.
 pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
     let recording = record(&RecordingOptions {
         requests: RequestSettings {

@@ -30,7 +30,7 @@ pub struct Relay {
     refused: AtomicUsize,
 }
 
-/// The answer to a poll; status 0 is no answer at all.
+/// The answer to a poll; status 0 is not an answer at all.
 pub type Answer = (u16, String);
 
 impl Relay {

@@ -149,7 +149,7 @@ fn a_holder_has_stood_if_it_declares_what_was_compiled_before_or_nothing_was_com
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     let (block, end) = (nest.arena.block, nest.arena.end);
     assert!(nest.has_stood());
-    // The compiler goes on.
+    // The compiler continues.
     nest.image.put_word(block, 0, end + 0x100);
     assert!(nest.has_stood());
     // The holder itself is new: the op_array that it declares was allocated since.

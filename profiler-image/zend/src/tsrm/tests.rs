@@ -34,7 +34,7 @@ fn engine_with(
     let headers = [&[(1, 4, 0, 0x1000)], before, &[(1, 6, DATA - BASE, 0x80)]].concat();
     engine.put_elf(BASE, &headers);
     engine.room(DATA, 0x80);
-    // A pointer that leads nowhere, one that leads into the image, and one to what is no table.
+    // A pointer that leads nowhere, one that leads into the image, and one to what is not a table.
     let words = [0x7eee_0000_0000, 1, ENTRIES, BASE + 0x10, BUCKETS, TABLE];
     for (index, word) in words.into_iter().enumerate() {
         engine.put_word(DATA, index * 8, word);

@@ -138,7 +138,7 @@ fn a_freed_name_names_no_call_by_the_engine() {
     }
 }
 
-/// The memory is used again, or was no name that the engine has searched for.
+/// The memory is used again, or was not a name that the engine has searched for.
 #[test]
 fn bytes_without_their_hash_are_no_name() {
     for layout in ROWS {

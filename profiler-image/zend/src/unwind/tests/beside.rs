@@ -90,7 +90,7 @@ fn a_frame_that_was_read_by_a_call_of_its_own_is_late() {
 fn a_late_frame_is_of_a_stack_if_that_has_a_root_or_if_it_is_a_generators() {
     let layout = of_8_2();
     let generator = layout.call_info.generator;
-    // With a caller that is no frame, the chain is torn.
+    // With a caller that is not a frame, the chain is torn.
     for (call_info, caller, expected) in [
         (0, BASE + 4, false),
         (generator, BASE + 4, true),

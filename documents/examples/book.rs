@@ -1,5 +1,6 @@
-//! `book stage FOLDER`: writes the documents to FOLDER as mdBook reads them, with the files that they link to.
-//! `book check FOLDER`: checks that each link in the site that mdBook has built there leads to a file of it, and to a heading.
+//! `book stage FOLDER`: writes the documents to FOLDER as mdBook reads them, with the files that
+//! they link to. `book check FOLDER`: checks that each link in the site that mdBook has built there
+//! leads to a file of it, and to a heading.
 //!
 //! It does not ask other hosts. `make docs`.
 

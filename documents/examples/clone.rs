@@ -1,7 +1,8 @@
-//! Runs the documents' commands for a clone in this clone. What they install goes to a separate folder. `make commands`.
+//! Runs the documents' commands for a clone in this clone. What they install goes to a separate
+//! folder. `make commands`.
 //!
-//! It does not run `make`: its targets are tests, or `make test-full` runs them ([`phpprof_documents::runs`] names those that it leaves
-//! out).
+//! It does not run `make`: its targets are tests, or `make test-full` runs them
+//! ([`phpprof_documents::runs`] names those that it leaves out).
 
 use std::error::Error;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! The documents as a book: its list of chapters, and each page as mdBook reads it.
 //!
-//! The order is that of docs/README.md, and a chapter's title is its page's. A page that the index does not name comes last.
+//! The order is that of docs/README.md, and a chapter's title is its page's. A page that the index
+//! does not name comes last.
 //!
 //! Invariant: each page is a chapter once.
 
@@ -14,7 +15,8 @@ const INDEX: &str = "docs/README.md";
 /// The part of pages that the index does not name.
 const OTHERS: &str = "More";
 
-/// The file that a page has in the book: mdBook makes a folder's page of `index.md`, not of `README.md`.
+/// The file that a page has in the book: mdBook makes a folder's page of `index.md`, not of
+/// `README.md`.
 pub fn file(page: &Path) -> PathBuf {
     match page.file_name().is_some_and(|name| name == "README.md") {
         true => page.with_file_name("index.md"),
@@ -76,7 +78,8 @@ fn title(text: &str) -> &str {
     heading.unwrap_or("Without a title")
 }
 
-/// The links and the anchors of a page of HTML: what is in quotes after `href="`, `src="` and `id="`.
+/// The links and the anchors of a page of HTML: what is in quotes after `href="`, `src="` and
+/// `id="`.
 pub fn links_and_ids(html: &str) -> (Vec<&str>, BTreeSet<&str>) {
     let after = |name: &str| -> Vec<&str> {
         let parts = html.split(name).skip(1);

@@ -1,4 +1,5 @@
-//! Parses a shell block into commands: joins continued lines, leaves out comments and here-documents, and splits pipes.
+//! Parses a shell block into commands: joins continued lines, leaves out comments and
+//! here-documents, and splits pipes.
 //!
 //! It expands nothing: a word with `$` in it stays as it is.
 

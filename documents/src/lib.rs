@@ -1,6 +1,7 @@
 //! The documents and their commands, for tests that compare both with the project.
 //!
-//! The text after a fence says what the block is: `text`, `yaml` and the like, or `sh` and the setup that its commands need.
+//! The text after a fence says what the block is: `text`, `yaml` and the like, or `sh` and the
+//! setup that its commands need.
 //!
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
@@ -12,6 +13,7 @@ pub mod reasons;
 mod reference;
 mod runs;
 mod script;
+pub mod wrap;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +38,8 @@ const PAGES: [&str; 7] = [
 ];
 const FOLDERS: [&str; 3] = ["docs", "contract", "examples"];
 
-/// The setup in which a shell block's commands work. It decides which test runs them ([`runs`] has it for each command).
+/// The setup in which a shell block's commands work. It decides which test runs them ([`runs`] has
+/// it for each command).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setup {
     /// A host with PHP: a php-fpm pool `www` that gets requests, and `script.php`.
@@ -49,7 +52,8 @@ pub enum Setup {
     Example,
     /// A cluster whose release is installed, upgraded or removed.
     Release,
-    /// The same with values for a cloud. The release is not installed, but checked by the API server.
+    /// The same with values for a cloud. The release is not installed, but checked by the API
+    /// server.
     Cloud,
     /// A release in a registry, and another registry. No test has both.
     Published,

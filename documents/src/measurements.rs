@@ -1,4 +1,5 @@
-//! The records of what promises were worth: `docs/measurements/promises.csv`. The last row of a promise is its value.
+//! The records of what promises were worth: `docs/measurements/promises.csv`. The last row of a
+//! promise is its value.
 //!
 //! Invariant: what is read is a table: each row has a field for each column.
 

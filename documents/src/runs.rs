@@ -1,7 +1,8 @@
-//! Which `make` target runs a command of the documents: `make test`, `make test-full`, or none, and why.
+//! Which `make` target runs a command of the documents: `make test`, `make test-full`, or none, and
+//! why.
 //!
-//! It describes the tests and runs nothing. Its own test checks the promise: `make test` runs a third, and `make test-full` runs all except
-//! those named here.
+//! It describes the tests and runs nothing. Its own test checks the promise: `make test` runs a
+//! third, and `make test-full` runs all except those named here.
 
 use std::path::Path;
 
@@ -37,7 +38,8 @@ pub enum Run {
 const SHORT: &str = "BENCH=smoke";
 /// Targets of `make` that `make test` runs itself.
 const STEPS: [&[&str]; 2] = [&["make", "cluster-up"], &["make", "e2e"]];
-/// Commands that no test runs, by their first words, and why. The promise is that there are no others.
+/// Commands that no test runs, by their first words, and why. The promise is that there are no
+/// others.
 const NOT_RUN: [(&[&str], &str); 6] = [
     (
         &["make", "bench"],

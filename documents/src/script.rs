@@ -1,14 +1,15 @@
 //! The commands of a page as one script for bash.
 //!
-//! Invariant: the script ends by itself. A program that runs until it is stopped gets its own terminal, and keys that stop it are typed
-//! there after a while.
+//! Invariant: the script ends by itself. A program that runs until it is stopped gets its own
+//! terminal, and keys that stop it are typed there after a while.
 
 use crate::{Setup, blocks};
 
 /// Options and commands that run until they are stopped.
 const GOES_ON: [&str; 4] = [" -w", " --live", " phpprof ui", " port-forward "];
 
-/// The commands of a page's blocks with these setups, in order. A program that does not end is stopped after this many seconds.
+/// The commands of a page's blocks with these setups, in order. A program that does not end is
+/// stopped after this many seconds.
 pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
     let mut script = String::new();
     for block in blocks(text) {
@@ -29,9 +30,9 @@ pub fn script(text: &str, setups: &[Setup], seconds: u32) -> String {
     script
 }
 
-/// Runs the line on a terminal and types `q` and Ctrl-C there every second, because a program that is still being built or started may miss
-/// them. The program must be able to end by the signal. If the tests run in the background of a shell, it would inherit the signal as
-/// ignored.
+/// Runs the line on a terminal and types `q` and Ctrl-C there every second, because a program that
+/// is still being built or started may miss them. The program must be able to end by the signal. If
+/// the tests run in the background of a shell, it would inherit the signal as ignored.
 fn on_a_terminal(line: &str, seconds: u32) -> String {
     let line = line.replace('\'', r"'\''");
     format!(

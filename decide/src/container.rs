@@ -57,10 +57,7 @@ impl fmt::Display for NotFound {
             } => {
                 write!(to, "pod {pod} has the containers {}", all.join(", "))?;
                 match after_php.as_slice() {
-                    [] => write!(
-                        to,
-                        ", and no name or image says which one runs PHP"
-                    ),
+                    [] => write!(to, ", and no name or image says which one runs PHP"),
                     several => write!(
                         to,
                         ", and according to their names or images, {} may run PHP",

@@ -113,7 +113,9 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
     {
         return Err(Failure::new(
             Exit::Usage,
-            format!("the profile {which} has samples of only some requests, but counts all requests"),
+            format!(
+                "the profile {which} has samples of only some requests, but counts all requests"
+            ),
             "record both without filters of requests, or compare with --per share",
         ));
     }
@@ -264,8 +266,7 @@ mod tests {
         let of = |per| Compared::of(&before, &filtered, &View::default(), per).map(|_| ());
         assert_eq!(of(Per::Share), Ok(()));
         let refused = of(Per::Request).unwrap_err();
-        let message =
-            "the profile after has only samples with route=/shop, but counts the requests of all samples";
+        let message = "the profile after has only samples with route=/shop, but counts the requests of all samples";
         assert_eq!(
             (refused.exit, refused.message.as_str()),
             (Exit::Usage, message)

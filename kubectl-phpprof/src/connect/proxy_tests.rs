@@ -142,7 +142,10 @@ fn what_is_no_address_is_refused_without_its_password() {
     let odd = of_kubeconfig("http://bob:secret@pro xy")
         .unwrap_err()
         .to_string();
-    assert_eq!(odd, "proxy-url is not the address of a proxy: http://…@pro xy");
+    assert_eq!(
+        odd,
+        "proxy-url is not the address of a proxy: http://…@pro xy"
+    );
     assert!(of_kubeconfig("socks5h://proxy").is_err());
     // httpproxy does not look at a proxy that is not used.
     let unused = [("HTTPS_PROXY", "ftp://proxy"), ("NO_PROXY", "*")];

@@ -32,7 +32,8 @@ pub(super) fn html(page: Body, policy: &'static str) -> Response {
 
 /// The answer to the holder of a link or a key that already has its share of requests.
 pub(super) fn busy() -> Response {
-    const BUSY: &str = "too many requests for this profile at once; try again when one of them has ended";
+    const BUSY: &str =
+        "too many requests for this profile at once; try again when one of them has ended";
     let mut response = refuse(StatusCode::TOO_MANY_REQUESTS, BUSY);
     let (name, seconds) = (header::RETRY_AFTER, HeaderValue::from_static("1"));
     response.headers_mut().insert(name, seconds);

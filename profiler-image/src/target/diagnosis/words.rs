@@ -98,8 +98,7 @@ fn no_php(scope: &Scope) -> String {
                 .join(", ")
         ),
         Scope::All => {
-            "no process that this user may read runs PHP; root can look at all processes"
-                .to_owned()
+            "no process that this user may read runs PHP; root can look at all processes".to_owned()
         }
         Scope::Container(id) => {
             format!("no process of container {id} runs PHP; choose the container that does")

@@ -55,7 +55,10 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
     let at = |key: &str| keys.iter().position(|it| it == key);
     ensure!(at("b.requests.json.gz") < at("b.pb.gz"), "{keys:?}");
     let list = timeline::decode(&relay.object("b.requests.json.gz")?)?;
-    let script = list.requests.first().context("the script is not a request")?;
+    let script = list
+        .requests
+        .first()
+        .context("the script is not a request")?;
     ensure!(list.requests.len() == 1 && !script.moments.is_empty() && script.is_unfinished);
     for (profile, listed) in [(&a, Value::Null), (&b, json!(true)), (&c, json!(false))] {
         let receipt = profile.comments().next().context("no receipt")?;

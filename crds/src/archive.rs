@@ -1,7 +1,7 @@
 //! ProfileArchive: the right to read all stored profiles of a namespace. Each namespace has one.
 //!
-//! The operator creates it with the namespace's first accepted request. Users who may get it may read every stored profile of the
-//! namespace, even profiles whose requests were deleted.
+//! The operator creates it with the namespace's first accepted request. Users who may get it may
+//! read every stored profile of the namespace, even profiles whose requests were deleted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
@@ -34,7 +34,8 @@ pub const ARCHIVE: &str = "profiles";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveSpec {
-    /// Raise it to get another status.accessKey. The old key then opens nothing. The number cannot go down.
+    /// Raise it to get another status.accessKey. The old key then opens nothing. The number cannot
+    /// go down.
     #[serde(default)]
     #[x_kube(
         validation = Rule::new("self >= 0").message("accessKeyGeneration must be 0 or more"),
@@ -48,14 +49,17 @@ pub struct ProfileArchiveSpec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileArchiveStatus {
-    /// UID of the namespace. Its stored profiles are in a folder of that name. accessKey does not open any other folder.
+    /// UID of the namespace. Its stored profiles are in a folder of that name. accessKey does not
+    /// open any other folder.
     #[serde(rename = "namespaceUID")]
     #[schemars(length(max = 128))]
     pub namespace_uid: String,
-    /// Opens all stored profiles of the namespace: POST {"accessKey": …} to /a/NAMESPACE at the operator.
+    /// Opens all stored profiles of the namespace: POST {"accessKey": …} to /a/NAMESPACE at the
+    /// operator.
     #[schemars(length(max = 256))]
     pub access_key: Secret,
-    /// URL of the operator's results, if the administrator has set one. Otherwise use the API server's proxy.
+    /// URL of the operator's results, if the administrator has set one. Otherwise use the API
+    /// server's proxy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
     pub url: String,

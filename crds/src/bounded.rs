@@ -1,6 +1,7 @@
 //! Schemas of Kubernetes' own types, with bounds that Kubernetes does not set.
 //!
-//! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys, so a rule of the request does.
+//! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys, so a rule
+//! of the request does.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -58,7 +59,8 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The schema of a list of `Condition` (k8s.io/apimachinery/pkg/apis/meta/v1), with the bounds that it has there.
+/// The schema of a list of `Condition` (k8s.io/apimachinery/pkg/apis/meta/v1), with the bounds that
+/// it has there.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,8 +1,10 @@
-//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, and ProfileArchive.
+//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, and
+//! ProfileArchive.
 //!
 //! It does not talk to a cluster and decides nothing; `operator/` does.
 //!
-//! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the operator.
+//! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the
+//! operator.
 
 mod archive;
 mod bounded;
@@ -32,7 +34,8 @@ pub const NAMESPACE_LABEL: &str = "phpprof.dev/profiling";
 pub const NAMESPACE_ENABLED: &str = "enabled";
 /// The value of [`NAMESPACE_LABEL`] that stops what runs and holds what is asked for.
 pub const NAMESPACE_DISABLED: &str = "disabled";
-/// Who has asked for a request, as the API server knows them: an annotation that a policy of the chart holds true.
+/// Who has asked for a request, as the API server knows them: an annotation that a policy of the
+/// chart holds true.
 pub const REQUESTED_BY: &str = "phpprof.dev/requested-by";
 
 /// Condition types of a ProfileRequest; `kubectl wait --for=condition=…` works on each.

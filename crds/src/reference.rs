@@ -1,4 +1,5 @@
-//! docs/reference/profilerequest.md and profilearchive.md, written from the schema and the comments on the types.
+//! docs/reference/profilerequest.md and profilearchive.md, written from the schema and the comments
+//! on the types.
 
 use kube::CustomResourceExt;
 use schemars::schema_for;

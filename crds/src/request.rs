@@ -1,4 +1,5 @@
-//! What a user asks for: the spec of a ProfileRequest, with every rule that the API server enforces.
+//! What a user asks for: the spec of a ProfileRequest, with every rule that the API server
+//! enforces.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};
@@ -46,34 +47,39 @@ pub struct ProfileRequestSpec {
     /// The pods to profile.
     pub target: Target,
 
-    /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what it waits for. Live: shows each second of the profile
-    /// as it is sampled to readers that have status.accessKey, and ends when nobody reads.
+    /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what
+    /// it waits for. Live: shows each second of the profile as it is sampled to readers that have
+    /// status.accessKey, and ends when nobody reads.
     #[serde(default)]
     pub mode: Mode,
 
-    /// How long each pod is sampled, counted from its first sample; 1 to 3600. The administrator may allow less.
+    /// How long each pod is sampled, counted from its first sample; 1 to 3600. The administrator
+    /// may allow less.
     #[serde(default = "defaults::duration_seconds")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 3600")
         .message("durationSeconds must be from 1 to 3600, for instance 30"))]
     pub duration_seconds: i32,
 
-    /// Samples per second for each worker process or thread; 1 to 1000. The administrator may allow less.
+    /// Samples per second for each worker process or thread; 1 to 1000. The administrator may allow
+    /// less.
     #[serde(default = "defaults::samples_per_second")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 1000")
         .message("samplesPerSecond must be from 1 to 1000, for instance 99"))]
     pub samples_per_second: i32,
 
-    /// Also keeps the time between HTTP requests, as `[idle]`. By default, the profile has only busy time.
+    /// Also keeps the time between HTTP requests, as `[idle]`. By default, the profile has only
+    /// busy time.
     #[serde(default)]
     pub include_idle: bool,
 
-    /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much of it they still hold (heap_change).
-    /// The sampler reads sizes, never contents.
+    /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much
+    /// of it they still hold (heap_change). The sampler reads sizes, never contents.
     #[serde(default)]
     pub heap: bool,
 
-    /// Labels of each sample that describe its HTTP request: Method, Route (the path without its query, with ids replaced), Script,
-    /// RequestAge (in bands), TraceID (of the header traceparent). The sampler reads nothing else of a request.
+    /// Labels of each sample that describe its HTTP request: Method, Route (the path without its
+    /// query, with ids replaced), Script, RequestAge (in bands), TraceID (of the header
+    /// traceparent). The sampler reads nothing else of a request.
     #[serde(default = "defaults::labels")]
     #[schemars(length(max = 5))]
     #[x_kube(validation = Rule::new("self.all(label, self.exists_one(other, other == label))")
@@ -84,32 +90,38 @@ pub struct ProfileRequestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
 
-    /// How profiles get from the pods to the store. Direct: the sampler uploads with a signed URL. Relay: through the operator, for pods
-    /// that do not reach the store. Auto: Direct if the store supports it and the upload works, else Relay.
+    /// How profiles get from the pods to the store. Direct: the sampler uploads with a signed URL.
+    /// Relay: through the operator, for pods that do not reach the store. Auto: Direct if the store
+    /// supports it and the upload works, else Relay.
     #[serde(default)]
     pub upload_mode: UploadMode,
 
-    /// Which sampler serves the request. Once: a new one, which uses up one of the pod's ephemeral containers. Resident: one that stays in
-    /// the pod and serves many requests; the administrator decides which users may have one. Auto: Resident if it is allowed, as for the chart's
+    /// Which sampler serves the request. Once: a new one, which uses up one of the pod's ephemeral
+    /// containers. Resident: one that stays in the pod and serves many requests; the administrator
+    /// decides which users may have one. Auto: Resident if it is allowed, as for the chart's
     /// schedules, else Once.
     #[serde(default)]
     pub sampler_mode: SamplerMode,
 
-    /// Ends the run early: samplers stop within seconds and keep their samples. This cannot be undone.
+    /// Ends the run early: samplers stop within seconds and keep their samples. This cannot be
+    /// undone.
     #[serde(default)]
     pub cancel: bool,
 
-    /// Holds the request back until this is false. It has no effect once the first sampler is started.
+    /// Holds the request back until this is false. It has no effect once the first sampler is
+    /// started.
     #[serde(default)]
     pub suspend: bool,
 
-    /// Seconds from the request's acceptance until its profiles are deleted from the store. The value at the end of the request applies.
+    /// Seconds from the request's acceptance until its profiles are deleted from the store. The
+    /// value at the end of the request applies.
     #[serde(default = "defaults::profile_retention_seconds")]
     #[x_kube(validation = Rule::new("self >= 3600 && self <= 2147483647")
         .message("profileRetentionSeconds must be from 3600 to 2147483647, for instance 604800 for a week"))]
     pub profile_retention_seconds: i32,
 
-    /// Seconds from the request's end until the request is deleted. Its profiles stay for profileRetentionSeconds.
+    /// Seconds from the request's end until the request is deleted. Its profiles stay for
+    /// profileRetentionSeconds.
     #[serde(default = "defaults::ttl_seconds_after_finished")]
     #[x_kube(validation = Rule::new("self >= 0 && self <= 2147483647")
         .message("ttlSecondsAfterFinished must be from 0 to 2147483647, for instance 604800 for a week"))]
@@ -241,8 +253,10 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadRef>,
 
-    /// The container that runs PHP. Default: the one that the annotation kubectl.kubernetes.io/default-container names, else the only one, else
-    /// the only one whose name or image has the word php, fpm, frankenphp, roadrunner or rr. Native sidecars count as well.
+    /// The container that runs PHP. Default: the one that the annotation
+    /// kubectl.kubernetes.io/default-container names, else the only one, else the only one whose
+    /// name or image has the word php, fpm, frankenphp, roadrunner or rr. Native sidecars count as
+    /// well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
@@ -255,7 +269,8 @@ pub struct Target {
         .message("maxPods must be from 1 to 100, for instance 5"))]
     pub max_pods: i32,
 
-    /// The user id that PHP runs as. Only needed if the pod does not name it and the namespace refuses SYS_PTRACE.
+    /// The user id that PHP runs as. Only needed if the pod does not name it and the namespace
+    /// refuses SYS_PTRACE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 4294967294")
         .message("runAsUser must be the non-root user id that PHP runs as, from 1 to 4294967294, for instance 1000; leave it out for root"))]

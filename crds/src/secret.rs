@@ -1,6 +1,7 @@
 //! Text that opens something.
 //!
-//! Invariant: Debug does not print it, so that no log and no message of a test has it; JSON does, which is how it reaches whom it is for.
+//! Invariant: Debug does not print it, so that no log and no message of a test has it; JSON does,
+//! which is how it reaches whom it is for.
 
 use std::convert::Infallible;
 use std::fmt;

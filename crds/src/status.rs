@@ -1,4 +1,5 @@
-//! What the operator reports: counts, conditions, one entry per pod, and where the merged profile is.
+//! What the operator reports: counts, conditions, one entry per pod, and where the merged profile
+//! is.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -17,8 +18,8 @@ pub struct ProfileRequestStatus {
     /// When the request was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// UID of the request's namespace when the request was accepted. Its stored profiles are in a folder of that name. Absent in requests of
-    /// older operators.
+    /// UID of the request's namespace when the request was accepted. Its stored profiles are in a
+    /// folder of that name. Absent in requests of older operators.
     #[serde(
         default,
         rename = "namespaceUID",
@@ -53,14 +54,16 @@ pub struct ProfileRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub targets: Vec<TargetStatus>,
-    /// Opens the profile of a Live request while it runs: POST {"accessKey": …, "after": 0} to /r/NAMESPACE/NAME/live at the operator.
+    /// Opens the profile of a Live request while it runs: POST {"accessKey": …, "after": 0} to
+    /// /r/NAMESPACE/NAME/live at the operator.
     #[serde(default, skip_serializing_if = "Secret::is_empty")]
     #[schemars(length(max = 256))]
     pub access_key: Secret,
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
-    /// When the operator sent the result to Pyroscope and Grafana, if the administrator has set them up. Events have the outcome.
+    /// When the operator sent the result to Pyroscope and Grafana, if the administrator has set
+    /// them up. Events have the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_time: Option<Time>,
     /// Pages that show the profile.
@@ -116,7 +119,8 @@ pub enum TargetState {
     Sampling,
     /// Its sampler has stored a profile, which the operator has not verified yet.
     Verifying,
-    /// Its profile is stored and verified. With a reason, the profile is only the beginning of the run: what it had stored before it was cut off.
+    /// Its profile is stored and verified. With a reason, the profile is only the beginning of the
+    /// run: what it had stored before it was cut off.
     Uploaded,
     /// The pod has no profile; the reason says why.
     Failed,
@@ -183,22 +187,25 @@ pub struct TargetStatus {
     /// Workers that were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<i64>,
-    /// Workers that were not sampled, because the sampler's limit of open files was too low. Absent if there were none.
+    /// Workers that were not sampled, because the sampler's limit of open files was too low. Absent
+    /// if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_not_sampled: Option<i64>,
     /// Processes that came and went unseen, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Missed>,
 
-    /// For each of these workers, the busiest first: the share of the time in which it was busy, in percent. At most 64.
+    /// For each of these workers, the busiest first: the share of the time in which it was busy, in
+    /// percent. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub busy_percents: Vec<i64>,
     /// Samples in the pod's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
-    /// Samples per second of one worker, on average. Less than spec.samplesPerSecond if the sampler reached its CPU budget or got too little CPU on
-    /// its node. Absent if the sampler does not report it.
+    /// Samples per second of one worker, on average. Less than spec.samplesPerSecond if the sampler
+    /// reached its CPU budget or got too little CPU on its node. Absent if the sampler does not
+    /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_samples_per_second: Option<f64>,
     /// How good the samples are.
@@ -214,8 +221,9 @@ pub struct TargetStatus {
     /// The most memory that the sampler used at one time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler_peak_bytes: Option<i64>,
-    /// Seconds between checkpoints, after the first ones at 5, 10, 20 and 40 s: the sampler stores its samples so far, and the profile's
-    /// beginning remains if the pod goes away. Absent if the run is too short for checkpoints.
+    /// Seconds between checkpoints, after the first ones at 5, 10, 20 and 40 s: the sampler stores
+    /// its samples so far, and the profile's beginning remains if the pod goes away. Absent if the
+    /// run is too short for checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_seconds: Option<i32>,
     /// How the pod's profile got to the store, if its sampler reports it.
@@ -278,7 +286,8 @@ pub struct PhpRuntime {
 pub struct Missed {
     /// Processes and threads that came and went unseen, at most.
     pub processes: i64,
-    /// CPU time of ended child processes that is not in any sample, as far as their parents have waited for them.
+    /// CPU time of ended child processes that is not in any sample, as far as their parents have
+    /// waited for them.
     pub cpu_milliseconds: i64,
 }
 
@@ -302,14 +311,18 @@ pub struct Quality {
     pub idle: i64,
     /// Samples whose edges were still open at the end.
     pub open: i64,
-    /// CPU time that is not in any sample, in milliseconds: workers used it between requests, or no sample saw them running.
+    /// CPU time that is not in any sample, in milliseconds: workers used it between requests, or no
+    /// sample saw them running.
     pub cpu_unattributed_milliseconds: i64,
-    /// Samples without their worker's labels, because the table by worker was full. They have their stack.
+    /// Samples without their worker's labels, because the table by worker was full. They have their
+    /// stack.
     pub without_worker: i64,
-    /// Samples with a function whose name did not fit into the table of names: it is [over the memory cap].
+    /// Samples with a function whose name did not fit into the table of names: it is [over the
+    /// memory cap].
     #[serde(skip_serializing_if = "is_zero")]
     pub without_name: i64,
-    /// Samples whose call path did not fit: they end in [over the memory cap] below the callers that did.
+    /// Samples whose call path did not fit: they end in [over the memory cap] below the callers
+    /// that did.
     #[serde(skip_serializing_if = "is_zero")]
     pub without_path: i64,
     /// Samples without a stack, because the table of stacks was full.
@@ -318,10 +331,12 @@ pub struct Quality {
     /// Samples of workers that were stopped, by a signal, a debugger or the freezer.
     #[serde(skip_serializing_if = "is_zero")]
     pub stopped: i64,
-    /// The part of unstable below a function whose name could not be checked. Absent if there are none.
+    /// The part of unstable below a function whose name could not be checked. Absent if there are
+    /// none.
     #[serde(skip_serializing_if = "is_zero")]
     pub unnamed: i64,
-    /// Names that do not agree with PHP's hash of them or are longer than 8,192 bytes, but that a second read has confirmed. Absent if there are none.
+    /// Names that do not agree with PHP's hash of them or are longer than 8,192 bytes, but that a
+    /// second read has confirmed. Absent if there are none.
     #[serde(skip_serializing_if = "is_zero")]
     pub unchecked_names: i64,
 }

@@ -85,7 +85,8 @@ fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
     }
 }
 
-/// The API server accepts any number under `format: int32`, but the operator cannot read a request whose number does not fit.
+/// The API server accepts any number under `format: int32`, but the operator cannot read a request
+/// whose number does not fit.
 #[test]
 fn every_number_of_a_spec_is_bounded_on_both_sides() {
     let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();

@@ -1,4 +1,5 @@
-//! What the API server's answer to the sampler's container means, for the patch of a pod or a dry run of it.
+//! What the API server's answer to the sampler's container means, for the patch of a pod or a dry
+//! run of it.
 //!
 //! Invariant: no temporary answer is final, and a sampler that already exists is not an error.
 
@@ -16,11 +17,13 @@ pub enum NotAdded {
     Unknown,
     /// Not an answer, or not a final one.
     TryAgain(String),
-    /// Another try would not help. Has the reason of the failed target, and the message of its status.
+    /// Another try would not help. Has the reason of the failed target, and the message of its
+    /// status.
     Final(TargetReason, String),
 }
 
-/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the status, perhaps shortened.
+/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the
+/// status, perhaps shortened.
 pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAdded {
     let last = |reason, message: &str| NotAdded::Final(reason, message.to_owned());
     match status.code {

@@ -1,6 +1,7 @@
 //! Which container of a pod runs PHP, if nobody has named it.
 //!
-//! Invariant: it never guesses. It finds exactly one container, or says why not, with the names of all.
+//! Invariant: it never guesses. It finds exactly one container, or says why not, with the names of
+//! all.
 
 use std::fmt;
 
@@ -69,8 +70,8 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// The container that the request names, else the one that the pod's annotation names, else the only one, else the only one whose name or
-/// image names PHP.
+/// The container that the request names, else the one that the pod's annotation names, else the
+/// only one, else the only one whose name or image names PHP.
 ///
 /// # Errors
 /// There is no such container, or not exactly one.
@@ -100,7 +101,8 @@ fn by_name(pod: &PodView) -> Result<Found<'_>, NotFound> {
         });
         of_php.collect::<Vec<_>>()
     };
-    // A folder of a registry often has the images of a whole pod, so it tells only where nothing else does.
+    // A folder of a registry often has the images of a whole pod, so it tells only where nothing
+    // else does.
     let mut found = of_php(own_name);
     if found.is_empty() {
         found = of_php(folder);
@@ -144,7 +146,8 @@ fn names_another(container: &ContainerView) -> bool {
     has_word(&container.name, &BESIDE_PHP) || has_word(image, &BESIDE_PHP)
 }
 
-/// The parts of an image's path, the last first, without registry, tag and digest (github.com/distribution/reference).
+/// The parts of an image's path, the last first, without registry, tag and digest
+/// (github.com/distribution/reference).
 fn repository(image: &str) -> impl Iterator<Item = &str> {
     let image = image.split('@').next().unwrap_or_default();
     // A part with a point or a port is a registry only if it is the first of several.
@@ -157,7 +160,8 @@ fn repository(image: &str) -> impl Iterator<Item = &str> {
     last.into_iter().chain(parts)
 }
 
-/// Whether one of the words stands in the text, between what is neither a letter nor a digit. Digits may end it.
+/// Whether one of the words stands in the text, between what is neither a letter nor a digit.
+/// Digits may end it.
 fn has_word(text: &str, words: &[&str]) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric())
         .map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()))

@@ -1,8 +1,11 @@
-//! Which pods a request profiles, in which container, and in which mode: pure functions of the cluster's state.
+//! Which pods a request profiles, in which container, and in which mode: pure functions of the
+//! cluster's state.
 //!
-//! The operator decides with them, and the plugin's `doctor` predicts the operator's decisions with the same functions.
+//! The operator decides with them, and the plugin's `doctor` predicts the operator's decisions with
+//! the same functions.
 //!
-//! Invariant: nothing here waits, reads or writes. A request's life cycle is in `operator/src/lifecycle`.
+//! Invariant: nothing here waits, reads or writes. A request's life cycle is in
+//! `operator/src/lifecycle`.
 
 #![warn(clippy::match_bool)]
 

@@ -41,7 +41,8 @@ pub struct Limits {
     pub hears_all: bool,
     /// Whether results are exported.
     pub exports: bool,
-    /// Users whose requests may have samplers that stay in their pods, by their names in the API server.
+    /// Users whose requests may have samplers that stay in their pods, by their names in the API
+    /// server.
     pub resident_users: BTreeSet<String>,
     /// How often such a sampler asks for runs.
     pub resident_asks: SignedDuration,

@@ -1,12 +1,15 @@
-//! Whether a pod can resolve names of the cluster, as far as its spec says: a sampler finds the operator's relay by such a name.
+//! Whether a pod can resolve names of the cluster, as far as its spec says: a sampler finds the
+//! operator's relay by such a name.
 //!
-//! Pure. Invariant: it says what is wrong only where the spec makes it likely; a name server that is down is in no spec.
+//! Pure. Invariant: it says what is wrong only where the spec makes it likely; a name server that
+//! is down is in no spec.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt as _;
 
-/// The longest list of search domains that the sampler's resolver takes: musl ignores a line of resolv.conf that does not fit into 256
-/// bytes with its end (src/network/resolvconf.c), and the line begins with `search `.
+/// The longest list of search domains that the sampler's resolver takes: musl ignores a line of
+/// resolv.conf that does not fit into 256 bytes with its end (src/network/resolvconf.c), and the
+/// line begins with `search `.
 const LONGEST_LIST: usize = 247;
 /// What Kubernetes calls the cluster's domain by default; a pod's spec does not name it.
 const DOMAIN: &str = "cluster.local";
@@ -39,7 +42,8 @@ fn of_own_servers(spec: &PodSpec) -> String {
     )
 }
 
-/// The search domains that the kubelet writes for the pod. The node's own, which follow the cluster's, are not known.
+/// The search domains that the kubelet writes for the pod. The node's own, which follow the
+/// cluster's, are not known.
 fn list(pod: &Pod, spec: &PodSpec) -> String {
     let namespace = pod.namespace().unwrap_or_default();
     let of_cluster = [

@@ -17,7 +17,8 @@ pub const SAMPLER_PREFIX: &str = "phpprof-";
 pub const RESIDENT_PREFIX: &str = "phpprof-resident-";
 /// The annotation with the container to use if a request names none.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// The annotation of a mirror pod, which shows a static pod of a kubelet (`pkg/apis/core/annotation_key_constants.go`).
+/// The annotation of a mirror pod, which shows a static pod of a kubelet
+/// (`pkg/apis/core/annotation_key_constants.go`).
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The relevant parts of a pod.
@@ -43,8 +44,8 @@ pub struct PodView {
     pub names_trouble: Option<String>,
     /// The annotation kubectl.kubernetes.io/default-container.
     pub default_container: Option<String>,
-    /// The containers that run as long as the pod does: those of its spec, in its order, then its native sidecars. Other init containers and
-    /// ephemeral ones are not among them.
+    /// The containers that run as long as the pod does: those of its spec, in its order, then its
+    /// native sidecars. Other init containers and ephemeral ones are not among them.
     pub containers: Vec<ContainerView>,
     /// All of phpprof's ephemeral containers, of any request, by name.
     pub samplers: BTreeMap<String, SamplerView>,
@@ -171,7 +172,8 @@ fn addresses(status: &PodStatus) -> Vec<IpAddr> {
     addresses.filter_map(|pod| pod.ip.parse().ok()).collect()
 }
 
-/// Whether an init container is a native sidecar: it keeps running next to the pod's containers (Kubernetes 1.29, the type `Container`).
+/// Whether an init container is a native sidecar: it keeps running next to the pod's containers
+/// (Kubernetes 1.29, the type `Container`).
 pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }

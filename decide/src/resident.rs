@@ -1,9 +1,11 @@
 //! Whether a request's samplers stay in their pods, and which container of a pod serves it.
 //!
-//! Ephemeral containers are never removed from a pod, so a schedule needs one that stays. This file is pure.
+//! Ephemeral containers are never removed from a pod, so a schedule needs one that stays. This file
+//! is pure.
 //!
-//! Invariant: a sampler stays only for a request of an account that the administrator has named. An admission policy of the chart ensures
-//! that the account is the real one. The more samplers have ended in a pod, the longer the next one has to wait.
+//! Invariant: a sampler stays only for a request of an account that the administrator has named. An
+//! admission policy of the chart ensures that the account is the real one. The more samplers have
+//! ended in a pod, the longer the next one has to wait.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -63,8 +65,9 @@ pub struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// The rank of a pod; the lowest is chosen first. If samplers have one run each, it is the pod that has had the fewest. Resident
-    /// samplers leave no trace of their runs in a pod, so every pod has the same chance.
+    /// The rank of a pod; the lowest is chosen first. If samplers have one run each, it is the pod
+    /// that has had the fewest. Resident samplers leave no trace of their runs in a pod, so every
+    /// pod has the same chance.
     pub fn rank(&self, pod: &PodView) -> (usize, String) {
         if self.stays == Stays::Never {
             return (pod.samplers.len(), pod.name.clone());
@@ -150,8 +153,8 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
     }
 }
 
-/// The name of a pod's next resident sampler. It has the container's id, because another request may add one for another container before
-/// the watch shows it.
+/// The name of a pod's next resident sampler. It has the container's id, because another request
+/// may add one for another container before the watch shows it.
 fn name_of(number: usize, container_id: &str) -> String {
     let id = container_id.get(..8).unwrap_or(container_id);
     format!("{RESIDENT_PREFIX}{number}-{id}")

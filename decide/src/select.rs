@@ -57,8 +57,8 @@ impl Candidate<'_> {
     }
 }
 
-/// Ready pods whose container runs, spread over nodes, by rank. If the nodes have room for fewer pods than they would have when idle, the
-/// request waits.
+/// Ready pods whose container runs, spread over nodes, by rank. If the nodes have room for fewer
+/// pods than they would have when idle, the request waits.
 pub fn select(
     target: &Target,
     pods: &[PodView],
@@ -134,8 +134,8 @@ pub fn candidates<'a>(
     }
 }
 
-/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a kubelet reads from a file
-/// (`ValidatePodEphemeralContainersUpdate`).
+/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a
+/// kubelet reads from a file (`ValidatePodEphemeralContainersUpdate`).
 fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, Refusal> {
     let (fixed, other): (Vec<_>, Vec<_>) = ready.into_iter().partition(|pod| pod.is_static);
     match (other.is_empty(), fixed.first()) {
@@ -237,7 +237,8 @@ fn no_container(target: &Target, pod: &PodView) -> String {
     )
 }
 
-/// Takes the next pod from the node that has given the fewest so far, so that one busy node does not represent all.
+/// Takes the next pod from the node that has given the fewest so far, so that one busy node does
+/// not represent all.
 fn spread<'a>(
     mut pods: Vec<Candidate<'a>>,
     wanted: usize,

@@ -1,4 +1,5 @@
-//! What GitHub, rustup and editors read of the repository: they would ignore a file that is wrong, and tell nobody.
+//! What GitHub, rustup and editors read of the repository: they would ignore a file that is wrong,
+//! and tell nobody.
 //!
 //! `make style` also lints the workflows (actionlint).
 
@@ -156,7 +157,8 @@ fn a_form_for_issues_has_what_github_asks_for() -> Result<()> {
     Ok(())
 }
 
-/// Every folder below with this file, as dependabot names it. Hidden folders and what is built have none.
+/// Every folder below with this file, as dependabot names it. Hidden folders and what is built have
+/// none.
 fn folders_with(name: &str, folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(root().join(folder))? {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! A command within a sentence escapes the tests that run blocks. So each stands in a block too, or is checked here, or is named with its
-//! reason.
+//! A command within a sentence escapes the tests that run blocks. So each stands in a block too, or
+//! is checked here, or is named with its reason.
 
 use std::io;
 
@@ -41,7 +41,8 @@ fn is_only_named(command: &Command) -> bool {
         .any(|(words, _)| command.arguments_of(words).is_some())
 }
 
-/// The inline commands of all pages but the changelog, which says what has changed and not what to do.
+/// The inline commands of all pages but the changelog, which says what has changed and not what to
+/// do.
 fn inline() -> io::Result<Vec<(String, Command)>> {
     let mut found = Vec::new();
     for (page, text) in pages()? {

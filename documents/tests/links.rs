@@ -1,6 +1,8 @@
-//! Every link in the documents leads to an existing file and heading, and the index leads to every page within two clicks.
+//! Every link in the documents leads to an existing file and heading, and the index leads to every
+//! page within two clicks.
 //!
-//! Does not: ask other hosts, because the tests run without a network. Links to them are few, and each is listed here.
+//! Does not: ask other hosts, because the tests run without a network. Links to them are few, and
+//! each is listed here.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -84,7 +86,8 @@ fn the_index_leads_to_every_page_within_two_clicks() {
         .keys()
         .filter(|page| !seen.contains(*page))
         .collect();
-    // The index leads neither to the main README, which leads to the index, nor to the page about the test cluster in its own folder.
+    // The index leads neither to the main README, which leads to the index, nor to the page about
+    // the test cluster in its own folder.
     let expected = [Path::new("README.md"), Path::new("e2e/cluster/README.md")];
     let missing: Vec<_> = missing
         .into_iter()

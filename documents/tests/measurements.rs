@@ -1,5 +1,6 @@
-//! The page of promises says what their last records say; results are recorded next to older ones; and no document that a reader needs
-//! names a commit, which only means something to those who have the history.
+//! The page of promises says what their last records say; results are recorded next to older ones;
+//! and no document that a reader needs names a commit, which only means something to those who have
+//! the history.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -135,7 +136,8 @@ fn commits_finds_names_in_a_text() {
 fn a_document_that_readers_need_names_no_commit() -> Result<()> {
     /// Names in examples that look like one: of a ReplicaSet's pods, and of a request's uid.
     const EXAMPLES: [&str; 2] = ["7d9f5c6b8", "0b1c2d3e"];
-    /// The versions of programs that have no other: those that the comparison and the benchmark are about.
+    /// The versions of programs that have no other: those that the comparison and the benchmark are
+    /// about.
     const OTHERS: [&str; 8] = [
         "105841b", "bd15203", "b442421", "f0648e2", "015c221", "20b8caf", "50b5dbb", "050d3fd",
     ];

@@ -1,7 +1,8 @@
 //! No circle between modules: of two modules side by side, one uses the other or neither does.
 //!
-//! It reads each crate's sources as tokens, takes the paths that begin with `crate`, `self` or `super`, and leaves out what is compiled for
-//! tests only. A module stands for all that is below it, so folders are compared as well as files.
+//! It reads each crate's sources as tokens, takes the paths that begin with `crate`, `self` or
+//! `super`, and leaves out what is compiled for tests only. A module stands for all that is below
+//! it, so folders are compared as well as files.
 //!
 //! Invariant: `KNOWN` only gets shorter.
 

@@ -1,4 +1,5 @@
-//! What a newcomer reads first stays short, and names what is there: the glossary, and the first section of the architecture.
+//! What a newcomer reads first stays short, and names what is there: the glossary, and the first
+//! section of the architecture.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! How many of the documents' commands run: all in `make test-full`, except those that are named, and a third in `make test`.
+//! How many of the documents' commands run: all in `make test-full`, except those that are named,
+//! and a third in `make test`.
 
 use phpprof_documents::{FIRST, Run, TUTORIAL, all_commands, runs};
 
@@ -13,7 +14,8 @@ fn a_third_of_the_commands_run_in_make_test() {
     let none = all.iter().filter(|run| matches!(run, Run::No(_))).count();
     println!("{in_test} of {} in make test, {none} nowhere", all.len());
     assert!(in_test * 3 >= all.len(), "{in_test} of {}", all.len());
-    // These are six measurements that take hours and demos on a cluster of the reader's, and two for a release that is published.
+    // These are six measurements that take hours and demos on a cluster of the reader's, and two
+    // for a release that is published.
     assert!(none <= 8, "{none} of {} run nowhere", all.len());
 }
 

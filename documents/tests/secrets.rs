@@ -1,7 +1,9 @@
-//! No type that holds a token, a password or a key derives a Debug that prints it: such a type writes its own, or the field is a
-//! `Secret` (crds), a `SecretString` or a `HeaderValue` that is marked as sensitive.
+//! No type that holds a token, a password or a key derives a Debug that prints it: such a type
+//! writes its own, or the field is a `Secret` (crds), a `SecretString` or a `HeaderValue` that is
+//! marked as sensitive.
 //!
-//! It reads the sources of all crates, by names: a field whose name is one of a credential, and whose type is plain text or bytes.
+//! It reads the sources of all crates, by names: a field whose name is one of a credential, and
+//! whose type is plain text or bytes.
 
 use std::path::{Path, PathBuf};
 

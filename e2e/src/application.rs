@@ -7,7 +7,8 @@ use phpprof_profile::{Lookup, Profile, plain_name};
 pub const LARGEST: &str = r"Demo\Checkout\Cart::checkout";
 /// The root frame of every stack.
 pub const ROOT: &str = "{main}";
-/// A leaf frame that is not a function: time below its caller for which the sampler could not prove the callee.
+/// A leaf frame that is not a function: time below its caller for which the sampler could not prove
+/// the callee.
 pub const UNSTABLE: &str = "[unstable]";
 
 /// Whether the application can make that call; `calls` has the format of demo/calls.txt.
@@ -27,8 +28,9 @@ fn can_call(calls: &str, caller: &str, callee: &str) -> bool {
     false
 }
 
-/// Checks that the application can have each stack of the profile: from {main} on, each frame is called by its caller in demo/calls.txt
-/// or in `own_calls`, the calls that the runtime itself makes.
+/// Checks that the application can have each stack of the profile: from {main} on, each frame is
+/// called by its caller in demo/calls.txt or in `own_calls`, the calls that the runtime itself
+/// makes.
 pub fn check_stacks(profile: &Profile, own_calls: &str) -> Result<()> {
     let calls = include_str!("../../demo/calls.txt").to_owned() + own_calls;
     let lookup = Lookup::new(profile);

@@ -1,6 +1,8 @@
-//! The operator's calls in the audit log of e2e/cluster's API server, and the rights that the chart gives the operator.
+//! The operator's calls in the audit log of e2e/cluster's API server, and the rights that the chart
+//! gives the operator.
 //!
-//! Calls that somebody else made with a token of the operator's account do not count: only a pod's own token names its pod.
+//! Calls that somebody else made with a token of the operator's account do not count: only a pod's
+//! own token names its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +17,8 @@ use crate::release::SERVICE;
 /// The path of the log in e2e/cluster (RUN in names.sh).
 pub const LOG: &str = "/run/phpprof-e2e/log/audit.jsonl";
 
-/// The rights of each role. The role is `Role NAME` or `ClusterRole NAME`; a right is like `patch pods/ephemeralcontainers`.
+/// The rights of each role. The role is `Role NAME` or `ClusterRole NAME`; a right is like `patch
+/// pods/ephemeralcontainers`.
 pub type Rights = BTreeMap<String, BTreeSet<String>>;
 
 /// One call.

@@ -22,7 +22,8 @@ pub async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Vec<
     let stdin = child.stdin.take();
     let feed = async {
         if let Some(mut stdin) = stdin {
-            // A program that does not read its input may have closed it. Its exit code tells whether that is an error.
+            // A program that does not read its input may have closed it. Its exit code tells
+            // whether that is an error.
             let _ = stdin.write_all(input).await;
         }
     };

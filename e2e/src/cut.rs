@@ -1,4 +1,5 @@
-//! Slows down or cuts the connection between one pod and the API server, or the control plane's to the results.
+//! Slows down or cuts the connection between one pod and the API server, or the control plane's to
+//! the results.
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 
@@ -25,8 +26,8 @@ pub async fn cut(pod: &Pod) -> Result<()> {
     replace(pod, "drop").await
 }
 
-/// Blocks connections from the node, where the API server runs, to the operator's results. A kubelet's port-forward connects from within the
-/// pod, so it still works.
+/// Blocks connections from the node, where the API server runs, to the operator's results. A
+/// kubelet's port-forward connects from within the pod, so it still works.
 pub async fn results(operator: &Pod) -> Result<()> {
     let status = operator.status.as_ref();
     let addresses = status.and_then(|status| status.pod_ips.as_deref());

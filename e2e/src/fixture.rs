@@ -30,7 +30,8 @@ pub const RESTRICTED: Labels = &[
 /// A namespace that has not opted in.
 pub const NOT_ENABLED: Labels = &[];
 
-/// A label of all namespaces that the tests make. By it the next run finds those of a run that was killed.
+/// A label of all namespaces that the tests make. By it the next run finds those of a run that was
+/// killed.
 const OURS: &str = "phpprof.dev/e2e";
 
 /// What one test has of the cluster.

@@ -1,8 +1,8 @@
-//! What the tests on a real cluster share: a namespace for each test, phpprof installed by its chart, requests and
-//! their results, the object store.
+//! What the tests on a real cluster share: a namespace for each test, phpprof installed by its
+//! chart, requests and their results, the object store.
 //!
-//! It knows a cluster only by its kubeconfig, and calls the store from a pod, as samplers do; so it works on any
-//! cluster whose nodes have the images. It does not make the cluster or the images.
+//! It knows a cluster only by its kubeconfig, and calls the store from a pod, as samplers do; so it
+//! works on any cluster whose nodes have the images. It does not make the cluster or the images.
 //!
 //! Invariant: the next run removes or restores what a test leaves behind, however the test ends.
 
@@ -41,7 +41,8 @@ pub use fixture::{
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Whether the long form of the tests was requested (`FULL=1`). If not, it prints what is left to the long form.
+/// Whether the long form of the tests was requested (`FULL=1`). If not, it prints what is left to
+/// the long form.
 pub fn is_long_form(left: &str) -> bool {
     let is_long = std::env::var("FULL").is_ok_and(|value| value == "1");
     if !is_long {
@@ -56,7 +57,8 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Compares a time with the promised one. It prints the time, and fails only above three times the promise, because machines differ.
+/// Compares a time with the promised one. It prints the time, and fails only above three times the
+/// promise, because machines differ.
 pub fn promised(what: &str, promise: Duration, took: Duration) -> anyhow::Result<()> {
     say(&format!("{what}: {took:.1?}, promised are {promise:?}"));
     anyhow::ensure!(

@@ -29,7 +29,8 @@ pub(crate) fn distrust() {
     CHANGED.store(true, Ordering::Relaxed);
 }
 
-/// Puts a proxy between samplers and the operator. The proxy holds back the answer to the first upload.
+/// Puts a proxy between samplers and the operator. The proxy holds back the answer to the first
+/// upload.
 pub async fn hold_first_answer(operator: &str) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     PROXY.start(include_str!("held.php"), &[operator]).await?;

@@ -1,4 +1,5 @@
-//! Masquerades the connections from pods to the relay, as some networks do: the relay sees the node's address in place of the pod's.
+//! Masquerades the connections from pods to the relay, as some networks do: the relay sees the
+//! node's address in place of the pod's.
 //!
 //! It is a rule in the network namespace of e2e/cluster, and nowhere else.
 

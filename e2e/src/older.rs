@@ -1,5 +1,6 @@
-//! The older release that tests upgrade. Its chart is of a fixed commit, the one before the Lease, the ProfileArchive and the folder of a
-//! namespace's uid. e2e/images/build builds its operator (`operator-older`); its sampler is the tested one.
+//! The older release that tests upgrade. Its chart is of a fixed commit, the one before the Lease,
+//! the ProfileArchive and the folder of a namespace's uid. e2e/images/build builds its operator
+//! (`operator-older`); its sampler is the tested one.
 //!
 //! Invariant: nothing of the tested release is left when the older one is installed.
 
@@ -11,7 +12,8 @@ use tempfile::TempDir;
 use crate::release::{self, NAMESPACE};
 use crate::{kubectl, pods};
 
-/// `git archive COMMIT charts`, of the commit in e2e/images/older-commit. It is a file, because a clone may have no history.
+/// `git archive COMMIT charts`, of the commit in e2e/images/older-commit. It is a file, because a
+/// clone may have no history.
 const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/older.tar.gz");
 
 /// A folder with `charts/phpprof` of that commit.

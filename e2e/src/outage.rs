@@ -1,4 +1,5 @@
-//! Stops and starts the S3 server in the cluster (e2e/cluster/manifests/store.yaml), or puts a faulty proxy in front of it.
+//! Stops and starts the S3 server in the cluster (e2e/cluster/manifests/store.yaml), or puts a
+//! faulty proxy in front of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,7 +51,8 @@ pub async fn addresses() -> Result<String> {
     there(&["get", "service", "s3", addresses]).await
 }
 
-/// Puts a proxy in front of the server. A rule `KEY=TROUBLE` gives objects whose key contains KEY that trouble (see `unreliable.php`).
+/// Puts a proxy in front of the server. A rule `KEY=TROUBLE` gives objects whose key contains KEY
+/// that trouble (see `unreliable.php`).
 pub async fn inject_faults(fixture: &Fixture, rules: &[&str]) -> Result<()> {
     CHANGED.store(true, Ordering::Relaxed);
     let pod = there(&["get", "pods", "--selector=app=s3", "--output=json"]).await?;
@@ -78,7 +80,8 @@ pub async fn seen() -> Result<String> {
     PROXY.said().await
 }
 
-/// What the store did with PUTs of an object, by the proxy's log: the status codes, and what happened to requests and answers.
+/// What the store did with PUTs of an object, by the proxy's log: the status codes, and what
+/// happened to requests and answers.
 pub fn puts(seen: &str, key: &str) -> Vec<String> {
     let of_object = seen
         .lines()

@@ -45,7 +45,8 @@ fn container(name: &str, image_name: &str, command: Value) -> Value {
     })
 }
 
-/// php-fpm in its most common form: root master, www-data workers, no security context. Next to it, a client loads it a third of the time.
+/// php-fpm in its most common form: root master, www-data workers, no security context. Next to it,
+/// a client loads it a third of the time.
 pub fn php(name: &str) -> Value {
     let mut fpm = container("fpm", "demo", json!(["php-fpm8.2", "--nodaemonize"]));
     fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -62,7 +63,8 @@ pub fn idle_php(name: &str) -> Value {
     pod
 }
 
-/// The same, but what runs as PID 1 ignores SIGTERM: its sampler gets SIGTERM too, and lives until both are killed.
+/// The same, but what runs as PID 1 ignores SIGTERM: its sampler gets SIGTERM too, and lives until
+/// both are killed.
 pub fn stubborn_php(name: &str) -> Value {
     let mut pod = php(name);
     let line = "trap '' TERM; php-fpm8.2 --nodaemonize & wait";
@@ -70,7 +72,8 @@ pub fn stubborn_php(name: &str) -> Value {
     pod
 }
 
-/// The demo in another runtime: the image with that name and its own command. Next to it, a client with these arguments.
+/// The demo in another runtime: the image with that name and its own command. Next to it, a client
+/// with these arguments.
 pub fn runtime(name: &str, image: &str, load: &[&str]) -> Value {
     let mut php = container("php", image, Value::Null);
     php["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
@@ -296,7 +299,8 @@ impl Fixture {
         run("kubectl", &[&place, command].concat(), input).await
     }
 
-    /// Runs a shell command on the node of a pod, as root, with all processes visible. `$pids` are those of the pod's first container.
+    /// Runs a shell command on the node of a pod, as root, with all processes visible. `$pids` are
+    /// those of the pod's first container.
     pub async fn on_node(&self, line: &str, pod: &Pod) -> Result<String> {
         let spec = pod.spec.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();

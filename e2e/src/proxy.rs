@@ -1,5 +1,5 @@
-//! A pod in front of a service that forwards what it receives, except for the fault that a test is about. Its script
-//! decides on the fault.
+//! A pod in front of a service that forwards what it receives, except for the fault that a test is
+//! about. Its script decides on the fault.
 
 use anyhow::Result;
 use serde_json::json;

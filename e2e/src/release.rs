@@ -36,7 +36,8 @@ pub const ON_VOLUME: &[&str] = &[
     "startSlackSeconds=8",
     "uploadDeadlineSeconds=12",
 ];
-/// The example with whose values most tests install the chart, and the Secret that it names. The store's address is this cluster's.
+/// The example with whose values most tests install the chart, and the Secret that it names. The
+/// store's address is this cluster's.
 const EXAMPLE: &str = "s3-compatible.yaml";
 const SECRET: &str = "phpprof-store";
 /// The prefix of the tests' profiles in the bucket.
@@ -47,9 +48,11 @@ pub const DURATION_LIMIT: i32 = 60;
 pub const WITHOUT_POLICIES: &str = "policies.enabled=false";
 /// The user whose requests resident samplers serve.
 pub const RESIDENT_USER: &str = "e2e-schedules";
-/// Longer than each of the promises below: they hold because the relay keeps the samplers' polls open.
+/// Longer than each of the promises below: they hold because the relay keeps the samplers' polls
+/// open.
 pub const RESIDENT_ASKS: Duration = Duration::from_secs(8);
-/// `resident.leaseSeconds`: short enough for a test to see that a resident sampler without an answer ends.
+/// `resident.leaseSeconds`: short enough for a test to see that a resident sampler without an
+/// answer ends.
 pub const RESIDENT_LEASE: Duration = Duration::from_secs(20);
 /// `startSlackSeconds`.
 pub const START_SLACK: Duration = Duration::from_secs(15);
@@ -98,13 +101,15 @@ pub fn example(name: &str) -> String {
     format!("{}/../examples/values/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Installs a chart of an older release, and its operator, with the values of most tests. The installed release has to be removed before.
+/// Installs a chart of an older release, and its operator, with the values of most tests. The
+/// installed release has to be removed before.
 pub async fn install_older(chart: &str, operator: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
     upgrade(HELM, chart, operator, &[], &[]).await
 }
 
-/// Removes the release, and installs the tested chart by this program with the values of most tests.
+/// Removes the release, and installs the tested chart by this program with the values of most
+/// tests.
 pub async fn install_anew_by(helm: &str) -> Result<()> {
     uninstall().await?;
     upgrade(helm, &chart(), &image("operator"), &[], &resident(&[])).await
@@ -146,7 +151,8 @@ pub async fn uninstall() -> Result<()> {
     Ok(())
 }
 
-/// Upgrades the installed release by this program, with its values and this one, as docs/guides/upgrading.md says.
+/// Upgrades the installed release by this program, with its values and this one, as
+/// docs/guides/upgrading.md says.
 pub async fn upgrade_by(helm: &str, set: &str, flags: &[&str]) -> Result<()> {
     *INSTALLED.lock().await = None;
     let (chart, set) = (chart(), format!("--set={set}"));
@@ -219,7 +225,8 @@ pub async fn operator(client: &Client) -> Result<Option<Pod>> {
     .await
 }
 
-/// Kills the operator's process, as the kernel does when memory runs out, and waits until it is ready again.
+/// Kills the operator's process, as the kernel does when memory runs out, and waits until it is
+/// ready again.
 pub async fn kill(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
     let lives = restarts(operator);
     fixture.on_node("kill -KILL $pids", operator).await?;
@@ -236,7 +243,8 @@ pub async fn kill(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
     .await
 }
 
-/// Fails if the operator has restarted since this pod was read, or if its memory has reached the chart's limit.
+/// Fails if the operator has restarted since this pod was read, or if its memory has reached the
+/// chart's limit.
 pub async fn keeps_within_its_memory(fixture: &crate::Fixture, operator: &Pod) -> Result<()> {
     keeps_within_a_part_of_its_memory(fixture, operator, 1).await
 }
@@ -272,7 +280,8 @@ fn memory_limit_mib(operator: &Pod) -> Result<u64> {
     Ok(mib.parse()?)
 }
 
-/// The values for resident samplers, which an older chart does not know. A release allows their users only with policies.
+/// The values for resident samplers, which an older chart does not know. A release allows their
+/// users only with policies.
 fn resident(values: &[String]) -> Vec<String> {
     let mut resident = vec![
         format!("resident.askSeconds={}", RESIDENT_ASKS.as_secs()),

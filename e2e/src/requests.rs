@@ -256,7 +256,8 @@ pub fn only_target(request: &ProfileRequest) -> Result<TargetStatus> {
     Ok(targets[0].clone())
 }
 
-/// The only target of a failed request. Checks that it has that reason and a message, and no profile.
+/// The only target of a failed request. Checks that it has that reason and a message, and no
+/// profile.
 pub fn failed_with(request: &ProfileRequest, reason: TargetReason) -> Result<TargetStatus> {
     let condition = holds(request, condition::FAILED)?;
     let target = only_target(request)?;

@@ -88,7 +88,8 @@ impl Fixture {
             .collect()
     }
 
-    /// A link with any expiry, signed as the operator signs it. The cluster's administrator can read the signing key.
+    /// A link with any expiry, signed as the operator signs it. The cluster's administrator can
+    /// read the signing key.
     pub async fn signed_link(
         &self,
         request: &ProfileRequest,

@@ -19,7 +19,8 @@ pub fn labels(profile: &Profile, key: &str) -> Result<BTreeSet<String>> {
     profile.sample.iter().map(of_sample).collect()
 }
 
-/// How many samples each process or thread has in a function, by a label. An error if a sample does not have the label.
+/// How many samples each process or thread has in a function, by a label. An error if a sample does
+/// not have the label.
 pub fn samples_by(profile: &Profile, key: &str, function: &str) -> Result<BTreeMap<i64, i64>> {
     let index = profile.value_index("samples").context("no samples")?;
     let lookup = Lookup::new(profile);

@@ -1,4 +1,5 @@
-//! AWS Signature Version 4, in the query of a URL. With it tests do what the owner of a bucket can do and a grant cannot.
+//! AWS Signature Version 4, in the query of a URL. With it tests do what the owner of a bucket can
+//! do and a grant cannot.
 
 use jiff::Timestamp;
 use ring::{digest, hmac};
@@ -8,8 +9,8 @@ use crate::store::StoreFiles;
 const REGION: &str = "us-east-1";
 
 impl StoreFiles {
-    /// A URL that the owner has signed (AWS Signature Version 4, in the query), valid for five minutes. The characters of key and query
-    /// must need no escape, except for slashes.
+    /// A URL that the owner has signed (AWS Signature Version 4, in the query), valid for five
+    /// minutes. The characters of key and query must need no escape, except for slashes.
     pub fn sign(&self, method: &str, key: &str, query: &[(&str, &str)]) -> String {
         let StoreFiles {
             endpoint,

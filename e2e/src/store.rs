@@ -1,6 +1,8 @@
-//! The object store, as its owner and as the holder of a grant see it. The calls are signed here and made from a pod.
+//! The object store, as its owner and as the holder of a grant see it. The calls are signed here
+//! and made from a pod.
 //!
-//! Invariant: no sampler gets what is signed here; the tests read grants from where the operator put them.
+//! Invariant: no sampler gets what is signed here; the tests read grants from where the operator
+//! put them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +27,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The folder in which e2e/cluster writes them (RUN in names.sh).
 const FILES: &str = "/run/phpprof-e2e/store";
 
-/// The content of the folder `STORE_FILES`: the files endpoint, bucket, access-key, secret-key and, for a private CA, ca.crt.
+/// The content of the folder `STORE_FILES`: the files endpoint, bucket, access-key, secret-key and,
+/// for a private CA, ca.crt.
 #[derive(Clone)]
 pub struct StoreFiles {
     /// The store's URL.
@@ -175,8 +178,8 @@ impl Fixture {
         lines.into_iter().map(answer).collect()
     }
 
-    /// Makes calls that the store's owner has signed. Each has to succeed. The store is not what is tested, so calls are made again if one
-    /// gets no answer; all of them may be repeated.
+    /// Makes calls that the store's owner has signed. Each has to succeed. The store is not what is
+    /// tested, so calls are made again if one gets no answer; all of them may be repeated.
     async fn call_as_owner(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let caller = [restricted(without_php(CALLER))];
         let started = self.store.caller.get_or_try_init(|| self.start(&caller));
@@ -240,7 +243,8 @@ impl Fixture {
         Ok(keys.collect())
     }
 
-    /// Deletes the objects of this fixture's namespace in the store, if the fixture has used the store.
+    /// Deletes the objects of this fixture's namespace in the store, if the fixture has used the
+    /// store.
     pub async fn clear_store(&self) -> Result<()> {
         if !self.store.caller.initialized() {
             return Ok(());

@@ -53,7 +53,8 @@ impl Terminal {
         Ok(self.keys.flush().await?)
     }
 
-    /// Waits until this text was drawn, and returns all drawn text without the cursor's control sequences.
+    /// Waits until this text was drawn, and returns all drawn text without the cursor's control
+    /// sequences.
     pub async fn shows(&self, text: &str, limit: Duration) -> Result<String> {
         poll(&format!("{text:?} on the terminal"), limit, async || {
             let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,8 @@
-//! Kubernetes users who run the plugin. Each has its own rights, and is authenticated by a client certificate or impersonated by the
-//! administrator.
+//! Kubernetes users who run the plugin. Each has its own rights, and is authenticated by a client
+//! certificate or impersonated by the administrator.
 //!
-//! The fixture's namespace owns their roles and bindings in other namespaces, so these are deleted with it.
+//! The fixture's namespace owns their roles and bindings in other namespaces, so these are deleted
+//! with it.
 //!
 //! Invariant: a user from here has every right that the test asked for, and no other.
 
@@ -30,8 +31,8 @@ use crate::{Fixture, command, kubectl, release};
 const LONGEST: Duration = Duration::from_secs(90);
 const READY: Duration = Duration::from_secs(20);
 
-/// A right of RBAC: a verb, and a resource with its subresource. `services/proxy` is for the operator's service in its namespace; the
-/// others apply to the fixture's namespace.
+/// A right of RBAC: a verb, and a resource with its subresource. `services/proxy` is for the
+/// operator's service in its namespace; the others apply to the fixture's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
     /// For instance `create`.
@@ -172,8 +173,8 @@ impl Fixture {
         self.impersonated(name, &user, rights).await
     }
 
-    /// The user whose requests a resident sampler serves, with the rights for a dump. The cluster has one, so one test at a time may use
-    /// it.
+    /// The user whose requests a resident sampler serves, with the rights for a dump. The cluster
+    /// has one, so one test at a time may use it.
     pub async fn resident_user(&self) -> Result<User> {
         let rights = [
             ("create", "profilerequests"),
@@ -202,8 +203,8 @@ impl Fixture {
         self.has(user, rights).await
     }
 
-    /// A user with a client certificate and the roles that the documentation names: `edit` here, and the chart's role for readers of
-    /// results.
+    /// A user with a client certificate and the roles that the documentation names: `edit` here,
+    /// and the chart's role for readers of results.
     pub async fn developer(&self) -> Result<User> {
         let user = format!("{}-developer", self.namespace);
         self.bind(&self.namespace, &user, "ClusterRole", "edit")

@@ -1,4 +1,5 @@
-//! An admission webhook that does not answer: the API server refuses the objects that it should judge.
+//! An admission webhook that does not answer: the API server refuses the objects that it should
+//! judge.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::{Fixture, pods, poll};
 
 const LABEL: &str = "judged";
 
-/// Profiles two pods. A webhook that does not answer judges one of them; the operator adds that pod's sampler when the webhook is removed.
+/// Profiles two pods. A webhook that does not answer judges one of them; the operator adds that
+/// pod's sampler when the webhook is removed.
 pub async fn profiled_past_it(fixture: &Fixture) -> Result<ProfileRequest> {
     let mut judged = pods::php("judged");
     judged["metadata"]["labels"][LABEL] = json!("yes");

@@ -1,7 +1,8 @@
-//! Runs after all tests on the cluster: the operator has used each right that the chart gives it, and no call was refused, in the
-//! cluster-wide form and in that of `rbac.namespaces`.
+//! Runs after all tests on the cluster: the operator has used each right that the chart gives it,
+//! and no call was refused, in the cluster-wide form and in that of `rbac.namespaces`.
 //!
-//! The audit log of e2e/cluster names the role that allowed each call, which distinguishes the two forms.
+//! The audit log of e2e/cluster names the role that allowed each call, which distinguishes the two
+//! forms.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,8 +35,9 @@ fn chart(form: &[&str]) -> Result<Rights> {
     granted(&String::from_utf8(output.stdout)?)
 }
 
-/// Calls that were refused and that the operator has no right to. Helm removes a release's roles before its pod, so some calls are refused
-/// then. In the form of namespaces that does not happen here.
+/// Calls that were refused and that the operator has no right to. Helm removes a release's roles
+/// before its pod, so some calls are refused then. In the form of namespaces that does not happen
+/// here.
 fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
     let is_of_some = |call: &&Call| {
         call.role

@@ -134,7 +134,8 @@ pub fn public_key<'a>(der: &'a CertificateDer<'_>) -> Option<&'a [u8]> {
     Some(certificate.tbs_certificate.subject_pki.raw)
 }
 
-/// Whether a certificate may sign others at this time: webpki asks nothing of an anchor (crypto/x509 `isValid` and `CheckSignatureFrom` do).
+/// Whether a certificate may sign others at this time: webpki asks nothing of an anchor
+/// (crypto/x509 `isValid` and `CheckSignatureFrom` do).
 pub fn may_sign(der: &CertificateDer<'_>, now: UnixTime) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
         return false;
@@ -150,7 +151,8 @@ pub fn may_sign(der: &CertificateDer<'_>, now: UnixTime) -> bool {
     is_current && is_authority && signs
 }
 
-/// Refuses a certificate out of its time, or for another use than a server's (crypto/x509 `isValid` and `Verify`).
+/// Refuses a certificate out of its time, or for another use than a server's (crypto/x509 `isValid`
+/// and `Verify`).
 pub fn check_time_and_use(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), rustls::Error> {
     let wrong = |error| Err(rustls::Error::InvalidCertificate(error));
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {

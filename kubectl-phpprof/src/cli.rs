@@ -107,7 +107,8 @@ pub struct List {
 
 #[derive(Args, Debug)]
 pub struct Get {
-    /// Name of a request, or pprof/NAME. For a deleted request: NAME, or NAME@UID as list --stored shows it.
+    /// Name of a request, or pprof/NAME. For a deleted request: NAME, or NAME@UID as list --stored
+    /// shows it.
     #[arg(value_name = "NAME", conflicts_with_all = ["all_namespaces", "stored", "selector", "sort_by", "watch"])]
     pub name: Option<String>,
     #[command(flatten)]
@@ -177,7 +178,8 @@ pub struct Explain {
 /// Which part of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ViewArguments {
-    /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change. Default: the profile's default, which is wall.
+    /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change. Default:
+    /// the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
     /// Only samples with this label. May be repeated.
@@ -187,13 +189,16 @@ pub struct ViewArguments {
 
 #[derive(Args, Debug)]
 pub struct Top {
-    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1, as for run.
+    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1,
+    /// as for run.
     #[arg(value_name = "NAME|FILE|TYPE/NAME")]
     pub source: String,
-    /// Sample these pods now, and update the table each second: functions, lines, routes, workers. `s` saves the profile, `q` quits.
+    /// Sample these pods now, and update the table each second: functions, lines, routes, workers.
+    /// `s` saves the profile, `q` quits.
     #[arg(long, conflicts_with_all = ["sample_type", "labels", "count", "sort", "by", "output"])]
     pub live: bool,
-    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the
+    /// only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME", requires = "live")]
     pub container: Option<String>,
     /// The most pods to sample.
@@ -210,7 +215,8 @@ pub struct Top {
     /// Column to sort by.
     #[arg(long, value_name = "COLUMN", default_value = "self")]
     pub sort: TopSort,
-    /// Show a line per value of this label instead of per function; `waiting` is what workers waited for.
+    /// Show a line per value of this label instead of per function; `waiting` is what workers
+    /// waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
     #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
@@ -219,7 +225,8 @@ pub struct Top {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopSort {
-    // Users read self and total, as on the page. Code has pprof's words for them, because self is a keyword.
+    // Users read self and total, as on the page. Code has pprof's words for them, because self is a
+    // keyword.
     #[value(name = "self")]
     Flat,
     #[value(name = "total")]
@@ -276,12 +283,14 @@ pub struct Diff {
     pub after: String,
     #[command(flatten)]
     pub view: ViewArguments,
-    /// What to compare: shares of the total time, or the time per HTTP request, counted from the requests that samples saw. Sampling sees short
-    /// requests in proportion to their duration, so compare runs of the same rate and load. request cannot be used with --label.
+    /// What to compare: shares of the total time, or the time per HTTP request, counted from the
+    /// requests that samples saw. Sampling sees short requests in proportion to their duration, so
+    /// compare runs of the same rate and load. request cannot be used with --label.
     #[arg(long, value_name = "WHAT", default_value = "share")]
     pub per: Per,
-    /// End with exit code 9 if the self time of a function has grown by more than this many points, and by more than chance. Points are
-    /// percent of the total time; with --per request, percent of the time that a request took before.
+    /// End with exit code 9 if the self time of a function has grown by more than this many points,
+    /// and by more than chance. Points are percent of the total time; with --per request, percent
+    /// of the time that a request took before.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
@@ -290,7 +299,9 @@ pub struct Diff {
     /// How many functions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub count: usize,
-    /// Where to write the differential flame graph (.html or .svg); or the form of the list: table, wide, json, yaml, name, jsonpath=TEMPLATE and so on, as for top. Default: the list as a table.
+    /// Where to write the differential flame graph (.html or .svg); or the form of the list: table,
+    /// wide, json, yaml, name, jsonpath=TEMPLATE and so on, as for top. Default: the list as a
+    /// table.
     #[arg(short, long, value_name = "FILE|FORM")]
     pub output: Option<String>,
 }
@@ -318,13 +329,16 @@ pub struct Download {
 
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// What to check: deploy/web, pod/web-1 and so on. Without it, only check whether the release works: API, operator, store, and the path to results.
+    /// What to check: deploy/web, pod/web-1 and so on. Without it, only check whether the release
+    /// works: API, operator, store, and the path to results.
     #[arg(value_name = "TYPE/NAME")]
     pub target: Option<String>,
-    /// Also fail if a check could not be made, for instance because you may not read the operator's Deployment.
+    /// Also fail if a check could not be made, for instance because you may not read the operator's
+    /// Deployment.
     #[arg(long)]
     pub strict: bool,
-    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the
+    /// only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME", requires = "target")]
     pub container: Option<String>,
     /// User id that PHP runs as, if the pod does not name it.

@@ -1,8 +1,10 @@
-//! Compares two profiles, for users and for pipelines: by shares of their time, or by the time of one HTTP request.
+//! Compares two profiles, for users and for pipelines: by shares of their time, or by the time of
+//! one HTTP request.
 //!
 //! It is pure.
 //!
-//! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the time of one of its requests.
+//! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the
+//! time of one of its requests.
 
 use phpprof_profile::{Change, Diff, ONLY, Profile, View, diff};
 use serde_json::Value;
@@ -59,7 +61,8 @@ impl Compared {
         }
     }
 
-    /// The result for a pipeline: an error if functions grew by more than this many points, and by more than chance.
+    /// The result for a pipeline: an error if functions grew by more than this many points, and by
+    /// more than chance.
     pub fn grown(&self, limit: f64) -> Result<(), Failure> {
         let points = |change: &Change| self.diff.flat_points(change);
         let is_grown = |it: &&Change| points(it) > limit.max(self.noise(it));
@@ -92,7 +95,8 @@ fn points(before: i64, after: i64, change: &Change) -> f64 {
     share(change.flat_after, after) - share(change.flat_before, before)
 }
 
-/// The requests that the samplers of all pods have seen. Receipts count them only if a label or filter of requests was asked for.
+/// The requests that the samplers of all pods have seen. Receipts count them only if a label or
+/// filter of requests was asked for.
 fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
     if let Some(labels) = profile.comments().find_map(|it| it.strip_prefix(ONLY)) {
         return Err(Failure::new(
@@ -187,7 +191,8 @@ mod tests {
         check(Per::Share, 5.0, &after, &before, Some("fast"));
     }
 
-    /// A difference of 10 points. Three standard errors are 21 points with a hundred samples each, and 2 points with ten thousand.
+    /// A difference of 10 points. Three standard errors are 21 points with a hundred samples each,
+    /// and 2 points with ten thousand.
     #[test]
     fn a_pipeline_does_not_fail_by_chance() {
         let (before, after) = (profile(50, 50, None), profile(60, 40, None));
@@ -239,7 +244,8 @@ mod tests {
         assert!(refused.message.contains("--label"), "{}", refused.message);
     }
 
-    /// Such a sampler counts the requests that it drops, so the time of a request would be too short.
+    /// Such a sampler counts the requests that it drops, so the time of a request would be too
+    /// short.
     #[test]
     fn a_profile_of_some_requests_is_not_compared_by_the_number_of_all() {
         let before = profile(50, 50, Some(100));

@@ -1,7 +1,8 @@
-//! Completion: of verbs, flags and values from the definition of the command line, of names from the cluster.
+//! Completion: of verbs, flags and values from the definition of the command line, of names from
+//! the cluster.
 //!
-//! kubectl runs `kubectl_complete-phpprof` with the words so far, the last one incomplete. It expects one line for each proposal, and a
-//! last line `:4` (no files) or `:0` (files too).
+//! kubectl runs `kubectl_complete-phpprof` with the words so far, the last one incomplete. It
+//! expects one line for each proposal, and a last line `:4` (no files) or `:0` (files too).
 //!
 //! Invariant: it ends within two seconds, never prints an error, and changes nothing.
 
@@ -26,8 +27,8 @@ use crate::stored::Stored;
 use crate::target;
 
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time for names of stored profiles, which the operator reads from its store. Completion of requests' names does not wait longer for
-/// them.
+/// The time for names of stored profiles, which the operator reads from its store. Completion of
+/// requests' names does not wait longer for them.
 const STORED_PATIENCE: Duration = Duration::from_secs(1);
 /// The most names of one kind.
 const MOST: usize = 500;
@@ -200,7 +201,8 @@ fn value(flag: &Arg) -> Next {
     }
 }
 
-/// Whether a flag gives the form of a list. Its parser has no list of values, because a form can be a template.
+/// Whether a flag gives the form of a list. Its parser has no list of values, because a form can be
+/// a template.
 fn is_of_lists(flag: &Arg) -> bool {
     let names = flag.get_value_names().unwrap_or_default();
     names.iter().any(|name| name.as_str() == "FORM") && flag.get_possible_values().is_empty()

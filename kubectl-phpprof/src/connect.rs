@@ -1,4 +1,5 @@
-//! Makes a client of the API server from flags and kubeconfig: files are read, a plan is made of them (`plan`), and carried out.
+//! Makes a client of the API server from flags and kubeconfig: files are read, a plan is made of
+//! them (`plan`), and carried out.
 //!
 //! It makes no call to the API server.
 //!
@@ -140,7 +141,8 @@ fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     error.map(|it| it.remedy())
 }
 
-/// The context's entries. Where no file chooses one, in a pod, for instance of a CronJob: those of its service account.
+/// The context's entries. Where no file chooses one, in a pod, for instance of a CronJob: those of
+/// its service account.
 fn entries(global: &Global) -> Result<Entries, Box<dyn std::error::Error>> {
     let options = KubeConfigOptions {
         context: global.context.clone(),

@@ -1,6 +1,7 @@
 //! `delete`: removes requests from the cluster.
 //!
-//! The stored profiles of a finished request have their own retention; a running request is cut off, and its samplers drop their samples.
+//! The stored profiles of a finished request have their own retention; a running request is cut
+//! off, and its samplers drop their samples.
 //!
 //! Invariant: a request is reported as deleted only if the API server has accepted its deletion.
 

@@ -1,6 +1,8 @@
-//! `doctor`: can this user profile the workload, and how; if not, why, and what to change. Without a workload: does the release work.
+//! `doctor`: can this user profile the workload, and how; if not, why, and what to change. Without
+//! a workload: does the release work.
 //!
-//! [`observe`] reads from the API server, and changes nothing there; [`judge`] is a pure function of the observed state.
+//! [`observe`] reads from the API server, and changes nothing there; [`judge`] is a pure function
+//! of the observed state.
 //!
 //! Invariant: a check that could not be made is `unknown`, never `ok`.
 

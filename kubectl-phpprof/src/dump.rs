@@ -1,6 +1,7 @@
 //! `dump`: where every worker of the pods is now, by a request for a snapshot.
 //!
-//! Invariant: it shows the result of the request that this command created, never of an earlier one.
+//! Invariant: it shows the result of the request that this command created, never of an earlier
+//! one.
 
 use std::io::Write as _;
 

@@ -2,7 +2,8 @@
 //!
 //! It prints nothing.
 //!
-//! Invariant: every failure has a hint; if the API server refused, the hint names the missing right.
+//! Invariant: every failure has a hint; if the API server refused, the hint names the missing
+//! right.
 
 use std::fmt;
 
@@ -41,7 +42,8 @@ impl Failure {
         )
     }
 
-    /// A failure from the API server's answer to `action`, for instance "create profilerequests in namespace shop".
+    /// A failure from the API server's answer to `action`, for instance "create profilerequests in
+    /// namespace shop".
     pub fn of_api(suggest: &Suggest, action: &str, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
             let refused = refused(error);

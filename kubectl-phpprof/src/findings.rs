@@ -2,7 +2,8 @@
 //!
 //! `phpprof_profile::findings` has the rules.
 //!
-//! Invariant: no word of a sentence is cut, and names from a profile cannot move the terminal's cursor.
+//! Invariant: no word of a sentence is cut, and names from a profile cannot move the terminal's
+//! cursor.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ const SMALLEST: usize = 20;
 /// The time limit for a profile, because `describe` asks mainly for the request's state.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The findings of a finished request. Empty if its profile cannot be read, because they are only an addition.
+/// The findings of a finished request. Empty if its profile cannot be read, because they are only
+/// an addition.
 pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding> {
     let is_stored = !request.words("/status/profile/url").is_empty();
     if request.outcome() != Outcome::Complete || !is_stored {

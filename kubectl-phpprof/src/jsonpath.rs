@@ -1,8 +1,11 @@
-//! JSONPath as in kubectl: paths (`.metadata.name`, `{.items[0]}`) and templates (`{range .items[*]}{.metadata.name}{"\n"}{end}`).
+//! JSONPath as in kubectl: paths (`.metadata.name`, `{.items[0]}`) and templates (`{range
+//! .items[*]}{.metadata.name}{"\n"}{end}`).
 //!
-//! A path becomes one of RFC 9535, which jsonpath-rust reads: kubectl needs no `$`, allows `-` in names, and escapes a dot in a name with `\`.
+//! A path becomes one of RFC 9535, which jsonpath-rust reads: kubectl needs no `$`, allows `-` in
+//! names, and escapes a dot in a name with `\`.
 //!
-//! Invariant: an unsupported path is refused before any call to the cluster; a missing field prints nothing.
+//! Invariant: an unsupported path is refused before any call to the cluster; a missing field prints
+//! nothing.
 
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;

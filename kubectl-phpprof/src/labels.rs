@@ -2,7 +2,8 @@
 //!
 //! It is pure.
 //!
-//! Invariant: a label is refused only if no sample of the request can have it, so a refused command line has created nothing.
+//! Invariant: a label is refused only if no sample of the request can have it, so a refused command
+//! line has created nothing.
 
 use clap::ValueEnum as _;
 use kube::api::DynamicObject;

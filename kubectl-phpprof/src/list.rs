@@ -52,7 +52,8 @@ impl Listing {
         })
     }
 
-    /// The output of `--watch` for these requests: rows as wide as the earlier ones, with a head above the first; or one document for each.
+    /// The output of `--watch` for these requests: rows as wide as the earlier ones, with a head
+    /// above the first; or one document for each.
     pub fn watched(
         &self,
         objects: &[DynamicObject],

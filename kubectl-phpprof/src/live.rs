@@ -1,7 +1,8 @@
 //! `top --live`: what PHP in the pods does now, by a live request whose seconds the operator keeps.
 //!
-//! The terminal has its own thread; this module creates the request, fetches its seconds, and ends it with the terminal. Invariant: however
-//! it ends, the request is cancelled, and if that fails, its samplers end by themselves, because nobody reads.
+//! The terminal has its own thread; this module creates the request, fetches its seconds, and ends
+//! it with the terminal. Invariant: however it ends, the request is cancelled, and if that fails,
+//! its samplers end by themselves, because nobody reads.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -132,7 +133,8 @@ async fn end(
     watched.map(|_| String::new())
 }
 
-/// Fetches the new seconds every second, and sends them to the table. Returns the request when it is finished.
+/// Fetches the new seconds every second, and sends them to the table. Returns the request when it
+/// is finished.
 async fn feed(
     cluster: &Cluster,
     name: &str,

@@ -2,7 +2,8 @@
 //!
 //! This file dispatches; each verb is a module.
 //!
-//! Invariant: results go to standard output, everything else to standard error; a failure ends with its own exit code and a hint.
+//! Invariant: results go to standard output, everything else to standard error; a failure ends with
+//! its own exit code and a hint.
 
 #![deny(clippy::print_stdout)]
 
@@ -99,7 +100,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of an incomplete line. They are not parsed by clap, which would take flags at the beginning as its own.
+/// The words of an incomplete line. They are not parsed by clap, which would take flags at the
+/// beginning as its own.
 fn to_complete(arguments: &[String]) -> Option<&[String]> {
     let (program, words) = arguments.split_first()?;
     // kubectl runs a program of this name, which can be a link to this one.

@@ -2,7 +2,8 @@
 //!
 //! It knows nothing about what is shown except that it is JSON.
 //!
-//! Invariant: the command line refuses an unknown form and names those that the verb has, in the words of its help.
+//! Invariant: the command line refuses an unknown form and names those that the verb has, in the
+//! words of its help.
 
 use std::cmp::Ordering;
 
@@ -28,7 +29,8 @@ pub const FORMS: [&str; 11] = [
     "custom-columns-file=",
 ];
 
-/// The forms of lists and tables that are not templates. Rows without a name have only those of [`NAMELESS`].
+/// The forms of lists and tables that are not templates. Rows without a name have only those of
+/// [`NAMELESS`].
 pub const NAMED: &str = "table, wide, json, yaml, name";
 pub const NAMELESS: &str = "table, wide, json, yaml";
 pub const TEXT: &str = "text, json, yaml";
@@ -178,7 +180,8 @@ impl Output {
         }
     }
 
-    /// The document in a form for programs; `None` if the form is for people. `rows` points to the list that columns show.
+    /// The document in a form for programs; `None` if the form is for people. `rows` points to the
+    /// list that columns show.
     pub fn of_data(&self, document: impl FnOnce() -> Value, rows: &str) -> Option<String> {
         Some(match self {
             // Serialising a value cannot fail.
@@ -243,7 +246,8 @@ pub fn columns_table(columns: &[Column], items: &[Value]) -> Table {
     table
 }
 
-/// Sorts by the value at a path, if there is one: numbers by size, others as text, missing values first.
+/// Sorts by the value at a path, if there is one: numbers by size, others as text, missing values
+/// first.
 pub fn sort<T>(
     items: &mut Vec<T>,
     by: Option<&Path>,

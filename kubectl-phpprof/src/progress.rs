@@ -2,7 +2,8 @@
 //!
 //! It is pure: it takes the request and the time, and returns lines.
 //!
-//! Invariant: time left is counted from the moment a pod was first seen sampling, and is never negative.
+//! Invariant: time left is counted from the moment a pod was first seen sampling, and is never
+//! negative.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `docs/reference/kubectl-phpprof.md`: every verb, flag and exit code, generated from the command line's own description.
+//! `docs/reference/kubectl-phpprof.md`: every verb, flag and exit code, generated from the command
+//! line's own description.
 //!
 //! Invariant: the page says what `--help` says; a test fails if the committed page differs.
 

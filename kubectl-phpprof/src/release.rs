@@ -1,4 +1,5 @@
-//! Makes the profiles of two releases comparable: functions whose name changed by an edit or another folder get the same name again.
+//! Makes the profiles of two releases comparable: functions whose name changed by an edit or
+//! another folder get the same name again.
 //!
 //! It is pure. It changes names and files of functions, and no value.
 //!
@@ -76,7 +77,8 @@ fn file<'t>(path: &'t str, prefixes: &[Prefix]) -> &'t str {
     trimmed.next().unwrap_or(path)
 }
 
-/// PHP 8.4 names closures by their place: `{closure:Cart::total():12}`, `{closure:/srv/app/index.php:12}`.
+/// PHP 8.4 names closures by their place: `{closure:Cart::total():12}`,
+/// `{closure:/srv/app/index.php:12}`.
 fn closures(name: &str, prefixes: &[Prefix]) -> String {
     const BEGIN: &str = "{closure:";
     let mut parts = name.split(BEGIN);

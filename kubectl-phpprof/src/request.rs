@@ -1,6 +1,7 @@
 //! A ProfileRequest as it is shown to users: its reason, its counts, its pods.
 //!
-//! It reads JSON instead of types, so that reasons and fields of a newer operator are shown, not refused.
+//! It reads JSON instead of types, so that reasons and fields of a newer operator are shown, not
+//! refused.
 //!
 //! Invariant: missing fields read as empty or 0.
 

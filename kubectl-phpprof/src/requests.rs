@@ -1,7 +1,7 @@
 //! `requests`: the slowest HTTP requests that a run saw, from its list or a file of it.
 //!
-//! Invariant: the list cannot move the terminal's cursor, and no rates are derived from it: sampling sees short requests in
-//! proportion to their duration.
+//! Invariant: the list cannot move the terminal's cursor, and no rates are derived from it:
+//! sampling sees short requests in proportion to their duration.
 
 use phpprof_profile::Amount;
 use phpprof_profile::timeline::{Request, Timeline, decode};
@@ -117,7 +117,8 @@ fn table(chosen: &[&Request]) -> Table {
     table
 }
 
-/// The pod, if it is known, with the process, and with the thread if the process has several workers.
+/// The pod, if it is known, with the process, and with the thread if the process has several
+/// workers.
 fn worker(request: &Request) -> String {
     let Request {
         pod, pid, thread, ..

@@ -1,9 +1,10 @@
-//! Results of a request, through the API server's proxy to the operator's service, or by a port-forward ([`reach`]): `contract/README.md`,
-//! "Reading a result".
+//! Results of a request, through the API server's proxy to the operator's service, or by a
+//! port-forward ([`reach`]): `contract/README.md`, "Reading a result".
 //!
 //! It needs no credential of the store, and sends the user's credentials only to the API server.
 //!
-//! Invariant: an answer above its bound is refused while it is read, and a path from the operator stays below its service.
+//! Invariant: an answer above its bound is refused while it is read, and a path from the operator
+//! stays below its service.
 
 use http::Method;
 use http_body_util::{BodyExt, Limited};
@@ -219,8 +220,8 @@ fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
     }
 }
 
-/// Checks that a path cannot leave the service's part of the API server. Names in the operator's paths need no `%`, which could hide dots
-/// and slashes.
+/// Checks that a path cannot leave the service's part of the API server. Names in the operator's
+/// paths need no `%`, which could hide dots and slashes.
 pub fn safe(path: &str) -> Result<String, Failure> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/-_.~=&?".contains(letter);
     let leaves = path.split(['/', '?']).any(|part| part == "..");

@@ -1,7 +1,7 @@
 //! `run`: creates a request, waits for it, shows the top functions and findings.
 //!
-//! Invariant: the name of a created request is printed before any waiting; a wrong command line fails before anything is created, and a
-//! stored profile that cannot be shown is not a failure.
+//! Invariant: the name of a created request is printed before any waiting; a wrong command line
+//! fails before anything is created, and a stored profile that cannot be shown is not a failure.
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, DynamicObject, PostParams};
@@ -35,7 +35,8 @@ pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
     }
 }
 
-/// Whether a failure depends on the state of the cluster. A wrong command line would fail each time, and Ctrl-C is not a failure.
+/// Whether a failure depends on the state of the cluster. A wrong command line would fail each
+/// time, and Ctrl-C is not a failure.
 fn may_be_ignored(exit: Exit) -> bool {
     !matches!(exit, Exit::Usage | Exit::Interrupted)
 }
@@ -90,7 +91,8 @@ pub async fn create(
     created.map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
-/// Adds the user's name as the API server knows it. If the API server does not tell the name, the request is created without it.
+/// Adds the user's name as the API server knows it. If the API server does not tell the name, the
+/// request is created without it.
 async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     let reviews: Api<SelfSubjectReview> = Api::all(cluster.client.clone());
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
@@ -102,7 +104,8 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
-/// A table of the heap needs a request that samples heaps. This is checked before the request is created.
+/// A table of the heap needs a request that samples heaps. This is checked before the request is
+/// created.
 fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
@@ -154,7 +157,8 @@ pub fn as_object(
 ) -> Result<DynamicObject, Failure> {
     value
         .and_then(|mut value| {
-            // Without a status and a name, the type has an empty status and no name. They are removed.
+            // Without a status and a name, the type has an empty status and no name. They are
+            // removed.
             if let Some(fields) = value.as_object_mut() {
                 fields.remove("status");
             }

@@ -1,9 +1,11 @@
 //! `schedule`: profiles on a schedule, with CronJobs in the user's own namespace.
 //!
-//! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the objects, [`rights`] who may create them;
-//! [`create`] creates them, [`find`] finds them, [`delete`] removes them.
+//! Each run is a pod with this plugin, which creates one request and ends. [`manifest`] has the
+//! objects, [`rights`] who may create them; [`create`] creates them, [`find`] finds them,
+//! [`delete`] removes them.
 //!
-//! Invariant: nothing is created if a right for one of the objects is missing; objects that this plugin did not create are not deleted.
+//! Invariant: nothing is created if a right for one of the objects is missing; objects that this
+//! plugin did not create are not deleted.
 
 mod create;
 mod delete;

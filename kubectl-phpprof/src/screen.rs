@@ -1,6 +1,7 @@
 //! The terminal: its width, whether there is one, whether to use colours.
 //!
-//! Invariant: without a terminal, there is no colour, no spinner and no cut; NO_COLOR is honoured (no-color.org).
+//! Invariant: without a terminal, there is no colour, no spinner and no cut; NO_COLOR is honoured
+//! (no-color.org).
 
 use std::io::IsTerminal;
 

@@ -1,6 +1,8 @@
-//! Where a profile comes from: a file, a request of the cluster, or the store if its request is gone.
+//! Where a profile comes from: a file, a request of the cluster, or the store if its request is
+//! gone.
 //!
-//! Invariant: a profile from here is complete; files and answers are bounded before they are decoded.
+//! Invariant: a profile from here is complete; files and answers are bounded before they are
+//! decoded.
 
 use std::io::Read;
 
@@ -35,7 +37,8 @@ pub struct Source {
     pub stem: String,
 }
 
-/// Whether the name is a file: it exists, or it cannot be the name of a request. `pprof/a.b` is always a request.
+/// Whether the name is a file: it exists, or it cannot be the name of a request. `pprof/a.b` is
+/// always a request.
 pub fn is_file(name: &str) -> bool {
     let is_named_as_a_request = request_name(name) != name;
     !is_named_as_a_request && (std::path::Path::new(name).is_file() || !may_be_a_request(name))
@@ -51,7 +54,8 @@ fn may_be_a_request(name: &str) -> bool {
     letters(name, "-.") && !name.starts_with('-') && uid.is_none_or(|uid| letters(uid, "-"))
 }
 
-/// The failure of a request that was not found. If the name looks like a file's, the hint also mentions files.
+/// The failure of a request that was not found. If the name looks like a file's, the hint also
+/// mentions files.
 fn or_file(name: &str, failure: Failure) -> Failure {
     let looks_like_a_file = name.contains('.') && request_name(name) == name;
     if !looks_like_a_file || ![Exit::NotFound, Exit::Unreachable].contains(&failure.exit) {

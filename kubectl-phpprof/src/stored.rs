@@ -1,7 +1,8 @@
-//! The stored profiles of a namespace, including those of deleted requests: `list --stored`, and names that no request has any more.
+//! The stored profiles of a namespace, including those of deleted requests: `list --stored`, and
+//! names that no request has any more.
 //!
-//! The namespace's ProfileArchive has the key. The operator lists and opens what is stored (`contract/README.md`, "What is stored of a
-//! namespace").
+//! The namespace's ProfileArchive has the key. The operator lists and opens what is stored
+//! (`contract/README.md`, "What is stored of a namespace").
 //!
 //! Invariant: JSON and YAML have the operator's answer, field by field.
 
@@ -101,7 +102,8 @@ impl Stored {
         pick(&self.entries(), asked, &self.suggest)
     }
 
-    /// Completions of the typed text, newest first: names, or after an `@` names with uids. Each says how long it is kept.
+    /// Completions of the typed text, newest first: names, or after an `@` names with uids. Each
+    /// says how long it is kept.
     pub fn proposals(&self, typed: &str, most: usize, now: Timestamp) -> Vec<(String, String)> {
         let mut proposals: Vec<(String, String)> = Vec::new();
         for entry in self.entries() {

@@ -2,8 +2,8 @@
 //!
 //! It is pure. Every hint with a command for a cluster takes it from here.
 //!
-//! Invariant: a suggestion works unchanged in the user's shell: it names the namespace if the context has another, and repeats the flags that
-//! chose cluster, user and operator.
+//! Invariant: a suggestion works unchanged in the user's shell: it names the namespace if the
+//! context has another, and repeats the flags that chose cluster, user and operator.
 
 use crate::global::Global;
 
@@ -15,7 +15,8 @@ pub struct Suggest {
     given: Given,
 }
 
-/// The flags of this command line that a suggestion repeats, quoted for a shell, each with a space before it.
+/// The flags of this command line that a suggestion repeats, quoted for a shell, each with a space
+/// before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Those that kubectl has too.

@@ -2,8 +2,9 @@
 //!
 //! It knows nothing about the content of cells.
 //!
-//! Invariant: columns that identify rows (names, reasons) are never cut; if a table is still too wide, its lines wrap, as in kubectl.
-//! No cell can move the cursor or begin a line, whatever names a target has.
+//! Invariant: columns that identify rows (names, reasons) are never cut; if a table is still too
+//! wide, its lines wrap, as in kubectl. No cell can move the cursor or begin a line, whatever names
+//! a target has.
 
 /// The smallest width to which a column is cut.
 const SMALLEST: usize = 6;
@@ -65,7 +66,8 @@ impl Table {
         }
     }
 
-    /// A table whose heads have no marks, even if they begin like one. Nothing of it is cut or left out.
+    /// A table whose heads have no marks, even if they begin like one. Nothing of it is cut or left
+    /// out.
     pub fn plain(heads: impl Iterator<Item = String>) -> Self {
         let column = |head: String| Column {
             head: printable(&head),
@@ -77,7 +79,8 @@ impl Table {
         }
     }
 
-    /// Makes columns as wide as in all earlier tables with these widths, so that their rows are aligned.
+    /// Makes columns as wide as in all earlier tables with these widths, so that their rows are
+    /// aligned.
     pub fn below(&mut self, widths: &mut Vec<usize>) {
         widths.resize(self.columns.len(), 0);
         self.least.clone_from(widths);
@@ -145,8 +148,8 @@ impl Table {
         text
     }
 
-    /// Removes optional columns first, from the right. Then it cuts the widest columns that may be cut. `None` means that a column is left
-    /// out.
+    /// Removes optional columns first, from the right. Then it cuts the widest columns that may be
+    /// cut. `None` means that a column is left out.
     fn widths(&self, limit: usize) -> Vec<Option<usize>> {
         let columns = 0..self.columns.len();
         let mut widths: Vec<Option<usize>> =

@@ -13,7 +13,8 @@ use crate::cli::{Dump, RequestArguments, Top};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
-/// For each kind: its names on the command line, its group and version, its name in the API, its plural.
+/// For each kind: its names on the command line, its group and version, its name in the API, its
+/// plural.
 const KINDS: [(&[&str], &str, &str, &str); 7] = [
     (
         &["deploy", "deployment", "deployments"],
@@ -97,7 +98,8 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
     }
 }
 
-/// API version and kind for a type on the command line, alone or with its group: `deploy`, `rollouts.argoproj.io`.
+/// API version and kind for a type on the command line, alone or with its group: `deploy`,
+/// `rollouts.argoproj.io`.
 fn known(of_type: &str) -> Option<(&'static str, &'static str)> {
     let (short, group) = match of_type.split_once('.') {
         Some((short, group)) => (short, Some(group)),

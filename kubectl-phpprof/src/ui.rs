@@ -1,9 +1,11 @@
 //! `ui`: the start page of a namespace's profiles in a browser, through the API server's proxy.
 //!
-//! A listener on loopback passes the page's requests to the operator, with the rights of the kubeconfig. So users who may only read need no
-//! port-forward. The address has a random path, because other users of the machine can reach loopback too.
+//! A listener on loopback passes the page's requests to the operator, with the rights of the
+//! kubeconfig. So users who may only read need no port-forward. The address has a random path,
+//! because other users of the machine can reach loopback too.
 //!
-//! Invariant: a request is passed on only with that path, only with this host's name (against DNS rebinding), and only to this service.
+//! Invariant: a request is passed on only with that path, only with this host's name (against DNS
+//! rebinding), and only to this service.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! `list`, once or continuously.
 //!
-//! Invariant: while watching, a request is printed when it is first seen and whenever its status changes, always in the requested output form.
+//! Invariant: while watching, a request is printed when it is first seen and whenever its status
+//! changes, always in the requested output form.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! The documents' commands of `kubectl phpprof`: the plugin knows each verb, flag and value in them. It makes no call to a cluster, because
-//! each command ends with `--help`.
+//! The documents' commands of `kubectl phpprof`: the plugin knows each verb, flag and value in
+//! them. It makes no call to a cluster, because each command ends with `--help`.
 
 use std::path::Path;
 use std::process::{Command, Output};

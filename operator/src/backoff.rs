@@ -1,6 +1,8 @@
-//! How long to wait before a retry: one rule for the API server, the store and the services that get results.
+//! How long to wait before a retry: one rule for the API server, the store and the services that
+//! get results.
 //!
-//! Invariant: a pause is at least half a second and at most half a minute, grows with the tries, and differs from one operator to the next.
+//! Invariant: a pause is at least half a second and at most half a minute, grows with the tries,
+//! and differs from one operator to the next.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! Elects the replica that handles requests: the one that holds the Lease. The rules are those of Kubernetes' own controllers (client-go,
-//! tools/leaderelection).
+//! Elects the replica that handles requests: the one that holds the Lease. The rules are those of
+//! Kubernetes' own controllers (client-go, tools/leaderelection).
 //!
-//! Invariant: after its last renewal, a replica leads for a shorter time than the others wait. No replica trusts another's clock: each
-//! measures how long it has seen the Lease unchanged. The Lease keeps two replicas from doing the same work. If they still do, unique names
-//! and resource versions prevent harm.
+//! Invariant: after its last renewal, a replica leads for a shorter time than the others wait. No
+//! replica trusts another's clock: each measures how long it has seen the Lease unchanged. The
+//! Lease keeps two replicas from doing the same work. If they still do, unique names and resource
+//! versions prevent harm.
 
 use std::future::Future;
 use std::time::Duration;
@@ -46,7 +47,8 @@ impl Role {
         self.0.subscribe()
     }
 
-    /// Ends when this replica stops leading. If it does not lead now, it ends after the replica has led and stopped.
+    /// Ends when this replica stops leading. If it does not lead now, it ends after the replica has
+    /// led and stopped.
     pub async fn lost(&self) {
         let mut turns = self.subscribe();
         for leads in [true, false] {
@@ -66,7 +68,8 @@ impl Role {
     }
 }
 
-/// The Lease of a release, as one replica sees it. The chart creates it, so the operator needs no right to create Leases.
+/// The Lease of a release, as one replica sees it. The chart creates it, so the operator needs no
+/// right to create Leases.
 pub struct Election {
     leases: Api<Lease>,
     name: String,
@@ -184,7 +187,8 @@ fn holder(spec: &LeaseSpec) -> Option<&str> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-/// What a replica writes into a Lease that has been unchanged for this time; `None` if another replica holds it.
+/// What a replica writes into a Lease that has been unchanged for this time; `None` if another
+/// replica holds it.
 fn next(identity: &str, spec: LeaseSpec, unchanged: Duration, now: Timestamp) -> Option<LeaseSpec> {
     let lasts = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
     let is_mine = match holder(&spec) {

@@ -1,10 +1,10 @@
 //! The operator: turns a ProfileRequest into samplers and their uploads into one profile.
 //!
-//! `reconcile::observe` reads the cluster, `lifecycle::decision::decide` is a pure function of what was read, `reconcile::execute` does what
-//! was decided.
+//! `reconcile::observe` reads the cluster, `lifecycle::decision::decide` is a pure function of what
+//! was read, `reconcile::execute` does what was decided.
 //!
-//! Invariant: a request's status names each pod before its sampler is injected; a result is in the status only
-//! once the store has it.
+//! Invariant: a request's status names each pod before its sampler is injected; a result is in the
+//! status only once the store has it.
 
 #![warn(clippy::match_bool)]
 

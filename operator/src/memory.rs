@@ -31,7 +31,8 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         .max(results::LIST_DRAWN);
     let merge = MergeLimits::default();
     let relay_room = relay::ROOM as usize * relay::UNIT;
-    // A request for results has next to no body. Of an upload, two parts are in memory before they have room.
+    // A request for results has next to no body. Of an upload, two parts are in memory before they
+    // have room.
     let plain = [health::BOUNDS, results::BOUNDS].map(|it| it.connections * it.buffer);
     let uploading = tls::BOUNDS.connections * (2 * tls::BOUNDS.buffer + TLS);
     vec![

@@ -1,5 +1,5 @@
-//! The operator's metrics for Prometheus. Their names follow its conventions, and no label has a separate value for each request, pod or
-//! person.
+//! The operator's metrics for Prometheus. Their names follow its conventions, and no label has a
+//! separate value for each request, pod or person.
 //!
 //! Invariant: the number of series is bounded, because each label has a closed list of values.
 

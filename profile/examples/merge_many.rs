@@ -1,8 +1,10 @@
-//! merge_many PODS FILE...: merges the files as the profiles of this many pods, each file many times, and reports time and memory.
-//! merge_many make ROWS FILE...: writes profiles as hostile pods could, with this many rows each. No two rows have the same stack, and the
-//! files share no function.
+//! merge_many PODS FILE...: merges the files as the profiles of this many pods, each file many
+//! times, and reports time and memory. merge_many make ROWS FILE...: writes profiles as hostile
+//! pods could, with this many rows each. No two rows have the same stack, and the files share no
+//! function.
 //!
-//! It shows how much of a large application's profiles a merged one has room for, and what profiles with nothing in common need.
+//! It shows how much of a large application's profiles a merged one has room for, and what profiles
+//! with nothing in common need.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,12 @@
 //! Compares the demo's profile with the truth: `shares PROFILE TRUTH CALLS RECEIPT_SAMPLES`.
 //!
-//! TRUTH is what the load measured (demo/rootfs/srv/load.php), CALLS lists every call that the application can make (demo/calls.txt),
-//! RECEIPT_SAMPLES is the number in the request's status. It ignores lines.
+//! TRUTH is what the load measured (demo/rootfs/srv/load.php), CALLS lists every call that the
+//! application can make (demo/calls.txt), RECEIPT_SAMPLES is the number in the request's status. It
+//! ignores lines.
 //!
-//! Invariant: exit 0 means that every code path is within three points of its measured share of the wall time, no stack has a function or a
-//! call that the application does not have, and the number of samples matches the receipt.
+//! Invariant: exit 0 means that every code path is within three points of its measured share of the
+//! wall time, no stack has a function or a call that the application does not have, and the number
+//! of samples matches the receipt.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -21,9 +23,11 @@ const PATHS: [(&str, &str, f64); 4] = [
 ];
 const TOLERANCE: f64 = 3.0;
 const ROOT: &str = "{main}";
-/// What a worker that keeps PHP's state does for each request. Apart from this, it sends the answer and waits for the next request.
+/// What a worker that keeps PHP's state does for each request. Apart from this, it sends the answer
+/// and waits for the next request.
 const REQUEST: &str = "include /srv/app/index.php";
-/// A leaf that is not a function: time below its caller (or below no known one), if the sampler could not prove which callee it was.
+/// A leaf that is not a function: time below its caller (or below no known one), if the sampler
+/// could not prove which callee it was.
 const UNSTABLE: &str = "[unstable]";
 
 fn main() -> ExitCode {

@@ -1,20 +1,23 @@
 //! The largest values that a profile of phpprof has, each once, for what writes and for what reads.
 //!
-//! Invariant: what is written is never above what every reader takes. Whatever a target has, its profile is cut and says so; it is not
-//! refused.
+//! Invariant: what is written is never above what every reader takes. Whatever a target has, its
+//! profile is cut and says so; it is not refused.
 
 use std::borrow::Cow;
 
-/// Frames of one sample. A sampler reads half of that of a stack (`phpprof_zend::unwind::MAX_FRAMES`), and adds frames of its own.
+/// Frames of one sample. A sampler reads half of that of a stack
+/// (`phpprof_zend::unwind::MAX_FRAMES`), and adds frames of its own.
 pub const MAX_FRAMES: usize = 8192;
 /// Labels of one sample.
 pub const MAX_LABELS: usize = 64;
-/// Bytes of one string. Many rows can share one, so readers that write it for each row would otherwise write far more than they read.
+/// Bytes of one string. Many rows can share one, so readers that write it for each row would
+/// otherwise write far more than they read.
 pub const MAX_STRING: usize = 16 << 10;
 /// Bytes of one top-level field: any sample or string within the other bounds is smaller.
 pub(crate) const MAX_RECORD: usize = 256 << 10;
 
-/// Frames of all samples of a profile together: about 24 MiB of ids, and 64 MiB where a reader holds them.
+/// Frames of all samples of a profile together: about 24 MiB of ids, and 64 MiB where a reader
+/// holds them.
 pub const MAX_FRAMES_OF_ALL: usize = 8 << 20;
 
 /// The frame in the place of those that were left out.
@@ -22,7 +25,8 @@ pub const TRUNCATED: &str = "[truncated]";
 /// The end of a text that was cut.
 const CUT: &str = "…";
 
-// An id or a number has at most ten bytes in protobuf, and a label has four numbers with tags in a message with tag and length.
+// An id or a number has at most ten bytes in protobuf, and a label has four numbers with tags in a
+// message with tag and length.
 const _: () = assert!(MAX_FRAMES * 10 + MAX_LABELS * 48 + MAX_STRING < MAX_RECORD);
 
 /// A text within [`MAX_STRING`]. A longer one is cut, and its end says so.
@@ -40,7 +44,8 @@ pub(crate) fn beginning(text: &str, most: usize) -> &str {
     text.get(..end.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The most frames that each stack may keep, so that all together have at most [`MAX_FRAMES_OF_ALL`]: only the deepest lose some.
+/// The most frames that each stack may keep, so that all together have at most
+/// [`MAX_FRAMES_OF_ALL`]: only the deepest lose some.
 pub fn depth_within(depths: impl Iterator<Item = usize>) -> usize {
     depth_of(depths, MAX_FRAMES_OF_ALL)
 }
@@ -67,8 +72,8 @@ fn depth_of(depths: impl Iterator<Item = usize>, most: usize) -> usize {
     counts.iter().skip(1).take_while(fits).count()
 }
 
-/// How many frames stay at the leaf and at the root of a stack that has more than this many: the ends say what ran and for whom.
-/// [`TRUNCATED`] takes the place of the frames between them.
+/// How many frames stay at the leaf and at the root of a stack that has more than this many: the
+/// ends say what ran and for whom. [`TRUNCATED`] takes the place of the frames between them.
 pub(crate) fn ends(frames: usize, most: usize) -> Option<(usize, usize)> {
     let kept = most.saturating_sub(1);
     (frames > most).then_some((kept.div_ceil(2), kept / 2))

@@ -2,18 +2,20 @@
 //!
 //! It does not resolve names and does not interpret values.
 //!
-//! Invariant: any input gives a complete profile within [`crate::bounds`]. Extra values and labels are cut, stacks and names are cut where
-//! they say so, missing values are 0, and sums saturate at the limits of `i64`.
+//! Invariant: any input gives a complete profile within [`crate::bounds`]. Extra values and labels
+//! are cut, stacks and names are cut where they say so, missing values are 0, and sums saturate at
+//! the limits of `i64`.
 
 use crate::bounds::{self, MAX_FRAMES, MAX_LABELS, TRUNCATED};
 use crate::proto::{self, Function, Line, Location, Mapping, Profile, ValueType};
 use crate::tables::Tables;
 
-/// One frame of a stack. `start_line` is the line of the function's declaration and part of its identity. `line` is the line being
-/// executed.
+/// One frame of a stack. `start_line` is the line of the function's declaration and part of its
+/// identity. `line` is the line being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRef<'a> {
-    /// In PHP's own spelling: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a phase such as `[gc]`.
+    /// In PHP's own spelling: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a
+    /// phase such as `[gc]`.
     pub name: &'a str,
     /// The path in the engine's spelling; empty for phases.
     pub file: &'a str,
@@ -78,8 +80,8 @@ impl Default for Settings {
     }
 }
 
-/// By how many bytes heaps grew in their requests, and how many of these bytes they still hold. The first is never negative, the second may
-/// be.
+/// By how many bytes heaps grew in their requests, and how many of these bytes they still hold. The
+/// first is never negative, the second may be.
 pub const HEAP: [(&str, &str); 2] = [("heap_growth", "bytes"), ("heap_change", "bytes")];
 
 impl Settings {
@@ -141,7 +143,8 @@ impl Builder {
         }
     }
 
-    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first) and these labels.
+    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first)
+    /// and these labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
         let sample = self.sample(stack, values, labels);
         let values = sample.value.into_iter();

@@ -1,9 +1,11 @@
-//! Callgrind's format (valgrind.org/docs/manual/cl-format.html), for KCachegrind and callgrind_annotate.
+//! Callgrind's format (valgrind.org/docs/manual/cl-format.html), for KCachegrind and
+//! callgrind_annotate.
 //!
-//! A sampler sees no calls. If the format needs the number of calls, it gets the number of stacks with the call.
+//! A sampler sees no calls. If the format needs the number of calls, it gets the number of stacks
+//! with the call.
 //!
-//! Invariant: the self costs of all functions add up to the totals. A call that is on a stack several times (recursion) counts once in its
-//! inclusive cost. No name can begin a line.
+//! Invariant: the self costs of all functions add up to the totals. A call that is on a stack
+//! several times (recursion) counts once in its inclusive cost. No name can begin a line.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};

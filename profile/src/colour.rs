@@ -1,6 +1,8 @@
-//! The colours of frames. They are the same in the SVG and on the page (`assets/page/profile.js` repeats the rules).
+//! The colours of frames. They are the same in the SVG and on the page (`assets/page/profile.js`
+//! repeats the rules).
 //!
-//! The hue shows the kind of function, and the lightness distinguishes neighbours. Nearly everybody can distinguish red from blue.
+//! The hue shows the kind of function, and the lightness distinguishes neighbours. Nearly everybody
+//! can distinguish red from blue.
 //!
 //! Invariant: a name has the same colour in every picture, and black text on it is readable.
 
@@ -70,7 +72,8 @@ pub(crate) fn share(value: i64, total: i64) -> f64 {
     }
 }
 
-/// A number from 0 to 1 that depends mostly on the namespace or class, so that related functions look alike.
+/// A number from 0 to 1 that depends mostly on the namespace or class, so that related functions
+/// look alike.
 fn spread(name: &str) -> f64 {
     let family = name.split("::").next().unwrap_or(name);
     0.75 * hash(family) + 0.25 * hash(name)

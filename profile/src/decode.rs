@@ -2,8 +2,9 @@
 //!
 //! It does not judge the content of a profile, only that it is complete and small enough.
 //!
-//! Invariant: memory stays below `limits.memory_bytes` plus a few records for any input, because the file is decompressed and decoded as a
-//! stream and never held whole. The result has no invalid id, string index or value.
+//! Invariant: memory stays below `limits.memory_bytes` plus a few records for any input, because
+//! the file is decompressed and decoded as a stream and never held whole. The result has no invalid
+//! id, string index or value.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
@@ -24,8 +25,8 @@ pub struct Limits {
     pub compressed_bytes: usize,
     /// The size after decompression. Decompression stops here.
     pub decompressed_bytes: usize,
-    /// The memory of the decoded profile. It bounds locations, functions, strings and all other repeated fields, and the samples if they
-    /// are held.
+    /// The memory of the decoded profile. It bounds locations, functions, strings and all other
+    /// repeated fields, and the samples if they are held.
     pub memory_bytes: usize,
     /// Samples of the profile.
     pub samples: usize,
@@ -90,7 +91,8 @@ pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
     Ok(profile)
 }
 
-/// Reads everything except the samples. It passes these to the caller one by one, and checks only their size.
+/// Reads everything except the samples. It passes these to the caller one by one, and checks only
+/// their size.
 pub(crate) fn read(
     file: &[u8],
     limits: &Limits,
@@ -150,7 +152,8 @@ fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
         }),
         // An allocator takes about 32 bytes for the shortest string.
         6 => size_of::<String>() + 32 + wire_bytes,
-        // The other records are flat. The largest row (a mapping) has 80 bytes. A packed comment has 8 bytes for each of its encoded bytes.
+        // The other records are flat. The largest row (a mapping) has 80 bytes. A packed comment
+        // has 8 bytes for each of its encoded bytes.
         _ => 80 + 8 * wire_bytes,
     }
 }

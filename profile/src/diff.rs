@@ -2,7 +2,8 @@
 //!
 //! It does not draw: [`crate::svg`] and [`crate::page`] do.
 //!
-//! Invariant: functions are the same if name and file are equal. Start lines do not count, because they move with every edit above them.
+//! Invariant: functions are the same if name and file are equal. Start lines do not count, because
+//! they move with every edit above them.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +108,8 @@ impl Diff {
         self.points(change.flat_before, change.flat_after)
     }
 
-    /// The difference of the flat share that chance can cause, in percentage points: three standard errors.
+    /// The difference of the flat share that chance can cause, in percentage points: three standard
+    /// errors.
     pub fn flat_noise(&self, change: &Change) -> f64 {
         self.noise(change, self.errors.map(Some))
     }

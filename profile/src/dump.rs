@@ -1,7 +1,7 @@
 //! Where each worker is, from the profile of a snapshot: as text and as JSON.
 //!
-//! Such a profile has one sample for each worker, with labels that describe its state. Invariant: workers that may be stuck come first, and
-//! no name can move the terminal's cursor.
+//! Such a profile has one sample for each worker, with labels that describe its state. Invariant:
+//! workers that may be stuck come first, and no name can move the terminal's cursor.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -58,7 +58,8 @@ pub struct Worker {
     /// What it waits in, if the kernel shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_call: Option<Call>,
-    /// The request's method. Method, route and script are `None` without a request, or if they are not known.
+    /// The request's method. Method, route and script are `None` without a request, or if they are
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// The path with ids replaced, without its query.
@@ -75,8 +76,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not among them, because the sampler does not
-    /// set them.
+    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not
+    /// among them, because the sampler does not set them.
     pub fn labels(&self) -> Vec<Label<'_>> {
         let state = match self.state {
             State::Stopped => "stopped",
@@ -164,7 +165,8 @@ pub fn workers(profile: &Profile) -> Vec<Worker> {
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
-/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the oldest request comes first.
+/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the
+/// oldest request comes first.
 pub fn ordered(mut workers: Vec<Worker>) -> Vec<Worker> {
     let age = |worker: &Worker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
     workers.sort_by_key(|worker| (worker.state, age(worker)));

@@ -8,10 +8,12 @@ use serde::Serialize;
 
 use crate::timeline::Timeline;
 
-/// The most bytes of a timeline as JSON. A [`Timeline`] at its bounds has about 9 MB with short names.
+/// The most bytes of a timeline as JSON. A [`Timeline`] at its bounds has about 9 MB with short
+/// names.
 pub const LARGEST_TIMELINE: usize = 16 << 20;
 
-/// The element for the page's script; empty without a timeline. If the timeline is too large, the page says so.
+/// The element for the page's script; empty without a timeline. If the timeline is too large, the
+/// page says so.
 pub(crate) fn element(timeline: Option<&Timeline>) -> String {
     let Some(timeline) = timeline else {
         return String::new();
@@ -62,7 +64,8 @@ impl Text {
     }
 }
 
-/// Takes JSON. In a script element, only `<` can begin its end or a comment. In JSON, it occurs only in strings.
+/// Takes JSON. In a script element, only `<` can begin its end or a comment. In JSON, it occurs
+/// only in strings.
 struct Json<'t>(&'t mut Text);
 
 impl Write for Json<'_> {

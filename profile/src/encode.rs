@@ -16,6 +16,7 @@ use crate::proto::Profile;
 pub fn encode_gzip(profile: &Profile) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     let written = gzip.write_all(&profile.encode_to_vec());
-    // Writing to a `Vec` cannot fail. If it did, the result would be empty, which every reader refuses.
+    // Writing to a `Vec` cannot fail. If it did, the result would be empty, which every reader
+    // refuses.
     written.and_then(|()| gzip.finish()).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Folded stacks for flamegraph.pl and speedscope: `root;caller;leaf value`, one line for each stack.
+//! Folded stacks for flamegraph.pl and speedscope: `root;caller;leaf value`, one line for each
+//! stack.
 //!
 //! It keeps names only, because the format has no files and lines.
 //!

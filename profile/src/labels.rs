@@ -1,7 +1,8 @@
 //! The keys of the labels that a sample of phpprof can have.
 //!
-//! Invariant: samplers and the operator write no other labels, so a profile with another one is not phpprof's. [`crate::waiting`] adds to
-//! [`OF_WAITS`] when a profile is shown, and stores that nowhere.
+//! Invariant: samplers and the operator write no other labels, so a profile with another one is not
+//! phpprof's. [`crate::waiting`] adds to [`OF_WAITS`] when a profile is shown, and stores that
+//! nowhere.
 
 /// Where a sample is from. The operator sets them again itself.
 pub const OF_CONTAINERS: [&str; 3] = ["namespace", "pod", "container"];

@@ -1,10 +1,11 @@
-//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert and draw them, and find problems in them.
+//! pprof profiles: build, decode within bounds, merge, encode, summarise, compare, convert and draw
+//! them, and find problems in them.
 //!
-//! It does not sample, store or symbolise anything, and knows nothing of Kubernetes. Only [`waiting`] and [`findings`] know PHP's
-//! functions.
+//! It does not sample, store or symbolise anything, and knows nothing of Kubernetes. Only
+//! [`waiting`] and [`findings`] know PHP's functions.
 //!
-//! Invariant: a [`Profile`] from [`decode`], [`Builder`] or [`Merger`] is complete: every id and every string index in it exists, so
-//! readers need no further checks.
+//! Invariant: a [`Profile`] from [`decode`], [`Builder`] or [`Merger`] is complete: every id and
+//! every string index in it exists, so readers need no further checks.
 
 mod bounds;
 mod builder;

@@ -2,8 +2,9 @@
 //!
 //! It does not scale values and does not align times.
 //!
-//! Invariant: the total of each sample type is the sum of the profiles' totals (up to the limits of `i64`). Memory stays below the given
-//! bound for any profiles, and no profile can take the share of the others.
+//! Invariant: the total of each sample type is the sum of the profiles' totals (up to the limits of
+//! `i64`). Memory stays below the given bound for any profiles, and no profile can take the share
+//! of the others.
 
 use crate::builder::{HEAP, Settings, head};
 use crate::packer::Packer;
@@ -18,7 +19,8 @@ mod incoming;
 
 /// The function of a row that replaces rows without room.
 pub const OTHER: &str = "[other]";
-/// The longest comment that is kept. Each profile keeps only its first comment, in which a sampler describes its run.
+/// The longest comment that is kept. Each profile keeps only its first comment, in which a sampler
+/// describes its run.
 const COMMENT_BYTES: usize = 4096;
 
 /// Why profiles cannot be merged.
@@ -123,8 +125,9 @@ pub fn merge(profiles: &[Profile]) -> Result<Profile, MergeError> {
 }
 
 impl Merger {
-    /// A merger for this many profiles, with these metadata. If there is little room, it first drops the labels in `folds`, then keeps the
-    /// rows with the largest values of the last sample type.
+    /// A merger for this many profiles, with these metadata. If there is little room, it first
+    /// drops the labels in `folds`, then keeps the rows with the largest values of the last sample
+    /// type.
     pub fn new(
         settings: &Settings,
         profiles: usize,
@@ -211,8 +214,9 @@ impl Merger {
         self.tables.bytes + self.rows.bytes
     }
 
-    /// The index of each merged value in the samples of this profile, whose order may differ. Missing sample types of heaps count as 0.
-    /// They are ignored if the merged profile does not have them.
+    /// The index of each merged value in the samples of this profile, whose order may differ.
+    /// Missing sample types of heaps count as 0. They are ignored if the merged profile does not
+    /// have them.
     fn order(&self, profile: &Profile) -> Result<Vec<usize>, MergeError> {
         let theirs: Vec<String> = profile.sample_types().map(word).collect();
         let is_of_heap = |kind: &&String| HEAP.iter().any(|of_heap| word(*of_heap) == **kind);

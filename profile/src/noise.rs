@@ -1,9 +1,11 @@
 //! How much the shares of two profiles can differ by chance.
 //!
-//! The rule is that of `assets/page/noise.js`: three standard errors. The sample type `samples` gives the number of samples in a value, and
-//! a count varies by its square root (Poisson). The bound ignores that the samples of one long call are alike.
+//! The rule is that of `assets/page/noise.js`: three standard errors. The sample type `samples`
+//! gives the number of samples in a value, and a count varies by its square root (Poisson). The
+//! bound ignores that the samples of one long call are alike.
 //!
-//! Invariant: a profile that does not count its samples has no errors, so none of its differences is attributed to chance.
+//! Invariant: a profile that does not count its samples has no errors, so none of its differences
+//! is attributed to chance.
 
 use std::collections::HashMap;
 
@@ -48,7 +50,8 @@ impl<'a> Errors<'a> {
     }
 }
 
-/// The squared error of one value of a sample. `count` is the index of the number of samples, if the profile counts them.
+/// The squared error of one value of a sample. `count` is the index of the number of samples, if
+/// the profile counts them.
 pub(crate) fn squared_error(sample: &Sample, value: i64, count: Option<usize>) -> f64 {
     let count = count.and_then(|index| sample.value.get(index));
     // If each value stands for one sample, the squared error is the sum of the squared values.

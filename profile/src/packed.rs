@@ -1,6 +1,7 @@
 //! A pprof file whose samples are never all in memory.
 //!
-//! Invariant: [`Packed::open`] accepts only complete files, so later reads succeed as the first one did.
+//! Invariant: [`Packed::open`] accepts only complete files, so later reads succeed as the first one
+//! did.
 
 use crate::decode::{Checks, Limits, read};
 use crate::error::DecodeError;

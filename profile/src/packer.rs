@@ -38,7 +38,8 @@ impl Packer {
 
     /// The file. `rest` has everything except the samples.
     pub fn finish(mut self, rest: &Profile) -> Vec<u8> {
-        // Writing to a `Vec` cannot fail. If it did, the result would be empty, which every reader refuses.
+        // Writing to a `Vec` cannot fail. If it did, the result would be empty, which every reader
+        // refuses.
         let written = self.gzip.write_all(&rest.encode_to_vec());
         written
             .and_then(|()| self.gzip.finish())

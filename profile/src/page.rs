@@ -1,9 +1,11 @@
-//! The flame graph page: one HTML file that needs nothing else, whoever serves it and wherever it is saved.
+//! The flame graph page: one HTML file that needs nothing else, whoever serves it and wherever it
+//! is saved.
 //!
 //! It neither chooses nor lays out anything: `assets/page` does this in the browser.
 //!
-//! Invariant: names from the target are in the page as JSON without a `<`, and the page's script displays them as text. The page's policy
-//! allows only the two scripts and the style of this file, and no requests.
+//! Invariant: names from the target are in the page as JSON without a `<`, and the page's script
+//! displays them as text. The page's policy allows only the two scripts and the style of this file,
+//! and no requests.
 
 mod rows;
 
@@ -24,7 +26,8 @@ use rows::Tables;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
-/// The most bytes of a page, unless the caller has less room. The longest string of a browser has about 512 MiB.
+/// The most bytes of a page, unless the caller has less room. The longest string of a browser has
+/// about 512 MiB.
 pub const LARGEST: usize = 256 << 20;
 /// The most samples for which the page has labels.
 const TOLD_APART: usize = 200_000;
@@ -64,7 +67,8 @@ const STYLE: &str = concat!(
 );
 const BODY: &str = include_str!("../assets/page/page.html");
 
-/// The value for the header of the same name. The page contains it too. A test compares the hashes with the files.
+/// The value for the header of the same name. The page contains it too. A test compares the hashes
+/// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
     'sha256-oBOqKW0N6TQvTNwK1CNTmRZe6jlY7t5BMEVr3+XzzFg='; \
@@ -109,11 +113,13 @@ struct Said {
     r#type: Option<usize>,
 }
 
-/// The page of one profile. It first shows this view, and the reader can choose another. With a timeline, it also shows what ran when, up
-/// to [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
+/// The page of one profile. It first shows this view, and the reader can choose another. With a
+/// timeline, it also shows what ran when, up to
+/// [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
 ///
 /// # Errors
-/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than [`LARGEST`].
+/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than
+/// [`LARGEST`].
 pub fn page<S: Source + ?Sized>(
     source: &S,
     view: &View,
@@ -137,7 +143,8 @@ pub fn page_within<S: Source + ?Sized>(
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = Tables::within(room);
-    // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
+    // There are more rows than a browser can show quickly, so the page does not distinguish pods
+    // and workers.
     tables.together = source.count() > TOLD_APART;
     // For this many rows, findings would take too long for the reader who waits for the page.
     let found = match tables.together {
@@ -154,10 +161,12 @@ pub fn page_within<S: Source + ?Sized>(
     html(&data, timeline, room)
 }
 
-/// The page that compares a profile with an earlier one. Red took more than before, blue took less, and grey did not change beyond chance.
+/// The page that compares a profile with an earlier one. Red took more than before, blue took less,
+/// and grey did not change beyond chance.
 ///
 /// # Errors
-/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than [`LARGEST`].
+/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than
+/// [`LARGEST`].
 pub fn differential<S: Source + ?Sized>(
     before: &S,
     after: &S,

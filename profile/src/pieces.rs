@@ -1,9 +1,10 @@
 //! Splits one sample type of a profile into as many profiles as a receiver with limits needs.
 //!
-//! It does not send them. It drops sample labels, because receivers such as Pyroscope make a series of each value.
+//! It does not send them. It drops sample labels, because receivers such as Pyroscope make a series
+//! of each value.
 //!
-//! Invariant: the values of all pieces add up to the total of the samples with the given labels. No piece exceeds a bound unless a single
-//! stack does.
+//! Invariant: the values of all pieces add up to the total of the samples with the given labels. No
+//! piece exceeds a bound unless a single stack does.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,8 +31,8 @@ pub type SampleType = (&'static str, &'static str);
 /// The numbers of the frames, leaf first, and the value.
 type Stack = (Box<[usize]>, i64);
 
-/// The samples with these labels, with only this sample type, which also becomes the period's type. Empty if the profile does not have the
-/// type, or has no value of it.
+/// The samples with these labels, with only this sample type, which also becomes the period's type.
+/// Empty if the profile does not have the type, or has no value of it.
 pub fn pieces<S: Source + ?Sized>(
     source: &S,
     kind: SampleType,
@@ -75,7 +76,8 @@ fn stacks<'a, S: Source + ?Sized>(
     let profile = source.head();
     let lookup = Lookup::new(profile);
     let mut frames: Vec<Frame<'a>> = Vec::new();
-    // By the id of the function's row, because names may be long, and there are far more frames than rows.
+    // By the id of the function's row, because names may be long, and there are far more frames
+    // than rows.
     let mut numbers: HashMap<(u64, i64), usize> = HashMap::new();
     let mut sums: BTreeMap<Box<[usize]>, i64> = BTreeMap::new();
     source.each(&mut |sample| {

@@ -1,5 +1,6 @@
-//! The messages of pprof's `profile.proto` (github.com/google/pprof, `proto/profile.proto`), written by hand, so that no `protoc` is
-//! needed. Field names, numbers and types are those of the file, which documents their meaning.
+//! The messages of pprof's `profile.proto` (github.com/google/pprof, `proto/profile.proto`),
+//! written by hand, so that no `protoc` is needed. Field names, numbers and types are those of the
+//! file, which documents their meaning.
 //!
 //! It checks nothing: [`crate::decode`] does.
 //!

@@ -1,4 +1,5 @@
-//! What a run lost because one of the sampler's tables was full: counted by table, and as a text for users.
+//! What a run lost because one of the sampler's tables was full: counted by table, and as a text
+//! for users.
 //!
 //! Invariant: each sample is counted once, for the first table without room.
 

@@ -1,8 +1,10 @@
 //! Tells the top levels of several scripts apart where a reader has names only.
 //!
-//! The top level of a script is `{main}`, and its file tells which script it is. Folded stacks, flame graphs and `go tool pprof -top` know
-//! names only, so that index.php and cron.php would be one tower: a profile that has several scripts names each as `{main} (FILE)`.
-//! Invariant: whoever compares or merges profiles does so by the [`plain`] name and the file, because the other scripts decide the rest.
+//! The top level of a script is `{main}`, and its file tells which script it is. Folded stacks,
+//! flame graphs and `go tool pprof -top` know names only, so that index.php and cron.php would be
+//! one tower: a profile that has several scripts names each as `{main} (FILE)`.
+//! Invariant: whoever compares or merges profiles does so by the [`plain`] name and the file,
+//! because the other scripts decide the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +13,8 @@ use crate::proto::Profile;
 /// The top level of a script.
 const MAIN: &str = "{main}";
 
-/// The name of a function without its script, which only a profile of several scripts has in the name.
+/// The name of a function without its script, which only a profile of several scripts has in the
+/// name.
 #[must_use]
 pub fn plain<'a>(name: &'a str, file: &str) -> &'a str {
     let script = name
@@ -24,7 +27,8 @@ pub fn plain<'a>(name: &'a str, file: &str) -> &'a str {
     }
 }
 
-/// Names each script's top level with its file, if the profile has several. Its system name stays `{main}`.
+/// Names each script's top level with its file, if the profile has several. Its system name stays
+/// `{main}`.
 pub(crate) fn name_apart(profile: &mut Profile) {
     let is_main = |index: i64| profile.string(index) == MAIN;
     let mains = profile.function.iter().filter(|row| is_main(row.name));

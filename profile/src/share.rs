@@ -1,6 +1,7 @@
 //! Chooses the rows of a profile that a merged profile keeps.
 //!
-//! Invariant: a limited number of rows is kept, those with the largest values. The choice depends on the profile alone.
+//! Invariant: a limited number of rows is kept, those with the largest values. The choice depends
+//! on the profile alone.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -18,8 +19,8 @@ pub(crate) struct Share {
     folded: usize,
 }
 
-/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at least a thirty-second, because most
-/// profiles need less.
+/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at
+/// least a thirty-second, because most profiles need less.
 pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
     let equal = left / profiles.max(1);
     Share {
@@ -28,7 +29,8 @@ pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
     }
 }
 
-/// One profile's part of the remaining bytes. The first profiles need most, because they add the names that the others share.
+/// One profile's part of the remaining bytes. The first profiles need most, because they add the
+/// names that the others share.
 pub(crate) fn of_bytes(left: usize, profiles: usize) -> usize {
     (left / profiles.max(1)).max(left / 8)
 }
@@ -38,8 +40,8 @@ pub(crate) fn of_bytes(left: usize, profiles: usize) -> usize {
 pub(crate) struct Kept {
     /// `None`: rows stay unchanged.
     folds: Option<&'static [&'static str]>,
-    /// `None`: all rows, added up over the labels in `folds`. Otherwise the hashes of the rows, with a random key, so that the author of a
-    /// profile cannot make two rows collide.
+    /// `None`: all rows, added up over the labels in `folds`. Otherwise the hashes of the rows,
+    /// with a random key, so that the author of a profile cannot make two rows collide.
     chosen: Option<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -58,8 +60,8 @@ impl Kept {
     }
 }
 
-/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If they are still too many, keeps those with
-/// the largest values at `weight`.
+/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If
+/// they are still too many, keeps those with the largest values at `weight`.
 pub(crate) fn choose<S: Source + ?Sized>(
     source: &S,
     weight: usize,

@@ -1,6 +1,8 @@
-//! speedscope's own format (speedscope.app/file-format-schema.json): one sampled profile for each sample type.
+//! speedscope's own format (speedscope.app/file-format-schema.json): one sampled profile for each
+//! sample type.
 //!
-//! It keeps functions with file and start line. Samples in a pprof have no order in time, so they have none here either.
+//! It keeps functions with file and start line. Samples in a pprof have no order in time, so they
+//! have none here either.
 //!
 //! Invariant: the weights of each profile add up to the total of its sample type.
 

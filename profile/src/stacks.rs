@@ -1,8 +1,11 @@
-//! The common input of all writers: the numbered functions of a profile, and its stacks, root first, with their values.
+//! The common input of all writers: the numbered functions of a profile, and its stacks, root
+//! first, with their values.
 //!
-//! It writes nothing. A sample with only zero values is dropped. A sample without frames stays; otherwise the sums would differ.
+//! It writes nothing. A sample with only zero values is dropped. A sample without frames stays;
+//! otherwise the sums would differ.
 //!
-//! Invariant: for each sample type, the values of all stacks add up to the total of the samples in the view.
+//! Invariant: for each sample type, the values of all stacks add up to the total of the samples in
+//! the view.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +23,8 @@ pub struct View {
     pub labels: Vec<(String, String)>,
 }
 
-/// How the comment of a file begins that has only the samples with some labels; the labels follow. Its receipts are those of all samples.
+/// How the comment of a file begins that has only the samples with some labels; the labels follow.
+/// Its receipts are those of all samples.
 pub const ONLY: &str = "only samples with ";
 
 /// Why a view of a profile cannot be shown.
@@ -62,7 +66,8 @@ pub struct Stacks<'a> {
     pub sample_types: Vec<(&'a str, &'a str)>,
     /// The index of the view's sample type.
     pub chosen: usize,
-    /// Root first. Each stack has one value for each sample type. The stacks are in the order of their steps.
+    /// Root first. Each stack has one value for each sample type. The stacks are in the order of
+    /// their steps.
     pub stacks: BTreeMap<Vec<Step>, Vec<i64>>,
 }
 
@@ -85,7 +90,8 @@ impl View {
             })
     }
 
-    /// The view with the sample type that it has in this profile, by its name: for a profile whose own default is another.
+    /// The view with the sample type that it has in this profile, by its name: for a profile whose
+    /// own default is another.
     ///
     /// # Errors
     /// A [`ViewError`] where the profile has no such sample type.
@@ -107,7 +113,8 @@ impl View {
         kept
     }
 
-    /// The same as a file's content: a comment names the labels, because nothing else in the file shows that samples were left out.
+    /// The same as a file's content: a comment names the labels, because nothing else in the file
+    /// shows that samples were left out.
     pub(crate) fn kept(&self, profile: &Profile) -> Profile {
         let mut kept = self.filtered(profile);
         for (key, value) in &self.labels {
@@ -191,12 +198,14 @@ impl<'a> Stacks<'a> {
 pub(crate) struct Numbers<'a> {
     pub functions: Vec<Function<'a>>,
     known: HashMap<Function<'a>, usize>,
-    /// The same by the address of a profile's row, so that each row's names are hashed once and not for each frame.
+    /// The same by the address of a profile's row, so that each row's names are hashed once and not
+    /// for each frame.
     rows: HashMap<*const proto::Function, usize>,
 }
 
 impl<'a> Numbers<'a> {
-    /// The sample's stack, root first. If `compared` is set, functions that differ only in their start line count as one.
+    /// The sample's stack, root first. If `compared` is set, functions that differ only in their
+    /// start line count as one.
     pub fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, compared: bool) -> Vec<Step> {
         let mut steps: Vec<_> = lookup
             .lines(sample)

@@ -1,7 +1,8 @@
-//! The start page: the stored profiles of a namespace, with search, comparison, and links to the files.
+//! The start page: the stored profiles of a namespace, with search, comparison, and links to the
+//! files.
 //!
-//! It is the same for every user and namespace: its script asks the operator for the list, with the key after `#` in the URL
-//! (`contract/README.md`, "Stored profiles of a namespace").
+//! It is the same for every user and namespace: its script asks the operator for the list, with the
+//! key after `#` in the URL (`contract/README.md`, "Stored profiles of a namespace").
 //!
 //! Invariant: its policy allows only its own script and style, and requests only to its own server.
 

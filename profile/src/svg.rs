@@ -1,6 +1,8 @@
-//! Draws a flame graph as an SVG picture, without scripts and other origins, with every name as text.
+//! Draws a flame graph as an SVG picture, without scripts and other origins, with every name as
+//! text.
 //!
-//! It cannot zoom or search: the page ([`crate::page`]) can. Frames narrower than a third of a pixel are not drawn.
+//! It cannot zoom or search: the page ([`crate::page`]) can. Frames narrower than a third of a
+//! pixel are not drawn.
 //!
 //! Invariant: for any names, the picture is well-formed XML and contains no element from a name.
 
@@ -39,7 +41,8 @@ pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
     draw(&Tree::of(stacks), title, &subtitle, &describe, &fill)
 }
 
-/// As wide as `after`. Red frames have a larger share than in `before`, blue ones a smaller share; grey ones differ by no more than chance.
+/// As wide as `after`. Red frames have a larger share than in `before`, blue ones a smaller share;
+/// grey ones differ by no more than chance.
 ///
 /// # Errors
 /// A [`ViewError`] where one of the profiles has no such sample type.

@@ -1,9 +1,12 @@
-//! The deduplicating tables for building a profile: strings, mappings, functions, locations, samples.
+//! The deduplicating tables for building a profile: strings, mappings, functions, locations,
+//! samples.
 //!
-//! It does not know the origin of its rows: [`crate::Builder`] adds frames, [`crate::Merger`] adds profiles.
+//! It does not know the origin of its rows: [`crate::Builder`] adds frames, [`crate::Merger`] adds
+//! profiles.
 //!
-//! Invariant: ids are dense, start at 1 (strings at 0, which is the empty one) and are unique. Equal rows share one id. A sample is one row
-//! per stack and labels, in the order of its key, so equal input gives equal bytes.
+//! Invariant: ids are dense, start at 1 (strings at 0, which is the empty one) and are unique.
+//! Equal rows share one id. A sample is one row per stack and labels, in the order of its key, so
+//! equal input gives equal bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -66,7 +69,8 @@ impl Tables {
             .id(Location { id: 0, ..location }, &mut self.bytes, heap)
     }
 
-    /// Adds the values to the sample of this stack and these labels (in any order). Sums saturate at the limits of `i64`.
+    /// Adds the values to the sample of this stack and these labels (in any order). Sums saturate
+    /// at the limits of `i64`.
     pub fn sample(
         &mut self,
         stack: Vec<u64>,

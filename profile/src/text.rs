@@ -2,16 +2,17 @@
 //!
 //! It does not know profiles.
 //!
-//! Invariant: the result of [`xml`] cannot end the text or the attribute that contains it. [`printable`] has no character that moves a cursor,
-//! begins a line or reorders one.
+//! Invariant: the result of [`xml`] cannot end the text or the attribute that contains it.
+//! [`printable`] has no character that moves a cursor, begins a line or reorders one.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// A name for a terminal, or for a line of a file. Each byte of a character that is none for a reader is shown as `<hh>`, as the sampler shows
-/// the bytes of names that are not UTF-8 (`zend/src/shown.rs`), so that two names stay two.
+/// A name for a terminal, or for a line of a file. Each byte of a character that is none for a
+/// reader is shown as `<hh>`, as the sampler shows the bytes of names that are not UTF-8
+/// (`zend/src/shown.rs`), so that two names stay two.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     match text.contains(is_special) {
         true => Cow::Owned(marked(text, is_special)),
@@ -44,7 +45,8 @@ pub(crate) fn is_special(letter: char) -> bool {
         )
 }
 
-/// How many columns of a terminal a printable text takes: letters of Chinese, Japanese and Korean, and emoji, take two.
+/// How many columns of a terminal a printable text takes: letters of Chinese, Japanese and Korean,
+/// and emoji, take two.
 pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
@@ -61,7 +63,8 @@ pub(crate) fn beginning(text: &str, columns: usize) -> &str {
     end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
-/// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed in XML, so they are marked.
+/// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed
+/// in XML, so they are marked.
 pub(crate) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in printable(text).chars() {

@@ -1,8 +1,9 @@
 //! What ran when: the file `requests.json` next to a profile, gzip of one JSON object.
 //!
-//! It has what a profile's aggregation loses: steps of time, and single requests with their actions in order. Times are nanoseconds since
-//! `began_unix_nanoseconds` unless stated otherwise. Invariant: a decoded [`Timeline`] has no invalid index, and no list is longer than its
-//! bound here.
+//! It has what a profile's aggregation loses: steps of time, and single requests with their actions
+//! in order. Times are nanoseconds since `began_unix_nanoseconds` unless stated otherwise.
+//! Invariant: a decoded [`Timeline`] has no invalid index, and no list is longer than its bound
+//! here.
 
 mod codec;
 mod merge;
@@ -38,7 +39,8 @@ pub const MAX_NODES: usize = 1 << 17;
 pub const MAX_FUNCTIONS: usize = 1 << 15;
 /// The most bytes of a text.
 pub const MAX_STRING: usize = 1024;
-/// The smallest step. Larger ones are this one doubled several times, so that the steps of several runs nest.
+/// The smallest step. Larger ones are this one doubled several times, so that the steps of several
+/// runs nest.
 pub const FIRST_STEP: i64 = 20_000_000;
 /// The name of the row for the rest.
 pub const OTHER: &str = "(other)";
@@ -101,7 +103,8 @@ pub struct WorkerRow {
     pub cells: Vec<Cell>,
 }
 
-/// A route: the value of the label `route`, or `(other)`. Empty for requests whose route is not known.
+/// A route: the value of the label `route`, or `(other)`. Empty for requests whose route is not
+/// known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouteRow {
@@ -122,7 +125,8 @@ pub struct Cell {
     pub busy: i64,
     /// Nanoseconds of wall time in samples that slept, within requests.
     pub waiting: i64,
-    /// The largest heap in bytes that a worker of the row was seen with; 0 if heaps were not sampled.
+    /// The largest heap in bytes that a worker of the row was seen with; 0 if heaps were not
+    /// sampled.
     pub heap: u64,
 }
 
@@ -175,7 +179,8 @@ pub struct Request {
     pub moments: Vec<Moment>,
 }
 
-/// A stack and how long it was seen. As JSON: `[begin, duration, node, waits]`, where `waits` is 0 or 1.
+/// A stack and how long it was seen. As JSON: `[begin, duration, node, waits]`, where `waits` is 0
+/// or 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(i64, i64, u32, u8)", into = "(i64, i64, u32, u8)")]
 pub struct Moment {

@@ -2,8 +2,8 @@
 //!
 //! It does not filter and does not draw.
 //!
-//! Invariant: the flat values add up to the total of all samples with a frame. A function that is on a stack several times (recursion)
-//! counts once in its cumulative value.
+//! Invariant: the flat values add up to the total of all samples with a frame. A function that is
+//! on a stack several times (recursion) counts once in its cumulative value.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -146,7 +146,8 @@ const NANOSECONDS: [(i64, &str); 5] = [
 const BYTES: [(i64, &str); 4] = [(1, "B"), (1 << 10, "kB"), (1 << 20, "MB"), (1 << 30, "GB")];
 
 impl Scale {
-    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a larger unit.
+    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a
+    /// larger unit.
     fn of(rows: &[Row], unit: &str) -> Self {
         let units: &[(i64, &str)] = match unit {
             "nanoseconds" => &NANOSECONDS,

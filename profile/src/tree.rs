@@ -2,7 +2,8 @@
 //!
 //! It lays out nothing. It ignores lines, and drops values that are not positive.
 //!
-//! Invariant: node 0 is the root. A parent comes before its children, and its value is at least the sum of theirs.
+//! Invariant: node 0 is the root. A parent comes before its children, and its value is at least the
+//! sum of theirs.
 
 use std::collections::HashMap;
 
@@ -48,8 +49,9 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// The tree of `after`, each node with its value in `before`. A node that is only in `before` has the value 0. Functions are the same
-    /// if name and file are equal, because a start line moves with every edit above it. The view names its sample type.
+    /// The tree of `after`, each node with its value in `before`. A node that is only in `before`
+    /// has the value 0. Functions are the same if name and file are equal, because a start line
+    /// moves with every edit above it. The view names its sample type.
     pub fn compared(
         before: &'a Profile,
         after: &'a Profile,

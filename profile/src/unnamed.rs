@@ -1,4 +1,5 @@
-//! Whether too much of a profile has no name, why, and where that is explained: pure, for the sampler, the operator and the page.
+//! Whether too much of a profile has no name, why, and where that is explained: pure, for the
+//! sampler, the operator and the page.
 //!
 //! Invariant: nothing is said of a few samples, which every program has.
 

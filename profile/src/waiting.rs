@@ -1,10 +1,13 @@
-//! What a sample waits for: splits its wall time into running and waiting, by the internal function that is its leaf.
+//! What a sample waits for: splits its wall time into running and waiting, by the internal function
+//! that is its leaf.
 //!
-//! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate sample with the label [`LABEL`]. Waiting
-//! for a CPU has no label, and neither has waiting for something that [`KINDS`] does not contain. A sampler sets the label itself where a
-//! worker could not continue, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
+//! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate
+//! sample with the label [`LABEL`]. Waiting for a CPU has no label, and neither has waiting for
+//! something that [`KINDS`] does not contain. A sampler sets the label itself where a worker could
+//! not continue, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
 //!
-//! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no CPU time.
+//! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no
+//! CPU time.
 
 mod kinds;
 
@@ -18,9 +21,11 @@ use crate::source::Source;
 /// The key of the label.
 pub const LABEL: &str = "waiting";
 
-/// The label's value for workers that were stopped by a signal or a debugger, or whose control group was frozen.
+/// The label's value for workers that were stopped by a signal or a debugger, or whose control
+/// group was frozen.
 pub const STOPPED: &str = "stopped";
-/// The label's value for workers in uninterruptible sleep, in a leaf that does not name what it waits for.
+/// The label's value for workers in uninterruptible sleep, in a leaf that does not name what it
+/// waits for.
 pub const DISK: &str = "disk";
 
 /// A leaf that is off the CPU for less of its time than this counts as busy.
@@ -31,9 +36,10 @@ const ENOUGH_SAMPLES: i64 = 50;
 
 /// The waiting part of each leaf's wall time, in one profile.
 ///
-/// A function that waits uses no CPU time. But a function whose worker waits for a CPU, for instance under a CPU limit, uses none either.
-/// Code that never waits for anything else shows how long these waits are: its ratio of wall time to CPU time applies to other functions
-/// too. The parts are calculated from all samples of a function, because a single row says little.
+/// A function that waits uses no CPU time. But a function whose worker waits for a CPU, for
+/// instance under a CPU limit, uses none either. Code that never waits for anything else shows how
+/// long these waits are: its ratio of wall time to CPU time applies to other functions too. The
+/// parts are calculated from all samples of a function, because a single row says little.
 #[derive(Debug)]
 pub struct Waiting {
     cpu: usize,
@@ -71,7 +77,8 @@ enum Leaf<'a> {
 }
 
 impl Waiting {
-    /// `None` if the profile does not have both times, or already has the label of a kind that no sampler sets.
+    /// `None` if the profile does not have both times, or already has the label of a kind that no
+    /// sampler sets.
     pub fn of<S: Source + ?Sized>(source: &S) -> Option<Self> {
         let profile = source.head();
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);
@@ -123,7 +130,8 @@ impl Waiting {
         })
     }
 
-    /// What the sample waits for, and the values of the waiting part. The rest of its values belong to the running part.
+    /// What the sample waits for, and the values of the waiting part. The rest of its values belong
+    /// to the running part.
     pub fn split(&self, sample: &Sample) -> Option<(&'static str, Vec<i64>)> {
         if self.key.is_some() && sample.label.iter().any(|it| Some(it.key) == self.key) {
             return None;
@@ -216,7 +224,8 @@ fn stretch(times: &HashMap<Leaf<'_>, Times>) -> f64 {
     (never.wall as f64 / never.cpu.max(1) as f64).max(1.0)
 }
 
-/// Whether a function of this file is PHP code. Phases have no file, and internal functions have their module's, such as `<internal:pdo>`.
+/// Whether a function of this file is PHP code. Phases have no file, and internal functions have
+/// their module's, such as `<internal:pdo>`.
 pub(crate) fn is_php(file: &str) -> bool {
     !file.is_empty() && !file.starts_with("<internal:")
 }

@@ -1,7 +1,7 @@
 //! Writes a profile while it is compressed, so that its samples are never all in memory.
 //!
-//! It adds up nothing: each sample is its own row. Invariant: the output equals that of [`crate::encode_gzip`] for the same rows, except
-//! that the samples come first.
+//! It adds up nothing: each sample is its own row. Invariant: the output equals that of
+//! [`crate::encode_gzip`] for the same rows, except that the samples come first.
 
 use crate::builder::{Builder, FrameRef, Label, Settings};
 use crate::packer::Packer;
@@ -28,7 +28,8 @@ impl Writer {
         self
     }
 
-    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its labels.
+    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its
+    /// labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
         let sample = self.builder.sample(stack, values, labels);
         self.packer.sample(&sample);

@@ -1,4 +1,5 @@
-//! What a hostile profile can cost its readers: a small file must not become a large page or much work.
+//! What a hostile profile can cost its readers: a small file must not become a large page or much
+//! work.
 //!
 //! Invariant: the files here are a few hundred KiB at most.
 
@@ -14,7 +15,8 @@ use phpprof_profile::{
 /// The longest string that is decoded.
 const LONG: usize = MAX_STRING;
 
-/// A profile with this many functions, which share their file and differ only in their start lines. Each has its own sample.
+/// A profile with this many functions, which share their file and differ only in their start lines.
+/// Each has its own sample.
 fn shared(functions: i64, file: &str) -> Profile {
     let mut profile = Builder::new(Settings::default()).finish();
     let begin = profile.string_table.len() as i64;

@@ -1,6 +1,7 @@
 //! Whatever is given to the writers, every reader takes the file.
 //!
-//! Invariant: each test reads by the limits that the sampler's host commands, the operator and the plugin share.
+//! Invariant: each test reads by the limits that the sampler's host commands, the operator and the
+//! plugin share.
 
 use phpprof_profile::{
     Builder, Format, FrameRef, Label, Limits, Lookup, MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS,
@@ -115,7 +116,8 @@ fn merged_profiles_of_the_deepest_stacks_are_read() {
     assert!(["web-1", "web-2", "web-3"].into_iter().all(has_pod));
 }
 
-/// Stacks that have more frames together than a profile may have: only the deepest are cut, and every reader takes them.
+/// Stacks that have more frames together than a profile may have: only the deepest are cut, and
+/// every reader takes them.
 #[test]
 fn all_frames_together_are_bounded() {
     let deepest = MAX_FRAMES - 1;

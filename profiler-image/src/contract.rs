@@ -1,6 +1,8 @@
-//! The number of the contract with the operator, and how two numbers work together (`contract/versions.json`).
+//! The number of the contract with the operator, and how two numbers work together
+//! (`contract/versions.json`).
 //!
-//! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number that it does not know.
+//! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number
+//! that it does not know.
 
 use crate::failure::{Reason, SamplerFailure};
 

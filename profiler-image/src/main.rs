@@ -1,7 +1,7 @@
 //! Parses the command line, and runs its command.
 //!
-//! In a pod the command line comes from the operator (`contract/args.json`), on a host from a user. The last action is always the receipt
-//! with its exit code.
+//! In a pod the command line comes from the operator (`contract/args.json`), on a host from a user.
+//! The last action is always the receipt with its exit code.
 
 #![warn(clippy::match_bool)]
 

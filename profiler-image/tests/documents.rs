@@ -1,4 +1,5 @@
-//! The documentation's commands of `phpprof`: it knows each flag and value in them. `php/commands.rs` runs those for a host.
+//! The documentation's commands of `phpprof`: it knows each flag and value in them.
+//! `php/commands.rs` runs those for a host.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -8,7 +9,8 @@ use phpprof_documents::{all_commands, pages, reference, root, spans};
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
 
-/// phpprof with these arguments. Those from a program on belong to the program; `--help` is inserted before these.
+/// phpprof with these arguments. Those from a program on belong to the program; `--help` is
+/// inserted before these.
 fn parse(arguments: &[String]) -> Result<Output> {
     let expand = |word: &String| {
         if word.contains('$') {

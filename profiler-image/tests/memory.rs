@@ -1,4 +1,5 @@
-//! Fills all tables of a run to their limits: their sum is what the sampler promises ([performance](../../docs/performance.md)).
+//! Fills all tables of a run to their limits: their sum is what the sampler promises
+//! ([performance](../../docs/performance.md)).
 //!
 //! It is one test in a process of its own, because its allocator counts.
 

@@ -204,7 +204,8 @@ fn a_pod_whose_budget_is_spent_is_not_chosen() {
     check(&target(2), &[spent, pod("b")], "b/fpm");
 }
 
-/// `expected` is the number of chosen pods, or what the request waits for. Each node has room for two samplers.
+/// `expected` is the number of chosen pods, or what the request waits for. Each node has room for
+/// two samplers.
 #[track_caller]
 fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
     let limits = Limits {

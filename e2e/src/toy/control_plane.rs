@@ -1,6 +1,11 @@
 //! An API server and its etcd on their own ports; a controller manager and a scheduler, if they are wanted.
 //!
+<<<<<<< HEAD:e2e/src/toy/control_plane.rs
 //! There is no kubelet; the caller does its work. Invariant: its programs listen on the given address only, and end with this one.
+=======
+//! There is no controller, scheduler or kubelet; the caller does their work. Invariant: its
+//! programs listen on loopback only, and end with this one.
+>>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/src/bin/scale/cluster.rs
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -134,6 +139,7 @@ impl ControlPlane {
         Ok(())
     }
 
+<<<<<<< HEAD:e2e/src/toy/control_plane.rs
     /// A kubeconfig of a service account, with a token of this pod, if any.
     pub async fn kubeconfig_of(
         &self,
@@ -153,6 +159,16 @@ impl ControlPlane {
             pod.unwrap_or(account),
             token.trim(),
         )
+=======
+    /// A kubeconfig of the operator's service account, which has the rights that the chart gives
+    /// it.
+    pub async fn operators_kubeconfig(&self) -> Result<String> {
+        let token = ["create", "token", OPERATOR, "--duration=2h"];
+        let where_it_is = ["--namespace", NAMESPACE, "--kubeconfig", &self.admin];
+        let token = run("kubectl", &[token.as_slice(), &where_it_is].concat(), &[]).await?;
+        let token = String::from_utf8(token)?;
+        kubeconfig(&self.data, &self.server, OPERATOR, token.trim())
+>>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/src/bin/scale/cluster.rs
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests the chart's alerts, as it renders them, against series that fire each of them and series that do not (alerts.yaml).
+//! Tests the chart's alerts, as it renders them, against series that fire each of them and series
+//! that do not (alerts.yaml).
 
 use std::path::Path;
 use std::process::Command;

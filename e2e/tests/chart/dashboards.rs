@@ -1,5 +1,6 @@
-//! Checks the chart's dashboards, as it renders them, against Grafana's schema (`kinds/dashboard/dashboard_kind.cue` in its repository, and
-//! the types of `@grafana/schema` 13.2.3), and the link to them in each request's status.
+//! Checks the chart's dashboards, as it renders them, against Grafana's schema
+//! (`kinds/dashboard/dashboard_kind.cue` in its repository, and the types of `@grafana/schema`
+//! 13.2.3), and the link to them in each request's status.
 //!
 //! Invariant: an unknown field is an error, and so is a missing field that the schema requires.
 

@@ -1,5 +1,5 @@
-//! Renders each `helm install` and `helm upgrade` of the documentation with its values: the chart accepts all. `cluster/releases.rs` runs
-//! them.
+//! Renders each `helm install` and `helm upgrade` of the documentation with its values: the chart
+//! accepts all. `cluster/releases.rs` runs them.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Values that the chart refuses before anything is installed, and helm's message. These tests need helm, but no cluster.
+//! Values that the chart refuses before anything is installed, and helm's message. These tests need
+//! helm, but no cluster.
 
 mod alerts;
 mod dashboards;

@@ -1,4 +1,5 @@
-//! The chart accepts the values of every example. `cluster/presets.rs` shows their objects to an API server.
+//! The chart accepts the values of every example. `cluster/presets.rs` shows their objects to an
+//! API server.
 
 use std::process::Command;
 

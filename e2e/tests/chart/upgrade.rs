@@ -1,4 +1,5 @@
-//! Compares the older release's chart with the tested one: an upgrade changes nothing that Kubernetes refuses, and loses no data.
+//! Compares the older release's chart with the tested one: an upgrade changes nothing that
+//! Kubernetes refuses, and loses no data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -164,8 +165,9 @@ fn an_upgrade_keeps_versions_fields_and_keys() -> Result<()> {
     Ok(())
 }
 
-/// `helm upgrade --reuse-values` does this. Without the new values the operator would run with no replica and with limits of zero.
-/// helm takes over an object of others only with these (docs/guides/upgrading.md applies the CRDs by kubectl).
+/// `helm upgrade --reuse-values` does this. Without the new values the operator would run with no
+/// replica and with limits of zero. helm takes over an object of others only with these
+/// (docs/guides/upgrading.md applies the CRDs by kubectl).
 #[test]
 fn the_crds_name_their_owner() -> Result<()> {
     let objects = objects(&release::chart(), &[])?;
@@ -215,7 +217,8 @@ fn older_values_are_refused_by_name() -> Result<()> {
     Ok(())
 }
 
-/// It goes through all of `values.yaml`, so that the schema has to require values that are added later, too.
+/// It goes through all of `values.yaml`, so that the schema has to require values that are added
+/// later, too.
 #[test]
 fn the_schema_covers_each_value() -> Result<()> {
     let read = |file: &str| fs::read_to_string(format!("{}/{file}", release::chart()));

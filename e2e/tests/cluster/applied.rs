@@ -1,7 +1,8 @@
-//! The examples as their readers use them: requests are sampled, schedules make requests, and hooks end well although a profile fails.
+//! The examples as their readers use them: requests are sampled, schedules make requests, and hooks
+//! end well although a profile fails.
 //!
-//! Their objects are applied as they are, except for namespace, image and length. Argo's own kinds are not on the cluster, so the Jobs of the
-//! hooks are started by the test.
+//! Their objects are applied as they are, except for namespace, image and length. Argo's own kinds
+//! are not on the cluster, so the Jobs of the hooks are started by the test.
 
 use std::path::Path;
 use std::time::Duration;

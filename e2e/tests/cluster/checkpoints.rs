@@ -55,7 +55,8 @@ async fn has_third(fixture: &Fixture, on_volume: bool, request: &ProfileRequest)
     has(fixture, on_volume, request, THIRD).await
 }
 
-/// Checks that the request is complete with the first 20 of its 60 seconds, and that its message gives the cause.
+/// Checks that the request is complete with the first 20 of its 60 seconds, and that its message
+/// gives the cause.
 async fn check_beginning(
     fixture: &Fixture,
     on_volume: bool,
@@ -160,8 +161,9 @@ fn a_deleted_pod_leaves_its_relayed_checkpoints() -> Result<()> {
     })
 }
 
-/// Deletes a pod whose sampler then has a moment to store what it has, after the operator has looked for it. The pod's grace is 0, so the API
-/// server forgets it at once, and the kubelet ends its containers afterwards.
+/// Deletes a pod whose sampler then has a moment to store what it has, after the operator has
+/// looked for it. The pod's grace is 0, so the API server forgets it at once, and the kubelet ends
+/// its containers afterwards.
 async fn outlived(fixture: &Fixture, on_volume: bool, way: &str) -> Result<ProfileRequest> {
     fixture.start(&[pods::stubborn_php("web")]).await?;
     let request = fixture.apply(spec("web", way, 60)).await?;

@@ -1,4 +1,5 @@
-//! Many large requests of one user: they use little memory of the operator, and do not affect other requests.
+//! Many large requests of one user: they use little memory of the operator, and do not affect other
+//! requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +28,8 @@ fn labels() -> BTreeMap<String, String> {
     (0..LABELS).map(label).collect()
 }
 
-/// Creates requests with metadata that no schema bounds. It creates some at a time, because the API server takes a second for each.
+/// Creates requests with metadata that no schema bounds. It creates some at a time, because the API
+/// server takes a second for each.
 async fn create_requests(fixture: &Fixture, count: usize) -> Result<()> {
     let object = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",

@@ -1,7 +1,8 @@
-//! Runs the documentation's commands for a cluster in their order: some pages in each run, the others with `FULL=1`.
+//! Runs the documentation's commands for a cluster in their order: some pages in each run, the
+//! others with `FULL=1`.
 //!
-//! A page becomes one shell script in a folder that looks like a clone. The documentation's namespace `shop` is the test's own, and so are
-//! the requests and files that the examples name.
+//! A page becomes one shell script in a folder that looks like a clone. The documentation's
+//! namespace `shop` is the test's own, and so are the requests and files that the examples name.
 //!
 //! Does not: install, upgrade or remove phpprof; `releases.rs` does.
 
@@ -18,7 +19,8 @@ use tempfile::TempDir;
 /// The page with pods whose PHP runs as another user.
 const OF_RESTRICTED: &str = "docs/guides/restricted-namespaces.md";
 const SETUPS: [Setup; 3] = [Setup::Cluster, Setup::Example, Setup::Terminal];
-/// Commands that the test replaces by its own: creating the namespace, and the shell's access to the cluster.
+/// Commands that the test replaces by its own: creating the namespace, and the shell's access to
+/// the cluster.
 const DONE_HERE: [&str; 3] = [
     "kubectl create namespace shop",
     "kubectl delete namespace shop",
@@ -75,7 +77,8 @@ fn script(text: &str, namespace: &str) -> String {
     in_namespace(&lines.join("\n"), namespace)
 }
 
-/// Commands that a page's script needs first: they set kubectl's namespace, and create what its examples name.
+/// Commands that a page's script needs first: they set kubectl's namespace, and create what its
+/// examples name.
 fn before(text: &str, namespace: &str) -> String {
     let context = format!(
         "kubectl config view --raw --flatten --minify > kubeconfig\nexport KUBECONFIG=$PWD/kubeconfig\nkubectl config set-context --current --namespace={namespace}\n"
@@ -176,7 +179,8 @@ async fn follow_beside(fixture: &Fixture, page: &str) -> Result<()> {
         .await
 }
 
-/// The pages with commands for a cluster that have no test of their own: those of each run, or the others.
+/// The pages with commands for a cluster that have no test of their own: those of each run, or the
+/// others.
 fn pages_with_commands(in_test: bool) -> Result<Vec<String>> {
     let pages = pages()?.into_iter().filter(|(page, text)| {
         let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));

@@ -1,7 +1,7 @@
 //! An application of other authors: DokuWiki as Debian installs it, under php-fpm behind nginx.
 //!
-//! Invariant: the tests compare a profile with independent sources: the source files in the container, PHP's own reflection,
-//! and nginx's log.
+//! Invariant: the tests compare a profile with independent sources: the source files in the
+//! container, PHP's own reflection, and nginx's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 /// In percentage points of the total.
 const TOLERANCE: f64 = 3.0;
 const SECONDS: u64 = 10;
-/// The largest share of unstable samples, in percent: three times what docs/promises.md promises of a minute at the default
-/// rate.
+/// The largest share of unstable samples, in percent: three times what docs/promises.md promises of
+/// a minute at the default rate.
 const UNSTABLE_LIMIT: i64 = 3;
-/// The largest share of samples without a request, in percent: they run before a request's variables exist, or after PHP has freed them.
+/// The largest share of samples without a request, in percent: they run before a request's
+/// variables exist, or after PHP has freed them.
 const UNLABELLED_LIMIT: i64 = 10;
 
 #[test]
@@ -71,7 +72,8 @@ fn check_wiki(opcache: &str) -> Result<()> {
         if scripts_apart(fixture, &profile).await?.is_empty() {
             return Ok(());
         }
-        // nginx's times contain the waits of a request for a CPU before PHP gets it, so other work on the machine changes them.
+        // nginx's times contain the waits of a request for a CPU before PHP gets it, so other work
+        // on the machine changes them.
         say("shares are measured once more");
         let apart = scripts_apart(fixture, &profiled(fixture, SECONDS, Value::Null).await?).await?;
         ensure!(
@@ -98,7 +100,8 @@ async fn profiled(fixture: &Fixture, seconds: u64, filter: Value) -> Result<Prof
     Ok(profile)
 }
 
-/// Checks that the list of requests is stored next to the profile, expires with it, and needs the same right.
+/// Checks that the list of requests is stored next to the profile, expires with it, and needs the
+/// same right.
 async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profile) -> Result<()> {
     let links = fixture.links(request).await?;
     let link = links.get("requests").context("no list of requests")?;
@@ -129,7 +132,8 @@ async fn check_list(fixture: &Fixture, request: &ProfileRequest, profile: &Profi
     Ok(())
 }
 
-/// Checks that every function of the profile is one of PHP's, or is declared at the profile's file and line.
+/// Checks that every function of the profile is one of PHP's, or is declared at the profile's file
+/// and line.
 async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let frames = profile
@@ -165,7 +169,8 @@ async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// Checks that each sample's labels match the script of its root frame, and that no query string is in the profile.
+/// Checks that each sample's labels match the script of its root frame, and that no query string is
+/// in the profile.
 fn check_labels(profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let (mut all, mut without) = (0, 0);
@@ -244,7 +249,8 @@ fn shares(of_scripts: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     of_scripts.into_iter().map(share).collect()
 }
 
-/// How long each script ran between two times, from lines of `end of the request, seconds, status, script`.
+/// How long each script ran between two times, from lines of `end of the request, seconds, status,
+/// script`.
 fn logged_seconds(log: &str, began: f64, took: f64) -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
     for line in log.lines() {

@@ -1,5 +1,6 @@
-//! `kubectl phpprof dump`: one worker that waits for a lock, as of a session, on a wiki under load; and three of 64 workers that wait for a
-//! socket, read by a sampler of the dump's own and by a resident one.
+//! `kubectl phpprof dump`: one worker that waits for a lock, as of a session, on a wiki under load;
+//! and three of 64 workers that wait for a socket, read by a sampler of the dump's own and by a
+//! resident one.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,8 @@ fn wiki_of_many() -> Value {
     pod
 }
 
-/// Checks the time from the command to its output. The waiting workers come first, and all of their stacks are whole.
+/// Checks the time from the command to its output. The waiting workers come first, and all of their
+/// stacks are whole.
 async fn dumped(user: &User, what: &str, promise: Duration) -> Result<()> {
     let began = Instant::now();
     let said = user.run("dump pod/web -c fpm -o json").await?.well()?;

@@ -1,4 +1,5 @@
-//! Requests that end early, start late, upload over the relay instead of directly, or are deleted when they expire.
+//! Requests that end early, start late, upload over the relay instead of directly, or are deleted
+//! when they expire.
 
 use std::time::{Duration, SystemTime};
 
@@ -91,8 +92,8 @@ fn delete_stops_samplers_within_5_seconds() -> Result<()> {
     })
 }
 
-/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop, the manifest names that, and it is
-/// deleted too.
+/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop,
+/// the manifest names that, and it is deleted too.
 async fn no_profile_is_left(fixture: &Fixture) -> Result<()> {
     let keys = fixture.keys().await?;
     let is_left = |key: &String| key.ends_with(".pb.gz") && !key.contains(".checkpoint-");
@@ -144,7 +145,8 @@ fn a_pod_without_the_store_uses_the_relay() -> Result<()> {
             e2e::store::sha256(&bytes) == target.sha256,
             "another object"
         );
-        // A request with direct upload only fails, which proves that the pod could not reach the store.
+        // A request with direct upload only fails, which proves that the pod could not reach the
+        // store.
         let spec =
             json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Direct"});
         let request = fixture.ended(&fixture.apply(spec).await?).await?;

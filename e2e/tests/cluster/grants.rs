@@ -63,7 +63,8 @@ fn abuses(grant: &Call) -> Result<Vec<(&'static str, Call, u16)>> {
     ])
 }
 
-/// Checks that the container has no credentials except the grants: no volume, no token, no other variable.
+/// Checks that the container has no credentials except the grants: no volume, no token, no other
+/// variable.
 fn check_sampler(fixture: &Fixture, sampler: &Sampler) -> Result<()> {
     let container = serde_json::to_value(&sampler.container)?;
     for field in ["volumeMounts", "volumeDevices", "envFrom", "command"] {

@@ -1,4 +1,5 @@
-//! `helm test`: it succeeds where the release works, fails where the operator is away, and leaves no right behind.
+//! `helm test`: it succeeds where the release works, fails where the operator is away, and leaves
+//! no right behind.
 
 use anyhow::{Result, ensure};
 use e2e::pods::image;

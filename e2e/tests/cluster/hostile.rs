@@ -1,7 +1,7 @@
 //! Uploads that do not match their receipts, or are not profiles at all.
 //!
-//! While the operator is stopped, the test does what a hostile pod could: it writes an object at the profile's key,
-//! and gives the container that the operator will find any receipt.
+//! While the operator is stopped, the test does what a hostile pod could: it writes an object at
+//! the profile's key, and gives the container that the operator will find any receipt.
 
 use std::io::Write as _;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `kubectl phpprof top --live` shows on a terminal what runs now in a pod. Its sampler ends with it.
+//! `kubectl phpprof top --live` shows on a terminal what runs now in a pod. Its sampler ends with
+//! it.
 
 use std::time::Duration;
 
@@ -55,7 +56,8 @@ fn top_live_shows_saves_and_stops_its_sampler() -> Result<()> {
     })
 }
 
-/// A killed terminal does not cancel its request. The sampler ends because nobody reads its profiles.
+/// A killed terminal does not cancel its request. The sampler ends because nobody reads its
+/// profiles.
 #[test]
 fn a_live_sampler_without_viewers_ends() -> Result<()> {
     shared(ENABLED, async |fixture| {

@@ -1,4 +1,5 @@
-//! What Kubernetes does to a pod during a run: it resizes a container in place, and ends a Job, which does not wait for samplers.
+//! What Kubernetes does to a pod during a run: it resizes a container in place, and ends a Job,
+//! which does not wait for samplers.
 
 use std::time::Duration;
 
@@ -136,7 +137,8 @@ async fn end_php(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     end.await.map(drop)
 }
 
-/// Checks that a Job completes, and that the request has what was stored and says why it is not more.
+/// Checks that a Job completes, and that the request has what was stored and says why it is not
+/// more.
 async fn check_job(
     fixture: &Fixture,
     name: &str,

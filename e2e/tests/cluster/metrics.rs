@@ -1,4 +1,5 @@
-//! Prometheus finds the operator's metrics: each query of the chart's dashboards returns data, and each alert is evaluated.
+//! Prometheus finds the operator's metrics: each query of the chart's dashboards returns data, and
+//! each alert is evaluated.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The release that has rights in some namespaces only, as `examples/values/namespaced.yaml` installs it.
+//! The release that has rights in some namespaces only, as `examples/values/namespaced.yaml`
+//! installs it.
 
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ async fn is_forbidden(question: &[&str]) -> Result<bool> {
     }
 }
 
-/// Makes the operator use its rights, by one request and workloads of each kind. `rights.rs` checks afterwards that it has used all of
-/// them.
+/// Makes the operator use its rights, by one request and workloads of each kind. `rights.rs` checks
+/// afterwards that it has used all of them.
 async fn uses_its_rights(fixture: &Fixture) -> Result<()> {
     let request = webhook::profiled_past_it(fixture).await?;
     fixture.links(&request).await?;

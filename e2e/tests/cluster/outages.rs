@@ -1,5 +1,5 @@
-//! The store does not answer during a run, for a while or for good, works badly, or has another certificate. And a webhook that does not
-//! answer.
+//! The store does not answer during a run, for a while or for good, works badly, or has another
+//! certificate. And a webhook that does not answer.
 
 use std::time::Duration;
 

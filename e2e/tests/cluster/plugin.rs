@@ -1,5 +1,5 @@
-//! `kubectl phpprof` as its users run it: every command, as an administrator, as a developer with the documented roles, and as users
-//! without a right.
+//! `kubectl phpprof` as its users run it: every command, as an administrator, as a developer with
+//! the documented roles, and as users without a right.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn every_verb_works_with_the_documented_roles() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.deploy("web", 1, pods::php("web")).await?;
         let developer = fixture.developer().await?;
-        // The developer may not read the namespace's labels or the operator. `doctor` reports that and continues.
+        // The developer may not read the namespace's labels or the operator. `doctor` reports that
+        // and continues.
         doctor(&developer).await?;
         every_verb(fixture, &developer).await
     })

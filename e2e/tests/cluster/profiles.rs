@@ -123,7 +123,8 @@ fn context(sampler: &Sampler) -> Value {
     serde_json::to_value(&sampler.container.security_context).unwrap_or_default()
 }
 
-/// Compares a complete request's status with its samplers' receipts and the store. Returns the last sampler.
+/// Compares a complete request's status with its samplers' receipts and the store. Returns the last
+/// sampler.
 async fn check_profiles(
     fixture: &Fixture,
     request: &ProfileRequest,
@@ -206,7 +207,8 @@ async fn check_target(fixture: &Fixture, target: &TargetStatus, sampler: &Sample
     Ok(())
 }
 
-/// Checks that all stacks are the application's, not even those of the client in the container next to it, and that few are unstable.
+/// Checks that all stacks are the application's, not even those of the client in the container next
+/// to it, and that few are unstable.
 fn check_stacks(profile: &Profile) -> Result<()> {
     application::check_stacks(profile, "")?;
     let samples = total(profile, "samples");

@@ -1,7 +1,8 @@
-//! The life of a release as the documentation describes it: installed, upgraded, removed. Only with `FULL=1`, because it removes the
-//! cluster's release.
+//! The life of a release as the documentation describes it: installed, upgraded, removed. Only with
+//! `FULL=1`, because it removes the cluster's release.
 //!
-//! Does not: install with a cloud's values. There is no cloud here, so only the API server checks them.
+//! Does not: install with a cloud's values. There is no cloud here, so only the API server checks
+//! them.
 //!
 //! Invariant: at the end a release is installed, and the next test upgrades it to its own values.
 
@@ -11,7 +12,8 @@ use phpprof_documents::{FIRST, Setup, root, script};
 
 use crate::documents::{clone, in_namespace, run};
 
-/// The pages, in an order in which each finds the state that it needs: no release, one to upgrade, one to remove.
+/// The pages, in an order in which each finds the state that it needs: no release, one to upgrade,
+/// one to remove.
 const PAGES: [&str; 8] = [
     "examples/README.md",
     FIRST,

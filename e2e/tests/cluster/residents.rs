@@ -128,8 +128,9 @@ async fn says_who_asked(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Reads CPU time and memory from the kernel, on the node, for the first process, which stays. The sampler's own tests measure the process
-/// that makes each poll, which takes some milliseconds every ten seconds here.
+/// Reads CPU time and memory from the kernel, on the node, for the first process, which stays. The
+/// sampler's own tests measure the process that makes each poll, which takes some milliseconds
+/// every ten seconds here.
 async fn takes_next_to_nothing(fixture: &Fixture) -> Result<()> {
     let pod = web(fixture).await?;
     let id = sampler_id(&pod)?;
@@ -245,7 +246,8 @@ fn a_deleted_pod_ends_its_resident_run() -> Result<()> {
             target.reason == Some(TargetReason::PodDeleted),
             "{target:?}"
         );
-        // The kubelet sends SIGTERM and kills a moment later: what can be stored until then is kept.
+        // The kubelet sends SIGTERM and kills a moment later: what can be stored until then is
+        // kept.
         match target.state {
             TargetState::Uploaded => {
                 holds(&ended, condition::COMPLETE)?;

@@ -1,4 +1,5 @@
-//! PHP in other runtimes than php-fpm, one pod for each: phpprof finds the process that runs PHP, whatever its name, and no other process.
+//! PHP in other runtimes than php-fpm, one pod for each: phpprof finds the process that runs PHP,
+//! whatever its name, and no other process.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ const REQUEST: &str = "include /srv/app/index.php";
 #[test]
 fn frankenphp_worker_mode_shows_all_8_threads() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
-        // More connections than threads, so that each thread has one at any time; all of them together use less than one CPU.
+        // More connections than threads, so that each thread has one at any time; all of them
+        // together use less than one CPU.
         let load = ["http://127.0.0.1:9000", "300", "10", "0"];
         let mut pod = pods::restricted(pods::runtime("web", "demo-frankenphp", &load));
         pod["spec"]["containers"][0]["resources"]["limits"] = json!({"cpu": "800m"});
@@ -93,7 +95,8 @@ fn restricted_musl_php_fpm_without_symbols_is_profiled() -> Result<()> {
     })
 }
 
-/// Starts the pod and profiles it for three seconds. Checks that the profile is the one in the store, and that its labels are right.
+/// Starts the pod and profiles it for three seconds. Checks that the profile is the one in the
+/// store, and that its labels are right.
 async fn profiled(fixture: &Fixture, pod: Value, sapi: &str) -> Result<(Profile, TargetStatus)> {
     fixture.start(&[pod]).await?;
     let request = fixture
@@ -123,7 +126,8 @@ async fn profiled(fixture: &Fixture, pod: Value, sapi: &str) -> Result<(Profile,
     Ok((profile, target))
 }
 
-/// Checks that the application's stacks are below the runtime's own frames, and that its largest call path has about its known share.
+/// Checks that the application's stacks are below the runtime's own frames, and that its largest
+/// call path has about its known share.
 fn check_application(profile: &Profile, own_calls: &str) -> Result<()> {
     application::check_stacks(profile, own_calls)?;
     let requests = match samples_of(profile, REQUEST) {

@@ -1,4 +1,5 @@
-//! Schedules from the chart's values and from the plugin: what a CronJob creates, what remains of it, and what its service account may do.
+//! Schedules from the chart's values and from the plugin: what a CronJob creates, what remains of
+//! it, and what its service account may do.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ const MANUAL: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 /// The time until the next full minute, and for a pod and a request on a busy machine.
 const A_MINUTE: Duration = Duration::from_secs(110);
 
-/// Installs only the chart's schedules, in the test's own namespace, so that the installed release does not change.
+/// Installs only the chart's schedules, in the test's own namespace, so that the installed release
+/// does not change.
 async fn schedule(fixture: &Fixture) -> Result<()> {
     let chart = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/phpprof");
     let (chart, namespace) = (chart.display().to_string(), &fixture.namespace);
@@ -44,7 +46,8 @@ async fn schedule(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// The rights of a service account in a namespace, as kubectl lists them, without the blanks that align columns.
+/// The rights of a service account in a namespace, as kubectl lists them, without the blanks that
+/// align columns.
 async fn rights(of: &str, account: &str, namespace: &str) -> Result<BTreeSet<String>> {
     let user = format!("--as=system:serviceaccount:{of}:{account}");
     let listed = kubectl(&["auth", "can-i", "--list", &user, "--namespace", namespace]).await?;

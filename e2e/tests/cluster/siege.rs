@@ -1,4 +1,5 @@
-//! A pod attacks the relay: a thousand silent connections, uploads that never end, a flood of invalid grants.
+//! A pod attacks the relay: a thousand silent connections, uploads that never end, a flood of
+//! invalid grants.
 //!
 //! The script bounds everything, and all stays between pods of the cluster.
 
@@ -56,7 +57,8 @@ fn besieger(mut pod: Value) -> Value {
     pod
 }
 
-/// Valid grants, of requests that still run in another pod. A pod can read them from samplers of its own that have not used them.
+/// Valid grants, of requests that still run in another pod. A pod can read them from samplers of
+/// its own that have not used them.
 async fn grants(fixture: &Fixture) -> Result<Value> {
     let selector = json!({"matchLabels": {"app": "besieger"}});
     let target = json!({"selector": selector, "containerName": "fpm"});
@@ -118,7 +120,8 @@ fn after_sampling(sampler: &Sampler) -> Result<Duration> {
     Ok(lived.saturating_sub(Duration::from_secs(SECONDS.unsigned_abs().into())))
 }
 
-/// Checks that the attack was one: silent connections were ended, uploads with valid grants were slow, and nobody else was let in.
+/// Checks that the attack was one: silent connections were ended, uploads with valid grants were
+/// slow, and nobody else was let in.
 fn check_siege(seen: &Seen) -> Result<()> {
     say(&format!("{seen:?}"));
     ensure!(

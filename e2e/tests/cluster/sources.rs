@@ -20,7 +20,8 @@ async fn relayed(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Checks a masqueraded upload: if the administrator's setting refuses it, the message says what to change; else it is accepted.
+/// Checks a masqueraded upload: if the administrator's setting refuses it, the message says what to
+/// change; else it is accepted.
 async fn masqueraded(fixture: &Fixture) -> Result<()> {
     let request = fixture.apply(spec()).await?;
     let request = fixture.ended(&request).await?;
@@ -30,7 +31,8 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
         "{target:?}"
     );
     let message = &target.message;
-    // The gateway of the pods, in either family of addresses, and the pod's addresses, of which the first may be of the other one.
+    // The gateway of the pods, in either family of addresses, and the pod's addresses, of which the
+    // first may be of the other one.
     let sources = ["10.204.0.1 is not ", "fd00:204::1 is not "];
     let pods = ["is not 10.204.", "is not fd00:204::"];
     let has = |one: &&str| message.contains(one);

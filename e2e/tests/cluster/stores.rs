@@ -1,4 +1,5 @@
-//! Stores as they are: what the operator finds out about them, and what it does with a store that overwrites objects.
+//! Stores as they are: what the operator finds out about them, and what it does with a store that
+//! overwrites objects.
 
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ async fn install(fixture: &Fixture, name: &str, allow: &str) -> Result<()> {
     release::install(&values).await
 }
 
-/// Checks what the store does with checksums of presigned PUTs: a wrong `Content-MD5` is refused, and so is any unsigned header `x-amz-…`,
-/// which is why there is no other checksum.
+/// Checks what the store does with checksums of presigned PUTs: a wrong `Content-MD5` is refused,
+/// and so is any unsigned header `x-amz-…`, which is why there is no other checksum.
 async fn check_checksums(fixture: &Fixture, grant: &Call) -> Result<()> {
     let sha256 = "ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=";
     let md5_of_a = "DMF1ucDxtqgxw5niaXcmYQ==";

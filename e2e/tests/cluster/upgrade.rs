@@ -22,7 +22,8 @@ async fn keys(fixture: &Fixture) -> Result<Secret> {
     Ok(secrets.get(&format!("{}-keys", release::SERVICE)).await?)
 }
 
-/// Checks that the request has one profile, of one sampler, in the bucket as its status says, and that its access key opens it.
+/// Checks that the request has one profile, of one sampler, in the bucket as its status says, and
+/// that its access key opens it.
 async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;
@@ -71,8 +72,8 @@ async fn goes_back(fixture: &Fixture, stored: &ProfileRequest, keys_before: &Sec
     Ok(())
 }
 
-/// A request that the older operator accepted is stored outside the folder of the namespace's uid. No archive has it, but its request opens
-/// it.
+/// A request that the older operator accepted is stored outside the folder of the namespace's uid.
+/// No archive has it, but its request opens it.
 async fn found_in_the_archive(
     fixture: &Fixture,
     older: &ProfileRequest,

@@ -66,7 +66,8 @@ async fn check_results(fixture: &Fixture, request: &ProfileRequest) -> Result<()
     Ok(())
 }
 
-/// Checks that links for another request or time open nothing, and that the answer says how to get a valid one.
+/// Checks that links for another request or time open nothing, and that the answer says how to get
+/// a valid one.
 async fn check_refusals(
     fixture: &Fixture,
     request: &ProfileRequest,
@@ -75,7 +76,8 @@ async fn check_refusals(
     const FILE: &str = "merged.pb.gz";
     let (now, live) = (Timestamp::now().as_second(), fixture.links(request).await?);
     let live = &live["profile"];
-    // The test signs as the operator does. Its own link opens, so an old one is refused because of its age.
+    // The test signs as the operator does. Its own link opens, so an old one is refused because of
+    // its age.
     let own = fixture.signed_link(request, FILE, now + 60).await?;
     let answer = fixture.get(&own).await?;
     ensure!(answer.status == 200, "{own}: {}", answer.text());
@@ -199,7 +201,8 @@ async fn expect(fixture: &Fixture, calls: &[(&str, Call, u16)]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the request is complete with its pod's profile, and that the volume has it as the receipt says.
+/// Checks that the request is complete with its pod's profile, and that the volume has it as the
+/// receipt says.
 async fn check_stored_once(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;

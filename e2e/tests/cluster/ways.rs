@@ -1,5 +1,5 @@
-//! Clusters whose parts do not reach each other as usual: a control plane that cannot connect to pods, and pods that know no names of the
-//! cluster.
+//! Clusters whose parts do not reach each other as usual: a control plane that cannot connect to
+//! pods, and pods that know no names of the cluster.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -70,7 +70,8 @@ fn a_pod_without_cluster_dns_stores_its_profile() -> Result<()> {
     })
 }
 
-/// The addresses of the relay's Service, separated by blanks: one of each family that the cluster has.
+/// The addresses of the relay's Service, separated by blanks: one of each family that the cluster
+/// has.
 async fn relay_addresses() -> Result<String> {
     let namespace = format!("--namespace={}", release::NAMESPACE);
     let addresses = "--output=jsonpath={.spec.clusterIPs[*]}";

@@ -1,4 +1,5 @@
-//! A stored profile outlives its request: users who may get the namespace's archive can open it, and nobody else can.
+//! A stored profile outlives its request: users who may get the namespace's archive can open it,
+//! and nobody else can.
 
 use std::time::Duration;
 

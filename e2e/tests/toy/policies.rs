@@ -1,5 +1,5 @@
-//! Who may profile, what the operator's own account may add to pods, and who may use the names of its containers: the chart's policies
-//! on the real API server, with the operator's own token.
+//! Who may profile, what the operator's own account may add to pods, and who may use the names of
+//! its containers: the chart's policies on the real API server, with the operator's own token.
 
 use std::time::Duration;
 
@@ -143,7 +143,8 @@ fn the_operators_account_adds_samplers_and_nothing_else() -> Result<()> {
         let operator = operator().await?;
         let here = fixture.namespace.as_str();
         check_rows(&operator, here, "phpprof-", |words| words).await?;
-        // The API server itself refuses privileged with allowPrivilegeEscalation false. If the field is absent, the policy refuses it.
+        // The API server itself refuses privileged with allowPrivilegeEscalation false. If the
+        // field is absent, the policy refuses it.
         let mut privileged = sampler("phpprof-0b1c2d3e-9");
         privileged["securityContext"]["privileged"] = json!(true);
         privileged["securityContext"]["allowPrivilegeEscalation"] = Value::Null;

@@ -1,7 +1,9 @@
-//! The chart with the values of each example: an API server takes every object. Those for this kind of cluster are also installed.
+//! The chart with the values of each example: an API server takes every object. Those for this kind
+//! of cluster are also installed.
 //!
-//! `s3-compatible.yaml` has no test of its own, because most tests install the chart with it (`e2e::release`). The cluster has no cloud, so
-//! the values for AWS, Google Cloud and Azure are not installed.
+//! `s3-compatible.yaml` has no test of its own, because most tests install the chart with it
+//! (`e2e::release`). The cluster has no cloud, so the values for AWS, Google Cloud and Azure are
+//! not installed.
 
 use std::path::Path;
 
@@ -17,8 +19,8 @@ fn values(file: &Path, here: &str, other: &str) -> Result<String> {
     Ok(text.replace("namespace: shop", &format!("namespace: {here}")))
 }
 
-/// Sends what the chart renders to the API server, which admits and validates it, and stores nothing. Server-side, because the kinds are
-/// there already.
+/// Sends what the chart renders to the API server, which admits and validates it, and stores
+/// nothing. Server-side, because the kinds are there already.
 async fn is_taken(file: &Path, here: &Fixture, other: &Fixture) -> Result<usize> {
     let values = values(file, &here.namespace, &other.namespace)?;
     let template = [

@@ -1,6 +1,7 @@
 //! Two hundred requests of three namespaces wait for two places; a watch sees all changes in order.
 //!
-//! None is sampled, which would take minutes on two cores: each gets its place, and then Pod Security refuses its sampler.
+//! None is sampled, which would take minutes on two cores: each gets its place, and then Pod
+//! Security refuses its sampler.
 //!
 //! Invariant: a watch misses no change, so what is checked here was true at any moment.
 
@@ -23,8 +24,9 @@ use crate::halts::{LIMITS, reason};
 const COUNTS: [usize; 3] = [100, 60, 40];
 const ALL: usize = 200;
 const LONGEST: Duration = Duration::from_secs(90);
-/// Requests of others that may begin while one waits to be the next of its namespace. It is two or three where the namespaces take turns.
-/// It was a hundred where the oldest request was always next.
+/// Requests of others that may begin while one waits to be the next of its namespace. It is two or
+/// three where the namespaces take turns. It was a hundred where the oldest request was always
+/// next.
 const OTHERS: usize = 6;
 
 async fn check(fixtures: [&Fixture; 3]) -> Result<()> {
@@ -55,7 +57,8 @@ async fn check(fixtures: [&Fixture; 3]) -> Result<()> {
     check_words(&seen)
 }
 
-/// A pod whose sampler would be root with SYS_PTRACE, in a namespace that forbids that by a label which is set after the pod starts.
+/// A pod whose sampler would be root with SYS_PTRACE, in a namespace that forbids that by a label
+/// which is set after the pod starts.
 async fn refusing_pod(fixture: &Fixture) -> Result<()> {
     fixture.start(&[pods::without_php("web")]).await?;
     let namespaces: Api<Namespace> = Api::all(fixture.client.clone());

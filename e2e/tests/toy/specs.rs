@@ -1,7 +1,9 @@
-//! The API server's exact message for a spec that breaks one rule; and it accepts a similar spec that breaks none.
+//! The API server's exact message for a spec that breaks one rule; and it accepts a similar spec
+//! that breaks none.
 //!
-//! Only two requests that are changed are stored: all others are sent with `dryRun=All`, and validated as strictly as kubectl does. The
-//! words of Kubernetes around a rule's message depend on the version of the test cluster.
+//! Only two requests that are changed are stored: all others are sent with `dryRun=All`, and
+//! validated as strictly as kubectl does. The words of Kubernetes around a rule's message depend on
+//! the version of the test cluster.
 //!
 //! Invariant: a row breaks one rule, so its refusal has one cause.
 

@@ -8,7 +8,8 @@ use crate::output::{Asked, TEXT, help};
 /// Which PHP to sample, and how: for `run`, and for each run of a schedule.
 #[derive(Args, Debug, Clone)]
 pub struct RequestArguments {
-    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or Kind.version.group/NAME for another kind with a scale subresource.
+    /// What to profile: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or
+    /// Kind.version.group/NAME for another kind with a scale subresource.
     #[arg(value_name = "TYPE/NAME", required_unless_present_any = ["selector", "filename"], conflicts_with_all = ["selector", "filename"])]
     pub target: Option<String>,
     /// Pods by their labels, for instance app=web,tier!=cache.
@@ -22,7 +23,8 @@ pub struct RequestArguments {
     /// A file with a ProfileRequest; - is standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode"])]
     pub filename: Option<String>,
-    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the
+    /// only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// How long to sample, for instance 30s or 2m.
@@ -43,7 +45,8 @@ pub struct RequestArguments {
     /// Also keep the time between HTTP requests.
     #[arg(long)]
     pub include_idle: bool,
-    /// Also show which stacks made the heap grow (heap_growth), and how much of it they still hold (heap_change).
+    /// Also show which stacks made the heap grow (heap_growth), and how much of it they still hold
+    /// (heap_change).
     #[arg(long)]
     pub heap: bool,
     /// Labels of samples that describe their HTTP request.
@@ -69,7 +72,8 @@ pub struct RequestArguments {
     /// Also keep the earlier samples of such requests.
     #[arg(long, requires = "min_request_age")]
     pub include_young: bool,
-    /// Which sampler to use: once is a new one; resident is one that stays in the pod, if the administrator allows it for your account.
+    /// Which sampler to use: once is a new one; resident is one that stays in the pod, if the
+    /// administrator allows it for your account.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub sampler_mode: RunMode,
 }
@@ -81,7 +85,8 @@ pub struct Run {
     /// Sample type of the final table. Default: wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<RunType>,
-    /// Show a line per value of this label instead of per function, for instance pod, script or waiting.
+    /// Show a line per value of this label instead of per function, for instance pod, script or
+    /// waiting.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
     /// Name of the request. Default: made from the target.
@@ -99,15 +104,17 @@ pub struct Run {
     /// How long to wait. Default: the duration and 20 minutes.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
     pub timeout: Option<u64>,
-    /// End with exit code 0 whatever fails in the cluster, including a missing right or a timeout, for hooks that must not stop a rollout. A
-    /// wrong command line still ends with 2, and Ctrl-C with 130.
+    /// End with exit code 0 whatever fails in the cluster, including a missing right or a timeout,
+    /// for hooks that must not stop a rollout. A wrong command line still ends with 2, and Ctrl-C
+    /// with 130.
     #[arg(long)]
     pub allow_failure: bool,
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct Dump {
-    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or Kind.version.group/NAME for another kind with a scale subresource.
+    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or
+    /// Kind.version.group/NAME for another kind with a scale subresource.
     #[arg(
         value_name = "TYPE/NAME",
         required_unless_present = "selector",
@@ -117,7 +124,8 @@ pub struct Dump {
     /// Pods by their labels, for instance app=web,tier!=cache.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    /// Container that runs PHP. Default: the pod's default container, else its only one, else the only one whose name or image names PHP.
+    /// Container that runs PHP. Default: the pod's default container, else its only one, else the
+    /// only one whose name or image names PHP.
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// The most pods to look at.

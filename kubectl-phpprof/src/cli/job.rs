@@ -1,9 +1,10 @@
-//! The command line of a schedule's CronJob: which runs it starts and keeps, and where their pods run.
+//! The command line of a schedule's CronJob: which runs it starts and keeps, and where their pods
+//! run.
 //!
 //! It reads text only.
 //!
-//! Invariant: the API server accepts each label that is accepted here. It does not check the labels of requests before the first run,
-//! because they are in a file.
+//! Invariant: the API server accepts each label that is accepted here. It does not check the labels
+//! of requests before the first run, because they are in a file.
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::api::core::v1::Toleration;
@@ -20,7 +21,8 @@ pub struct JobArguments {
     /// Label of the requests. May be repeated.
     #[arg(long = "request-label", value_name = "KEY=VALUE", value_parser = label)]
     pub request_labels: Vec<(String, String)>,
-    /// What happens if the Job of the previous run has not ended. A Job ends as soon as its request exists.
+    /// What happens if the Job of the previous run has not ended. A Job ends as soon as its request
+    /// exists.
     #[arg(long, value_name = "POLICY", default_value = "forbid")]
     pub concurrency_policy: ConcurrencyPolicy,
     /// How late a run may start, at least 10s. A later run is skipped.
@@ -35,7 +37,8 @@ pub struct JobArguments {
     /// Label of the nodes that the pods run on. May be repeated.
     #[arg(long = "node-selector", value_name = "KEY=VALUE", value_parser = label)]
     pub node_selector: Vec<(String, String)>,
-    /// Taint that the pods tolerate, as kubectl taint writes it; without a value, any value. May be repeated.
+    /// Taint that the pods tolerate, as kubectl taint writes it; without a value, any value. May be
+    /// repeated.
     #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     pub tolerations: Vec<Toleration>,
     /// PriorityClass of the pods.
@@ -89,7 +92,8 @@ impl PullPolicy {
     }
 }
 
-/// The controller of CronJobs looks every 10 seconds: it may never start a run whose deadline is shorter.
+/// The controller of CronJobs looks every 10 seconds: it may never start a run whose deadline is
+/// shorter.
 fn starting_deadline(text: &str) -> Result<u64, String> {
     match crate::duration::parse(text)? {
         seconds @ 10.. => Ok(seconds),

@@ -14,7 +14,8 @@ pub struct Schedule {
 
 #[derive(Subcommand, Debug)]
 pub enum ScheduleVerb {
-    /// Create a CronJob that creates a profile request at each run, with a service account that can do only this.
+    /// Create a CronJob that creates a profile request at each run, with a service account that can
+    /// do only this.
     Create(Box<ScheduleCreate>),
     /// List the schedules of the namespace.
     #[command(visible_alias = "ls")]
@@ -31,7 +32,8 @@ pub enum ScheduleVerb {
 
 #[derive(Args, Debug)]
 pub struct ScheduleCreate {
-    /// Name of the schedule; its requests are called NAME-x2x4z and have the label phpprof.dev/schedule=NAME.
+    /// Name of the schedule; its requests are called NAME-x2x4z and have the label
+    /// phpprof.dev/schedule=NAME.
     #[arg(value_name = "NAME")]
     pub schedule_name: String,
     #[command(flatten)]

@@ -1,7 +1,8 @@
-//! Runs the credential plugin of a kubeconfig (`exec`), as client-go does (plugin/pkg/client/auth/exec).
+//! Runs the credential plugin of a kubeconfig (`exec`), as client-go does
+//! (plugin/pkg/client/auth/exec).
 //!
-//! Invariant: what the plugin prints to standard error reaches the user and is not part of its answer; it gets standard input only where
-//! that is a terminal and the kubeconfig allows it.
+//! Invariant: what the plugin prints to standard error reaches the user and is not part of its
+//! answer; it gets standard input only where that is a terminal and the kubeconfig allows it.
 
 use std::io::IsTerminal as _;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +16,8 @@ use super::kuberc::Policy;
 use super::path;
 use super::tls::{self, Current, Pem, TlsError};
 
-/// More is not a credential. `Command::output` has read it by then; the plugin is the user's own program.
+/// More is not a credential. `Command::output` has read it by then; the plugin is the user's own
+/// program.
 const ANSWER: usize = 1 << 20;
 
 const KIND: &str = "ExecCredential";

@@ -1,7 +1,8 @@
 //! Reads the kubeconfig files, and takes the context, cluster and user out of them.
 //!
-//! Invariant: they are merged as client-go does (tools/clientcmd, `ClientConfigLoadingRules.Load`): a file that KUBECONFIG names and that
-//! is not there is passed over, the first file that has a name wins, and an empty value is none.
+//! Invariant: they are merged as client-go does (tools/clientcmd, `ClientConfigLoadingRules.Load`):
+//! a file that KUBECONFIG names and that is not there is passed over, the first file that has a
+//! name wins, and an empty value is none.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,8 @@ pub enum FilesError {
 }
 
 impl FilesError {
-    /// Nothing is chosen. Any other error is about something that somebody chose: nothing else may take its place.
+    /// Nothing is chosen. Any other error is about something that somebody chose: nothing else may
+    /// take its place.
     pub fn is_nothing(&self) -> bool {
         matches!(self, FilesError::Missing(_) | FilesError::NoContext)
     }
@@ -100,7 +102,8 @@ pub fn read(
     Ok(found)
 }
 
-/// A relative path is one next to its file (clientcmd's `GetClusterFileReferences` and `GetAuthInfoFileReferences`).
+/// A relative path is one next to its file (clientcmd's `GetClusterFileReferences` and
+/// `GetAuthInfoFileReferences`).
 fn resolve(kubeconfig: &mut Kubeconfig, folder: &Path) {
     let whole = |path: &mut Option<String>| {
         if let Some(path) = path.as_mut().filter(|it| !it.is_empty()) {

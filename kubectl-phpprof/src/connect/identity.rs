@@ -1,6 +1,7 @@
 //! The user's own certificate: where it is, and a new one when its files have changed.
 //!
-//! Invariant: the certificate in use was read whole with its key. Files that are just being replaced, and do not fit together, change nothing.
+//! Invariant: the certificate in use was read whole with its key. Files that are just being
+//! replaced, and do not fit together, change nothing.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::SystemTime;
@@ -24,7 +25,8 @@ pub struct Files {
     current: Current,
 }
 
-/// What changes when a file is written or replaced. A link leads to its file, as in a mounted Secret. Data of the kubeconfig has none.
+/// What changes when a file is written or replaced. A link leads to its file, as in a mounted
+/// Secret. Data of the kubeconfig has none.
 type Stamp = Option<(Option<SystemTime>, u64, u64)>;
 
 impl Files {
@@ -39,7 +41,8 @@ impl Files {
         Ok(files)
     }
 
-    /// Reads it again if a file has changed. client-go reads both before each connection (transport/cert_rotation.go).
+    /// Reads it again if a file has changed. client-go reads both before each connection
+    /// (transport/cert_rotation.go).
     pub fn look(&mut self) {
         if self.seen != Some(self.stamps()) {
             // The next request tries again; until then the last certificate is as good as it was.

@@ -1,7 +1,7 @@
 //! Writes a provider's new tokens into the kubeconfig that has the user.
 //!
-//! Invariant: the file is replaced whole, with its mode, under the lock that kubectl takes (clientcmd's `lockFile`); nothing but the
-//! named values changes in its meaning.
+//! Invariant: the file is replaced whole, with its mode, under the lock that kubectl takes
+//! (clientcmd's `lockFile`); nothing but the named values changes in its meaning.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

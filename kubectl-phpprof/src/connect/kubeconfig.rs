@@ -2,8 +2,9 @@
 //!
 //! Pure.
 //!
-//! Invariant: what kubectl refuses to load is refused here, and is never an empty kubeconfig: that would be a reason to be somebody else,
-//! a pod's service account for instance. A message quotes nothing of the file, which has credentials.
+//! Invariant: what kubectl refuses to load is refused here, and is never an empty kubeconfig: that
+//! would be a reason to be somebody else, a pod's service account for instance. A message quotes
+//! nothing of the file, which has credentials.
 
 use std::collections::HashSet;
 
@@ -32,7 +33,8 @@ pub enum Malformed {
     Base64 { field: &'static str, name: String },
 }
 
-/// A file's kubeconfig; of several documents the first, as in kubectl. A file without content is an empty one.
+/// A file's kubeconfig; of several documents the first, as in kubectl. A file without content is an
+/// empty one.
 pub fn parsed(bytes: &[u8]) -> Result<Kubeconfig, Malformed> {
     let text = text(bytes).ok_or(Malformed::Encoding)?;
     let Some(first) = serde_yaml::Deserializer::from_str(&text).next() else {

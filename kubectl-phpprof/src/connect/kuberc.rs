@@ -1,9 +1,11 @@
-//! Which credential plugins the user lets kubectl run: `credentialPluginPolicy` of a kuberc, since Kubernetes 1.35.
+//! Which credential plugins the user lets kubectl run: `credentialPluginPolicy` of a kuberc, since
+//! Kubernetes 1.35.
 //!
-//! Only `load` reads a file. Sources: k8s.io/kubectl pkg/kuberc, and client-go plugin/pkg/client/auth/exec.
+//! Only `load` reads a file. Sources: k8s.io/kubectl pkg/kuberc, and client-go
+//! plugin/pkg/client/auth/exec.
 //!
-//! Invariant: no plugin runs that kubectl would refuse. A kuberc that is there and cannot be understood permits none; kubectl would
-//! only warn of the one at home, and run all.
+//! Invariant: no plugin runs that kubectl would refuse. A kuberc that is there and cannot be
+//! understood permits none; kubectl would only warn of the one at home, and run all.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -195,7 +197,8 @@ fn entry(entry: &Value) -> Result<String, String> {
 }
 
 impl Rule {
-    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find` finds one as the shell does.
+    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find`
+    /// finds one as the shell does.
     pub fn permits(
         &self,
         command: &str,

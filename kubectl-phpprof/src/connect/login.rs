@@ -1,4 +1,5 @@
-//! Credentials that end: a plugin's or a provider's token, renewed before the request that would come too late.
+//! Credentials that end: a plugin's or a provider's token, renewed before the request that would
+//! come too late.
 //!
 //! Invariant: at most one renewal runs at a time, and none while the token still holds.
 
@@ -77,7 +78,8 @@ impl TokenFile {
         }
     }
 
-    /// The file's token, which may be followed by a line break (transport/token_source.go: `fileTokenSource`, `cachingTokenSource`).
+    /// The file's token, which may be followed by a line break (transport/token_source.go:
+    /// `fileTokenSource`, `cachingTokenSource`).
     fn token(&mut self) -> Result<String, LoginError> {
         match (self.read(), &self.last) {
             (Ok(token), _) => {

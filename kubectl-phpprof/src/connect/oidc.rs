@@ -1,8 +1,8 @@
-//! The `auth-provider` oidc of a kubeconfig: the ID token, and a new one by the refresh token when it ends, as client-go does
-//! (plugin/pkg/client/auth/oidc).
+//! The `auth-provider` oidc of a kubeconfig: the ID token, and a new one by the refresh token when
+//! it ends, as client-go does (plugin/pkg/client/auth/oidc).
 //!
-//! Invariant: a refresh token that a provider gave out is written back into the kubeconfig, because the old one may be worth nothing
-//! now, for kubectl as well; where that fails, the user is told.
+//! Invariant: a refresh token that a provider gave out is written back into the kubeconfig, because
+//! the old one may be worth nothing now, for kubectl as well; where that fails, the user is told.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -156,7 +156,8 @@ impl Oidc {
         };
         let client = self.client(&origin, &endpoint)?;
         let path = uri.path_and_query().map_or("/", |it| it.as_str());
-        // RFC 6749 2.3.1: a provider takes the header; golang.org/x/oauth2 tries the form where it does not.
+        // RFC 6749 2.3.1: a provider takes the header; golang.org/x/oauth2 tries the form where it
+        // does not.
         let form = form(&[("grant_type", "refresh_token"), ("refresh_token", refresh)]);
         let basic = basic(id, secret.unwrap_or_default());
         let first = request(Method::POST, path, Some(basic), form.clone());
@@ -254,7 +255,8 @@ async fn sent<T: for<'a> Deserialize<'a>>(
     serde_json::from_slice(&bytes).map_err(|_| wrong())
 }
 
-/// All but RFC 3986's unreserved characters. Go's `url.QueryEscape` leaves the same ones as they are.
+/// All but RFC 3986's unreserved characters. Go's `url.QueryEscape` leaves the same ones as they
+/// are.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -1,6 +1,7 @@
 //! Finds a program as Go's os/exec does.
 //!
-//! Invariant: a program that is found by its name alone is not one of the working directory, which `LookPath` refuses (`ErrDot`).
+//! Invariant: a program that is found by its name alone is not one of the working directory, which
+//! `LookPath` refuses (`ErrDot`).
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;

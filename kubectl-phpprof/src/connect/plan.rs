@@ -1,9 +1,11 @@
-//! Decides how the API server of a context is reached, and as whom: a kubeconfig's entries and the environment in, a plan out.
+//! Decides how the API server of a context is reached, and as whom: a kubeconfig's entries and the
+//! environment in, a plan out.
 //!
 //! It reads no file and no environment, and runs no program.
 //!
-//! Invariant: the plan is what client-go makes of the same entries (tools/clientcmd, `ClientConfig`, and transport,
-//! `HTTPWrappersForConfig`): empty values are unset, a token goes before a plugin, and nothing is sent as a user without TLS.
+//! Invariant: the plan is what client-go makes of the same entries (tools/clientcmd,
+//! `ClientConfig`, and transport, `HTTPWrappersForConfig`): empty values are unset, a token goes
+//! before a plugin, and nothing is sent as a user without TLS.
 
 use std::collections::HashMap;
 

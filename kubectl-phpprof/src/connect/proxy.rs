@@ -2,8 +2,8 @@
 //!
 //! It reads no environment and opens no connection.
 //!
-//! Invariant: a `proxy-url` of the kubeconfig is always used. Variables are used as Go's net/http uses them: `NO_PROXY` is matched
-//! against the server, and a server on this machine has no proxy.
+//! Invariant: a `proxy-url` of the kubeconfig is always used. Variables are used as Go's net/http
+//! uses them: `NO_PROXY` is matched against the server, and a server on this machine has no proxy.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,8 @@ pub enum ProxyError {
     Scheme { from: &'static str, scheme: String },
 }
 
-/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three schemes, and no address without one.
+/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three
+/// schemes, and no address without one.
 pub fn of_kubeconfig(value: &str) -> Result<Proxy, ProxyError> {
     parsed("proxy-url", value)
 }

@@ -1,4 +1,5 @@
-//! Which proxy a server gets. The rows of `NO_PROXY` are those of golang.org/x/net/http/httpproxy's own test, and more.
+//! Which proxy a server gets. The rows of `NO_PROXY` are those of golang.org/x/net/http/httpproxy's
+//! own test, and more.
 
 use super::*;
 

@@ -2,9 +2,11 @@
 //!
 //! It opens no connection.
 //!
-//! Invariant: what Go's crypto/tls takes from an administrator is taken here: a certificate that stands itself among the authorities is
-//! trusted as it is (crypto/x509 `Verify`: "if opts.Roots.contains(c)"), and a user's own certificate is sent unread, so that the
-//! server judges it. Names, dates and signatures are checked as ever; only what may sign is an authority for others (crypto/x509 `isValid`).
+//! Invariant: what Go's crypto/tls takes from an administrator is taken here: a certificate that
+//! stands itself among the authorities is trusted as it is (crypto/x509 `Verify`: "if
+//! opts.Roots.contains(c)"), and a user's own certificate is sent unread, so that the server judges
+//! it. Names, dates and signatures are checked as ever; only what may sign is an authority for
+//! others (crypto/x509 `isValid`).
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -96,7 +98,8 @@ impl Current {
         held.identity = Some(identity);
     }
 
-    /// Another number than before: a connection with the certificate of before shows who the user was.
+    /// Another number than before: a connection with the certificate of before shows who the user
+    /// was.
     pub fn turn(&self) -> u64 {
         self.held().turn
     }
@@ -156,7 +159,8 @@ pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConf
     Ok(config)
 }
 
-/// A user's certificate with its key. Their consistency is checked where the certificate can be read: rustls reads no version 1.
+/// A user's certificate with its key. Their consistency is checked where the certificate can be
+/// read: rustls reads no version 1.
 pub fn identity(certificate: &Pem, key: &Pem) -> Result<Arc<CertifiedKey>, TlsError> {
     let chain = certificates(&certificate.bytes);
     let Some(own) = chain.first() else {
@@ -200,7 +204,8 @@ fn private_key(pem: &[u8]) -> Option<PrivateKeyDer<'static>> {
 #[derive(Debug)]
 struct Listed {
     inner: Arc<WebPkiServerVerifier>,
-    /// One of the certificates may sign others. Without one, `inner` is for the signatures of the handshake alone.
+    /// One of the certificates may sign others. Without one, `inner` is for the signatures of the
+    /// handshake alone.
     has_authority: bool,
     certificates: Vec<CertificateDer<'static>>,
 }

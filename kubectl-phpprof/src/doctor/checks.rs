@@ -1,6 +1,8 @@
-//! Judges each requirement of a profile by the observed state. It is pure. The operator's own decisions come from `phpprof_decide`.
+//! Judges each requirement of a profile by the observed state. It is pure. The operator's own
+//! decisions come from `phpprof_decide`.
 //!
-//! Invariant: one check for each requirement, always in the same order; a failed check says what to change.
+//! Invariant: one check for each requirement, always in the same order; a failed check says what to
+//! change.
 
 mod chosen;
 mod release;
@@ -93,7 +95,8 @@ pub struct Observed {
     pub api: Allowed,
     /// Verb and resource, and whether this user has the right.
     pub rights: Vec<(&'static str, Allowed)>,
-    /// The value of the namespace's opt-in label, and its Pod Security level; `None` if it cannot be read.
+    /// The value of the namespace's opt-in label, and its Pod Security level; `None` if it cannot
+    /// be read.
     pub namespace_labels: Option<(Option<String>, Option<String>)>,
     /// The error says why the Deployment is not known.
     pub operator: Result<OperatorFacts, String>,

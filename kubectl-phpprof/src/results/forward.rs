@@ -1,8 +1,10 @@
-//! HTTP to the operator's results by a port-forward: through the API server and the kubelet, not from the control plane to the pod.
+//! HTTP to the operator's results by a port-forward: through the API server and the kubelet, not
+//! from the control plane to the pod.
 //!
 //! A user needs rights of their own for it, which the chart's Role `…-operator-port-forward` has.
 //!
-//! Invariant: only the port `results` of a ready pod behind the operator's Service is forwarded, for one call.
+//! Invariant: only the port `results` of a ready pod behind the operator's Service is forwarded,
+//! for one call.
 
 use std::fmt;
 use std::time::Duration;

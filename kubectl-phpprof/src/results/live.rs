@@ -1,6 +1,7 @@
 //! The seconds of a live request, from the replica of the operator that holds them.
 //!
-//! Invariant: an answer is bounded as other results are, and a second that is not understood is left out.
+//! Invariant: an answer is bounded as other results are, and a second that is not understood is
+//! left out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +15,8 @@ use crate::failure::Failure;
 
 /// Seconds of a live request, including JSON's overhead.
 const MAX_LIVE: usize = 4 << 20;
-/// The most tries. If the operator has several replicas, only one holds live data, and the API server chooses any.
+/// The most tries. If the operator has several replicas, only one holds live data, and the API
+/// server chooses any.
 const REPLICAS: u32 = 12;
 /// The answers of the other replicas, and of a busy one.
 const ELSEWHERE: u16 = 421;

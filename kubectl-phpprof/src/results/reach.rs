@@ -1,8 +1,11 @@
-//! Which way a call goes to the operator: the API server's proxy, or a port-forward where the control plane does not reach pods.
+//! Which way a call goes to the operator: the API server's proxy, or a port-forward where the
+//! control plane does not reach pods.
 //!
-//! [`unreached`] is pure: whether an answer is the API server's word that it does not reach the operator, not the operator's own.
+//! [`unreached`] is pure: whether an answer is the API server's word that it does not reach the
+//! operator, not the operator's own.
 //!
-//! Invariant: the proxy is always tried first, and a failure of both names the port to open and the Role that helps.
+//! Invariant: the proxy is always tried first, and a failure of both names the port to open and the
+//! Role that helps.
 
 use std::time::Duration;
 
@@ -41,8 +44,8 @@ pub enum Reach {
     Unknown(String),
 }
 
-/// Calls the operator's service at a path that is [`super::safe`], and returns any answer of the operator, or of the API server if it
-/// refuses the call.
+/// Calls the operator's service at a path that is [`super::safe`], and returns any answer of the
+/// operator, or of the API server if it refuses the call.
 pub fn call<'a>(
     cluster: &'a Cluster,
     method: Method,
@@ -106,8 +109,8 @@ fn nothing() -> Question {
     }
 }
 
-/// Whether the operator answers through the proxy within this time; if the API server refuses the call itself, its words; an error
-/// says why the operator is not reached.
+/// Whether the operator answers through the proxy within this time; if the API server refuses the
+/// call itself, its words; an error says why the operator is not reached.
 async fn tried(cluster: &Cluster, within: Duration) -> Result<Option<String>, String> {
     let answer = timeout(within, proxied(cluster, &nothing())).await;
     let answer = answer.map_err(|_| silent(within))?;
@@ -156,7 +159,8 @@ async fn proxied(cluster: &Cluster, question: &Question) -> Result<Answer, Failu
         .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
-/// The same answer if it is the operator's, or a refusal of the API server; an error says why the operator was not reached.
+/// The same answer if it is the operator's, or a refusal of the API server; an error says why the
+/// operator was not reached.
 async fn reached(answer: Answer) -> Result<Answer, String> {
     let code = answer.status().as_u16();
     if !(502..=504).contains(&code) {
@@ -172,8 +176,8 @@ async fn reached(answer: Answer) -> Result<Answer, String> {
     }
 }
 
-/// Why the operator was not reached, if the answer says so: the API server's 503 is a Status, or the text of its proxy; the operator's
-/// own 503 is neither, and it never answers 502 or 504.
+/// Why the operator was not reached, if the answer says so: the API server's 503 is a Status, or
+/// the text of its proxy; the operator's own 503 is neither, and it never answers 502 or 504.
 fn unreached(code: u16, body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     let of_api_server = status_message(&text);

@@ -25,7 +25,8 @@ pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<Strin
         ));
     }
     let request = request_object(&arguments.request, None)?;
-    // As with kubectl, objects that are only printed need no cluster. Then the namespace may have to be given.
+    // As with kubectl, objects that are only printed need no cluster. Then the namespace may have
+    // to be given.
     let cluster = match (
         Cluster::of(global).await,
         arguments.dry_run,
@@ -88,7 +89,8 @@ fn plan(
     }
 }
 
-/// Creates the missing objects. All schedules share account and binding. A request or CronJob of this name belongs to another schedule.
+/// Creates the missing objects. All schedules share account and binding. A request or CronJob of
+/// this name belongs to another schedule.
 async fn create_all(cluster: &Cluster, objects: &[Value], is_dry: bool) -> Result<String, Failure> {
     let mut said = String::new();
     let mut made: Vec<&Value> = Vec::new();
@@ -119,7 +121,8 @@ fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// Checks that an existing shared object binds the role of the planned one. A role of a binding cannot be changed.
+/// Checks that an existing shared object binds the role of the planned one. A role of a binding
+/// cannot be changed.
 async fn same_role(cluster: &Cluster, planned: &Value) -> Result<(), Failure> {
     let wanted = &planned["roleRef"];
     if wanted.is_null() {

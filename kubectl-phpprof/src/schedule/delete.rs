@@ -1,6 +1,8 @@
-//! `schedule delete`: removes the objects of schedules, and with the last one the account and binding that they share.
+//! `schedule delete`: removes the objects of schedules, and with the last one the account and
+//! binding that they share.
 //!
-//! Invariant: objects that this plugin did not create are not deleted; what is left of a schedule whose CronJob is gone is.
+//! Invariant: objects that this plugin did not create are not deleted; what is left of a schedule
+//! whose CronJob is gone is.
 
 use kube::api::{DeleteParams, DynamicObject};
 use serde_json::json;

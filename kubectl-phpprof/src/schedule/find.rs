@@ -1,6 +1,8 @@
-//! Which CronJob a schedule's name means: one of this plugin, or one of the chart, whose release may have any name.
+//! Which CronJob a schedule's name means: one of this plugin, or one of the chart, whose release
+//! may have any name.
 //!
-//! Invariant: a CronJob that is not a schedule is never found; a name that means several is refused.
+//! Invariant: a CronJob that is not a schedule is never found; a name that means several is
+//! refused.
 
 use kube::api::{DynamicObject, ListParams};
 
@@ -65,7 +67,8 @@ pub fn chosen(
     ))
 }
 
-/// The schedule's name: its requests have it as their label. The chart's CronJobs begin with the release's name.
+/// The schedule's name: its requests have it as their label. The chart's CronJobs begin with the
+/// release's name.
 pub fn short_name(object: &DynamicObject) -> String {
     let full = Request::of(object).name();
     let label = |key: &str| object.metadata.labels.as_ref()?.get(key).cloned();

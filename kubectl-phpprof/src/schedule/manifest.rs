@@ -2,7 +2,8 @@
 //!
 //! It is pure.
 //!
-//! Invariant: the pod passes the Pod Security level `restricted`, and its account may create requests in this namespace and nothing else.
+//! Invariant: the pod passes the Pod Security level `restricted`, and its account may create
+//! requests in this namespace and nothing else.
 
 use serde_json::{Map, Value, json};
 
@@ -179,8 +180,8 @@ fn job(plan: &Plan) -> Value {
     json!({
         "backoffLimit": 2,
         "activeDeadlineSeconds": 120,
-        // Retries are useless if the API server refuses by its rules (2), because a namespace is missing (3) or because a right is missing
-        // (4).
+        // Retries are useless if the API server refuses by its rules (2), because a namespace is
+        // missing (3) or because a right is missing (4).
         "podFailurePolicy": {"rules": [
             {"action": "FailJob", "onExitCodes": {"containerName": "request", "operator": "In", "values": [2, 3, 4]}},
         ]},

@@ -1,6 +1,8 @@
-//! Whether this user may create a schedule: checked before anything is created, so nothing is left half done.
+//! Whether this user may create a schedule: checked before anything is created, so nothing is left
+//! half done.
 //!
-//! Invariant: a right counts as missing only if the API server says so; rights that cannot be checked show when the objects are created.
+//! Invariant: a right counts as missing only if the API server says so; rights that cannot be
+//! checked show when the objects are created.
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
@@ -8,7 +10,8 @@ use crate::connect::Cluster;
 use crate::doctor::observe::allowed;
 use crate::failure::{Exit, Failure};
 
-/// Verb, group and resource. The last two are needed because only a user with the rights of a role may bind it.
+/// Verb, group and resource. The last two are needed because only a user with the rights of a role
+/// may bind it.
 const NEEDED: [(&str, &str, &str); 6] = [
     ("create", "", "serviceaccounts"),
     ("create", "rbac.authorization.k8s.io", "rolebindings"),

@@ -76,7 +76,8 @@ impl Authority {
         path
     }
 
-    /// Signs a certificate. Without extensions, OpenSSL 3.0 makes it version 1; later ones would need `-x509v1`.
+    /// Signs a certificate. Without extensions, OpenSSL 3.0 makes it version 1; later ones would
+    /// need `-x509v1`.
     pub fn pair(
         &self,
         name: &str,

@@ -1,4 +1,5 @@
-//! A kube-apiserver with its etcd, which has a certificate of its own for each name that a client may ask for.
+//! A kube-apiserver with its etcd, which has a certificate of its own for each name that a client
+//! may ask for.
 //!
 //! Invariant: its programs end with this one.
 

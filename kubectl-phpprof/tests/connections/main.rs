@@ -1,7 +1,10 @@
-//! For each kind of kubeconfig, the same one request by kubectl and by the plugin, to a real kube-apiserver: equal outcome.
+//! For each kind of kubeconfig, the same one request by kubectl and by the plugin, to a real
+//! kube-apiserver: equal outcome.
 //!
-//! It runs in a network and a mount namespace of its own, with the address 10.99.0.1, which is api.phpprof.test there: Go uses no
-//! proxy of the environment for loopback, and with a pod's service account where each pod has it. It needs root, openssl, socat, kubectl, kube-apiserver and etcd.
+//! It runs in a network and a mount namespace of its own, with the address 10.99.0.1, which is
+//! api.phpprof.test there: Go uses no proxy of the environment for loopback, and with a pod's
+//! service account where each pod has it. It needs root, openssl, socat, kubectl, kube-apiserver
+//! and etcd.
 //!
 //! Invariant: a row in which the two differ names the difference, and fails when it is gone.
 #![allow(

@@ -80,7 +80,8 @@ fn done(mut command: Command, kubeconfig: &str, variables: &[(String, String)]) 
 pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> Done {
     let mut command = Command::new("kubectl");
     command.args(["get", "--raw", PATH]);
-    // With a time limit, kubectl does not look for a pod's service account: its configuration is then not the default one.
+    // With a time limit, kubectl does not look for a pod's service account: its configuration is
+    // then not the default one.
     if !variables.iter().any(|it| it.0 == "KUBERNETES_SERVICE_HOST") {
         command.arg("--request-timeout=10s");
     }

@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::authority::{self as made, Pair, text};
 use crate::cluster::Cluster;
 
-/// `run` asks each 700 ms, over one connection. It continues as another user when that user's certificate is in the files, so it does not
-/// notice that the first one lost all rights.
+/// `run` asks each 700 ms, over one connection. It continues as another user when that user's
+/// certificate is in the files, so it does not notice that the first one lost all rights.
 pub fn check(cluster: &Cluster) {
     let first = cluster
         .authority

@@ -40,7 +40,8 @@ fn second(number: i64) -> Value {
     json!({"number": number, "pod": "web-1", "container": "fpm", "profile": profile})
 }
 
-/// A cluster whose live request has a second in each answer. The first answer comes from a replica that does not lead.
+/// A cluster whose live request has a second in each answer. The first answer comes from a replica
+/// that does not lead.
 fn cluster() -> Server {
     let live = format!("{PROXY}/r/shop/web-live-abcde/live");
     let asked_before = std::sync::atomic::AtomicUsize::new(0);

@@ -1,4 +1,5 @@
-//! `schedule` with a scripted API server: what it creates, what it refuses before it creates anything, what it leaves.
+//! `schedule` with a scripted API server: what it creates, what it refuses before it creates
+//! anything, what it leaves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,6 +1,7 @@
 //! A small API server that answers from a script and records the requests.
 //!
-//! Invariant: a request without an answer in the script gets a 404, as in a cluster without that API.
+//! Invariant: a request without an answer in the script gets a 404, as in a cluster without that
+//! API.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

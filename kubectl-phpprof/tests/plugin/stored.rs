@@ -1,4 +1,5 @@
-//! Profiles that outlive their requests, as the plugin shows them. A server simulates the API server and the operator's archive.
+//! Profiles that outlive their requests, as the plugin shows them. A server simulates the API
+//! server and the operator's archive.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,10 @@
-//! Exports the profile of a finished request to services outside the cluster: the push to Pyroscope, the annotation in Grafana.
+//! Exports the profile of a finished request to services outside the cluster: the push to
+//! Pyroscope, the annotation in Grafana.
 //!
 //! It decides nothing about a request. Events report its results.
 //!
-//! Invariant: it sends only to the URLs that the administrator set, and one profile is in memory at a time. Whatever the other side does,
-//! it ends after a while, and the request stays as it is.
+//! Invariant: it sends only to the URLs that the administrator set, and one profile is in memory at
+//! a time. Whatever the other side does, it ends after a while, and the request stays as it is.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Flags and variables; the chart's `pyroscope` and `grafana`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ExportArgs {
-    /// URL to push completed requests' profiles to, for instance http://pyroscope.monitoring.svc:4040
+    /// URL to push completed requests' profiles to, for instance
+    /// http://pyroscope.monitoring.svc:4040
     #[arg(long)]
     pyroscope_url: Option<Url>,
     /// Tenant of the pushed profiles

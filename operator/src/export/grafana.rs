@@ -1,9 +1,10 @@
-//! Templates of links to a request's profile in Grafana, and the annotation that marks the request's time.
+//! Templates of links to a request's profile in Grafana, and the annotation that marks the
+//! request's time.
 //!
 //! It sends nothing and fills in no template: `links` fills in, `exporter` sends.
 //!
-//! Invariant: a template names the series that `series` pushes, and its range is the request's. It cannot use a sample's id, because
-//! Pyroscope gives every pushed profile a new one.
+//! Invariant: a template names the series that `series` pushes, and its range is the request's. It
+//! cannot use a sample's id, because Pyroscope gives every pushed profile a new one.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -15,7 +16,8 @@ use crate::export::links::Template;
 use crate::export::series::{KINDS, workload};
 use crate::lifecycle::status::pods;
 
-/// Characters of a tag after its colon. Grafana's databases refuse a longer tag, but only after they have stored the annotation.
+/// Characters of a tag after its colon. Grafana's databases refuse a longer tag, but only after
+/// they have stored the annotation.
 const LONGEST_TAG: usize = 100;
 
 /// The parts of a link to Grafana.
@@ -26,7 +28,8 @@ pub struct Grafana {
     pub org_id: u32,
     /// Uid of the Pyroscope data source.
     pub datasource: String,
-    /// The baseline of a comparison is everything of the same service in this many seconds before the profile.
+    /// The baseline of a comparison is everything of the same service in this many seconds before
+    /// the profile.
     pub baseline_seconds: u32,
     /// Whether series have a label with the request's name.
     pub request_label: bool,
@@ -166,7 +169,8 @@ fn is_placeholder(name: &str) -> bool {
     known && offset.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The body of POST /api/annotations for a completed request: a region from its first sampler to its end. `None` for any other request.
+/// The body of POST /api/annotations for a completed request: a region from its first sampler to
+/// its end. `None` for any other request.
 ///
 /// It has no link, because a user who may see the dashboard may not be allowed to read the request.
 pub fn annotation(request: &ProfileRequest, dashboard: Option<&str>) -> Option<Value> {

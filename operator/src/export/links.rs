@@ -1,6 +1,7 @@
 //! Links of a status, from the administrator's templates.
 //!
-//! Invariant: values in a template are percent-encoded, so no name can change the structure of the link.
+//! Invariant: values in a template are percent-encoded, so no name can change the structure of the
+//! link.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -9,8 +10,9 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::export::series::{service, workload};
 
-/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, and {from} and {to} in
-/// Unix milliseconds. {from-86400000} is that many milliseconds earlier.
+/// A link's name, and its URL with placeholders: {namespace}, {name}, {uid}, {workload}, {service},
+/// {accessKey}, and {from} and {to} in Unix milliseconds. {from-86400000} is that many milliseconds
+/// earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// The name that users see.

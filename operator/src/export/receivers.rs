@@ -1,12 +1,14 @@
 //! The pushes that Pyroscope and Parca refuse, according to their source, for tests.
 //!
-//! Pyroscope 2.2.1 (df3c0391b7df): `pkg/validation/validate.go` (labels, profiles), the defaults in `pkg/validation/limits.go`, the rate
-//! limiter in `pkg/distributor/distributor.go`. Parca 0.28.0 (2f973236aa16): `pkg/normalizer/normalizer.go` (labels),
-//! `pkg/normalizer/validate.go` (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both check label names by the rules
-//! of `model.LabelName` of github.com/prometheus/common.
+//! Pyroscope 2.2.1 (df3c0391b7df): `pkg/validation/validate.go` (labels, profiles), the defaults in
+//! `pkg/validation/limits.go`, the rate limiter in `pkg/distributor/distributor.go`. Parca 0.28.0
+//! (2f973236aa16): `pkg/normalizer/normalizer.go` (labels), `pkg/normalizer/validate.go`
+//! (profiles), `pkg/profilestore/profilecolumnstore.go` (profile types). Both check label names by
+//! the rules of `model.LabelName` of github.com/prometheus/common.
 //!
-//! Invariant: the real servers accept what passes here, in their default settings. They accept more: label names with UTF-8, which
-//! Pyroscope refuses in other settings. docs/measurements/exports.md has their answers.
+//! Invariant: the real servers accept what passes here, in their default settings. They accept
+//! more: label names with UTF-8, which Pyroscope refuses in other settings.
+//! docs/measurements/exports.md has their answers.
 
 use std::collections::BTreeMap;
 

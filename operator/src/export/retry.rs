@@ -2,7 +2,8 @@
 //!
 //! It does not know the content.
 //!
-//! Invariant: it follows no redirect, reads one kilobyte of an answer, and ends by its deadline whatever the other side does.
+//! Invariant: it follows no redirect, reads one kilobyte of an answer, and ends by its deadline
+//! whatever the other side does.
 
 use std::time::Duration;
 
@@ -79,13 +80,15 @@ fn judge(status: u16, retry_after: Option<&str>) -> Answer {
     }
 }
 
-/// The operator's own pause, but at least as long as the other side asks for, and at most half a minute.
+/// The operator's own pause, but at least as long as the other side asks for, and at most half a
+/// minute.
 fn pause(tries: u32, asked: Option<Duration>) -> Duration {
     let own = backoff::pause(tries);
     asked.unwrap_or_default().max(own).min(LONGEST_PAUSE)
 }
 
-/// Sends until the other side accepts or refuses the call, or until the deadline. The error is the last answer, as text.
+/// Sends until the other side accepts or refuses the call, or until the deadline. The error is the
+/// last answer, as text.
 pub async fn deliver(
     client: &reqwest::Client,
     call: &Call,
@@ -158,7 +161,8 @@ fn cause(error: &dyn std::error::Error) -> String {
     printable(&deepest.to_string(), 300)
 }
 
-/// A header that is not shown in logs. Trims the value, because a Secret made from a file often ends with a newline.
+/// A header that is not shown in logs. Trims the value, because a Secret made from a file often
+/// ends with a newline.
 pub fn secret_header(name: HeaderName, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| {
         format!("{name} has a character that HTTP headers do not allow; check its Secret")

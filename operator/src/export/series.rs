@@ -2,8 +2,8 @@
 //!
 //! It sends nothing.
 //!
-//! Invariant: label names are legal and few. No label has a separate value for each request, unless the administrator wants it. The time of
-//! a pushed profile lies within its request's.
+//! Invariant: label names are legal and few. No label has a separate value for each request, unless
+//! the administrator wants it. The time of a pushed profile lies within its request's.
 
 use std::str::FromStr;
 
@@ -15,8 +15,9 @@ use phpprof_crds::{ProfileRequest, Target, TargetState};
 use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip};
 use serde_json::{Value, json};
 
-/// What Pyroscope accepts by default: 16,000 samples, and 2 MiB before compression, labels included. It accepts profiles of 4 MiB, but its
-/// rate limiter never allows more than its burst, and answers 429 each time.
+/// What Pyroscope accepts by default: 16,000 samples, and 2 MiB before compression, labels
+/// included. It accepts profiles of 4 MiB, but its rate limiter never allows more than its burst,
+/// and answers 429 each time.
 const BOUNDS: PieceBounds = PieceBounds {
     bytes: 2_000_000,
     samples: 16_000,
@@ -25,15 +26,17 @@ const BOUNDS: PieceBounds = PieceBounds {
 pub const MOST_LABELS: usize = 20;
 const LONGEST_NAME: usize = 1024;
 const LONGEST_VALUE: usize = 2048;
-/// Bytes of a name. Pyroscope cuts a longer one, perhaps in the middle of a character, and then refuses the profile.
+/// Bytes of a name. Pyroscope cuts a longer one, perhaps in the middle of a character, and then
+/// refuses the profile.
 const LONGEST_STRING: usize = 65_535;
 /// Pieces of one series. No profile has needed this many.
 const MOST_PIECES: usize = 128;
-/// How long before its request's end a profile may begin. Pyroscope refuses profiles older than an hour, and the push may come twenty
-/// minutes after the end.
+/// How long before its request's end a profile may begin. Pyroscope refuses profiles older than an
+/// hour, and the push may come twenty minutes after the end.
 const OLDEST: SignedDuration = SignedDuration::from_mins(40);
 
-/// A sample type as its own series. A push has only one type; otherwise the types of a profile would share a name.
+/// A sample type as its own series. A push has only one type; otherwise the types of a profile
+/// would share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
@@ -112,11 +115,13 @@ pub struct Naming {
     pub labels: Vec<ExtraLabel>,
     /// One series for each pod, or one for all of them.
     pub per_pod: bool,
-    /// A separate series for each request. It is easy to find, but there are as many series as requests.
+    /// A separate series for each request. It is easy to find, but there are as many series as
+    /// requests.
     pub request_label: bool,
 }
 
-/// A common name of the target's pods. It comes from the request; the operator does not guess an owner.
+/// A common name of the target's pods. It comes from the request; the operator does not guess an
+/// owner.
 pub fn workload(target: &Target) -> String {
     if let Some(workload) = &target.workload_ref {
         return workload.name.clone();
@@ -148,7 +153,8 @@ pub struct Series {
     pub of: Vec<(String, String)>,
 }
 
-/// The series of a completed request: each sample type, for each pod with a profile or for all pods together.
+/// The series of a completed request: each sample type, for each pod with a profile or for all pods
+/// together.
 pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
     let status = request.status.clone().unwrap_or_default();
     let uploaded = status
@@ -201,7 +207,8 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
 #[error("the profile is too large: it would be {0} pushes, and {MOST_PIECES} are the most")]
 pub struct TooLarge(usize);
 
-/// The bodies that push one series of the merged profile, as JSON of the push API. Empty if the profile has no time of this type.
+/// The bodies that push one series of the merged profile, as JSON of the push API. Empty if the
+/// profile has no time of this type.
 pub fn bodies(
     merged: &impl Source,
     series: &Series,
@@ -238,8 +245,9 @@ fn body(series: &Series, profile: &[u8]) -> Value {
     json!({"series": [{"labels": labels, "samples": [{"rawProfile": STANDARD.encode(profile)}]}]})
 }
 
-/// The time of a pushed piece by the operator's clock, which the status's links use too. A node's clock may differ, and then the profile
-/// would be outside the links' range. Pieces are a millisecond apart, because two profiles of one series at the same time may count as one.
+/// The time of a pushed piece by the operator's clock, which the status's links use too. A node's
+/// clock may differ, and then the profile would be outside the links' range. Pieces are a
+/// millisecond apart, because two profiles of one series at the same time may count as one.
 fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
     let nanos = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
     let status = request.status.clone().unwrap_or_default();

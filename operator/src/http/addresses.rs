@@ -1,8 +1,10 @@
 //! The addresses of the relay's Service, which samplers try where its name is unknown.
 //!
-//! The operator resolves the name itself, so it needs no right to read Services. A sampler checks the relay's key at any address.
+//! The operator resolves the name itself, so it needs no right to read Services. A sampler checks
+//! the relay's key at any address.
 //!
-//! Invariant: it never delays a grant by more than [`LOOK_UP`], and keeps the last addresses while the name cannot be resolved.
+//! Invariant: it never delays a grant by more than [`LOOK_UP`], and keeps the last addresses while
+//! the name cannot be resolved.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! Connections of a port: bounded in number and in time.
 //!
-//! A connection that has shown a grant is known. All others are strangers. If there are too many strangers, the oldest one is closed, so
-//! silent clients keep nobody out. Invariant: no connection lasts longer than its bound, and no more are open than the bound allows.
+//! A connection that has shown a grant is known. All others are strangers. If there are too many
+//! strangers, the oldest one is closed, so silent clients keep nobody out. Invariant: no connection
+//! lasts longer than its bound, and no more are open than the bound allows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,7 +34,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// This many connections with this lifetime and this buffer. A quarter of them may be strangers.
+    /// This many connections with this lifetime and this buffer. A quarter of them may be
+    /// strangers.
     #[must_use]
     pub const fn new(connections: usize, lives: Duration, buffer: usize) -> Self {
         Self {
@@ -80,7 +82,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Marks the connection as known, because it has shown a grant. Silent clients no longer close it.
+    /// Marks the connection as known, because it has shown a grant. Silent clients no longer close
+    /// it.
     pub fn know(&self) {
         self.strangers.with(|all| all.remove(&self.id));
     }
@@ -129,7 +132,8 @@ where
         let router = router.clone().layer(Extension(connection.clone()));
         let (handshake, ended) = (handshake.clone(), Ended(connection.clone()));
         let open_one = metrics.open();
-        // The task waits until it is in the list of strangers. So a task that ends at once is removed from it.
+        // The task waits until it is in the list of strangers. So a task that ends at once is
+        // removed from it.
         let (listed, wait) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let _held = (permit, ended);
@@ -228,7 +232,8 @@ mod tests {
         let mut honest = TcpStream::connect(address).await.unwrap();
         assert!(answered(&mut honest).await);
         assert!(answered(&mut known).await);
-        // Four silent connections remain open, and so does the honest one, which was a stranger until it asked.
+        // Four silent connections remain open, and so does the honest one, which was a stranger
+        // until it asked.
         check(&metrics, "open{port=\"results\"} 6").await;
         let closed = "closed_total{port=\"results\",reason=";
         check(&metrics, &format!("{closed}\"displaced\"}} 26")).await;

@@ -1,6 +1,7 @@
 //! Grants of the relay: how they are made, and how a request with a grant is checked.
 //!
-//! Invariant: a request gets a key only if it shows the pod's own grant for this key before the grant expires.
+//! Invariant: a request gets a key only if it shows the pod's own grant for this key before the
+//! grant expires.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,8 @@
-//! When the relay last heard from a sampler in each pod. A sampler asks all the time whether to stop, so silence says that it does not reach the relay.
+//! When the relay last heard from a sampler in each pod. A sampler asks all the time whether to
+//! stop, so silence says that it does not reach the relay.
 //!
-//! Invariant: only a call with a valid grant counts, and what is kept is bounded: old entries go before new ones are refused.
+//! Invariant: only a call with a valid grant counts, and what is kept is bounded: old entries go
+//! before new ones are refused.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +25,8 @@ impl Heard {
         if all.len() >= MOST && !all.contains_key(pod_uid) {
             all.retain(|_, at| now.duration_since(*at) < KEPT);
             if all.len() >= MOST {
-                // Pods that were heard of long ago matter least, but all are recent: losing them costs a wrong word in a status.
+                // Pods that were heard of long ago matter least, but all are recent: losing them
+                // costs a wrong word in a status.
                 all.clear();
             }
         }

@@ -1,7 +1,9 @@
-//! The keys in their Secret: made at the first start, renewed while the operator runs, shared by all that sign and check.
+//! The keys in their Secret: made at the first start, renewed while the operator runs, shared by
+//! all that sign and check.
 //!
-//! The operator watches the Secret. What another replica or the administrator writes there applies; if the Secret is emptied, the operator
-//! makes new keys. Invariant: a key is used only once the Secret has it, so that a restarted operator knows it too.
+//! The operator watches the Secret. What another replica or the administrator writes there applies;
+//! if the Secret is emptied, the operator makes new keys. Invariant: a key is used only once the
+//! Secret has it, so that a restarted operator knows it too.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -73,7 +75,8 @@ impl Keyring {
         is_token(&self.keys().access, &["access", request_uid], key)
     }
 
-    /// The key that opens everything stored of a namespace, for users who may read the status of its archive.
+    /// The key that opens everything stored of a namespace, for users who may read the status of
+    /// its archive.
     pub(crate) fn archive_key(&self, archive: &ArchiveRef<'_>) -> String {
         token(
             &self.keys().access,
@@ -138,7 +141,8 @@ fn ask_parts<'a>(asker: &'a Asker, expires: &'a str) -> [&'a str; 6] {
     ]
 }
 
-/// What an archive's key is bound to. An older key opens neither a recreated namespace nor a recreated archive.
+/// What an archive's key is bound to. An older key opens neither a recreated namespace nor a
+/// recreated archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArchiveRef<'a> {
     pub namespace: &'a str,
@@ -186,7 +190,8 @@ fn grant_parts<'a>(pod: GrantPod<'a>, key: &'a str, expires: &'a str) -> Vec<&'a
         .collect()
 }
 
-/// The Secret that holds the keys. The chart creates it empty, so the operator needs no right to create Secrets.
+/// The Secret that holds the keys. The chart creates it empty, so the operator needs no right to
+/// create Secrets.
 #[derive(Clone)]
 pub struct KeySecret {
     /// It may get, watch and patch this one Secret.
@@ -271,7 +276,8 @@ impl KeySecret {
             .map_err(|error| self.failed(error))
     }
 
-    /// Writes only over the version that was read. If two operators start together, one of them tries again.
+    /// Writes only over the version that was read. If two operators start together, one of them
+    /// tries again.
     async fn write(&self, mut secret: Secret, keys: Keys) -> Result<Keys, KeyringError> {
         secret.data = Some(keys.to_data());
         self.api()

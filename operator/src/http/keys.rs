@@ -1,9 +1,11 @@
-//! The operator's own keys for grants, links and the relay's certificate: how they are stored and renewed.
+//! The operator's own keys for grants, links and the relay's certificate: how they are stored and
+//! renewed.
 //!
 //! It does not talk to the cluster; `keyring` keeps them in their Secret.
 //!
-//! Invariant: after one renewal, everything that was signed, and every sampler that pinned the certificate, still works: the operator still
-//! accepts the previous key, and samplers had already pinned the next certificate's.
+//! Invariant: after one renewal, everything that was signed, and every sampler that pinned the
+//! certificate, still works: the operator still accepts the previous key, and samplers had already
+//! pinned the next certificate's.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +116,8 @@ impl Keys {
         })
     }
 
-    /// What a sampler pins: the SHA-256 of the current and the next certificate's public key, in base64url.
+    /// What a sampler pins: the SHA-256 of the current and the next certificate's public key, in
+    /// base64url.
     pub fn pins(&self) -> Result<Vec<String>, KeyError> {
         [&self.certificate, &self.certificate_next]
             .into_iter()

@@ -1,13 +1,15 @@
 //! Listening on a port, for clients of both families where the machine has IPv6.
 //!
-//! Invariant: an address of IPv4 or a special one is used as it is; only the wildcard of IPv6 falls back, to that of IPv4.
+//! Invariant: an address of IPv4 or a special one is used as it is; only the wildcard of IPv6 falls
+//! back, to that of IPv4.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpListener;
 
-/// Linux's wildcard of IPv6 takes clients of IPv4 too (`net.ipv6.bindv6only` is 0 by default). A kernel without IPv6 has no such sockets.
+/// Linux's wildcard of IPv6 takes clients of IPv4 too (`net.ipv6.bindv6only` is 0 by default). A
+/// kernel without IPv6 has no such sockets.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await;
     let is_wildcard = address.is_ipv6() && address.ip().is_unspecified();

@@ -1,12 +1,15 @@
-//! What the samplers of live requests send each second, for those who read it now. It is in memory only.
+//! What the samplers of live requests send each second, for those who read it now. It is in memory
+//! only.
 //!
-//! The replica that leads holds it. The others refuse samplers and readers, which open new connections until they reach the leader. The
-//! data is not trusted: it is decoded within bounds before it is held.
+//! The replica that leads holds it. The others refuse samplers and readers, which open new
+//! connections until they reach the leader. The data is not trusted: it is decoded within bounds
+//! before it is held.
 //!
 //! Any grant of the relay may bring seconds, also one of a run that nobody watches.
 //!
-//! Invariant: it holds at most [`ROOM`], the newest seconds of each sampler. Seconds that nobody asks for take no room from those that
-//! somebody reads. If nobody reads a sampler's seconds, the sampler learns this and stops.
+//! Invariant: it holds at most [`ROOM`], the newest seconds of each sampler. Seconds that nobody
+//! asks for take no room from those that somebody reads. If nobody reads a sampler's seconds, the
+//! sampler learns this and stops.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -121,7 +124,8 @@ impl Live {
             .unwrap_or_else(|_| Err("it could not be read".to_owned()))
     }
 
-    /// Holds a second of the sampler with this key. For a sampler that is read, seconds that nobody asks for make room.
+    /// Holds a second of the sampler with this key. For a sampler that is read, seconds that nobody
+    /// asks for make room.
     pub fn bring(&self, key: &str, profile: Bytes, now: Timestamp) -> Brought {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forget(now);
@@ -155,8 +159,8 @@ impl Live {
         Brought::Taken
     }
 
-    /// The seconds of these keys after this number, oldest first, each with its key's index in the list. It returns at most this many
-    /// bytes, but at least one second.
+    /// The seconds of these keys after this number, oldest first, each with its key's index in the
+    /// list. It returns at most this many bytes, but at least one second.
     pub fn read(
         &self,
         keys: &[&str],
@@ -193,7 +197,8 @@ impl State {
         self.bytes -= seconds.map(|second| second.profile.len()).sum::<usize>();
     }
 
-    /// Drops seconds that nobody has asked for, until at most this many bytes are held or there are no more of them.
+    /// Drops seconds that nobody has asked for, until at most this many bytes are held or there are
+    /// no more of them.
     fn drop_unread(&mut self, most: usize) {
         let unread = self.streams.values_mut().filter(|it| !it.is_read);
         for stream in unread {

@@ -1,8 +1,11 @@
-//! The relay: samplers that do not reach the store upload their profile here, with a grant, and ask here whether to stop.
+//! The relay: samplers that do not reach the store upload their profile here, with a grant, and ask
+//! here whether to stop.
 //!
-//! It handles one request at a time and trusts nothing in it. `grants` checks the sender, and `tls` does the TLS.
+//! It handles one request at a time and trusts nothing in it. `grants` checks the sender, and `tls`
+//! does the TLS.
 //!
-//! Invariant: it answers 200 only once the store has exactly these bytes. Everything is bounded before it is read.
+//! Invariant: it answers 200 only once the store has exactly these bytes. Everything is bounded
+//! before it is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,14 +43,16 @@ pub(crate) const ROOM: u32 = 36 << 10;
 pub(crate) const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);
-/// Requests that one grant may have at the same time: one that asks whether to stop, one upload, and another of each in case a connection
-/// broke.
+/// Requests that one grant may have at the same time: one that asks whether to stop, one upload,
+/// and another of each in case a connection broke.
 const SHARE: usize = 4;
-/// Bodies of one pod that are in memory at the same time. Others of the pod wait, so a pod with many grants does not fill the room.
+/// Bodies of one pod that are in memory at the same time. Others of the pod wait, so a pod with
+/// many grants does not fill the room.
 const BODIES: usize = 1;
 /// How often a body that waits for another one of its pod looks whether its turn has come.
 const TURN: Duration = Duration::from_millis(50);
-/// A long poll ends after this time, and the sampler polls again. It is shorter than the timeouts of proxies.
+/// A long poll ends after this time, and the sampler polls again. It is shorter than the timeouts
+/// of proxies.
 const POLL: Duration = Duration::from_secs(25);
 
 /// How often the relay checks whether the request of a polling sampler is over or gone.
@@ -56,7 +61,8 @@ const LOOK: Duration = Duration::from_secs(3);
 /// How often the relay checks whether uploads are under way.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Whether the request of a key is over, or certainly gone, even if this operator has not seen its deletion.
+/// Whether the request of a key is over, or certainly gone, even if this operator has not seen its
+/// deletion.
 pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The parts of the relay.
@@ -160,7 +166,8 @@ impl Relay {
 
     /// Waits until no upload is under way.
     pub async fn drained(&self) {
-        // It does not acquire all of the room, because that would block uploads that are still arriving.
+        // It does not acquire all of the room, because that would block uploads that are still
+        // arriving.
         while self.room.available_permits() < ROOM as usize {
             tokio::time::sleep(DRAIN).await;
         }
@@ -337,7 +344,8 @@ fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
     }
 }
 
-/// The body. Its pod's turn and its room are acquired as bytes arrive, so that a client that sends nothing holds neither.
+/// The body. Its pod's turn and its room are acquired as bytes arrive, so that a client that sends
+/// nothing holds neither.
 async fn body<'a>(
     relay: &'a Relay,
     body: Body,
@@ -350,7 +358,8 @@ async fn body<'a>(
             "the body does not match its content-length",
         )
     };
-    // The buffer grows with the bytes that arrive, because a client may send less than the length says.
+    // The buffer grows with the bytes that arrive, because a client may send less than the length
+    // says.
     let (mut bytes, mut turn, mut room) = (Vec::new(), None, None::<SemaphorePermit<'_>>);
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {

@@ -1,10 +1,13 @@
-//! Results over HTTP: the files of a request and the flame graph of a profile, by links that are valid for five minutes.
+//! Results over HTTP: the files of a request and the flame graph of a profile, by links that are
+//! valid for five minutes.
 //!
-//! The access key of a request's status gives links to the request's files. The access key of a namespace's archive gives links to all that
-//! is stored of the namespace (`archive.rs`). A link opens one object. No credential of a cluster or a store is asked for or sent. The
-//! Ingress, the port-forward or the API server does the TLS.
+//! The access key of a request's status gives links to the request's files. The access key of a
+//! namespace's archive gives links to all that is stored of the namespace (`archive.rs`). A link
+//! opens one object. No credential of a cluster or a store is asked for or sent. The Ingress, the
+//! port-forward or the API server does the TLS.
 //!
-//! Invariant: nothing is read from the store for a link that this operator did not sign or that has expired.
+//! Invariant: nothing is read from the store for a link that this operator did not sign or that has
+//! expired.
 
 mod answers;
 mod archive;
@@ -45,29 +48,35 @@ use crate::storage::archive::Archive;
 use crate::storage::store::{Store, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
-/// The operator draws pages of profiles up to this size, and with up to this many bytes of names, and sends pages up to this length. Larger
-/// profiles can be downloaded.
+/// The operator draws pages of profiles up to this size, and with up to this many bytes of names,
+/// and sends pages up to this length. Larger profiles can be downloaded.
 pub(crate) const LARGEST_DRAWN: usize = 16 << 20;
 pub(crate) const NAMES_DRAWN: usize = 24 << 20;
 pub(crate) const LARGEST_PAGE: usize = 48 << 20;
-/// The size of a list of requests that this operator has merged: its values, and their JSON before it is in the page.
+/// The size of a list of requests that this operator has merged: its values, and their JSON before
+/// it is in the page.
 pub(crate) const LIST_DRAWN: usize = (24 << 20) + LARGEST_TIMELINE;
-/// How long a client may take to fetch a page while others wait for theirs. The largest page needs 1.6 MiB a second.
+/// How long a client may take to fetch a page while others wait for theirs. The largest page needs
+/// 1.6 MiB a second.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 /// An access key and the JSON around it.
 const LONGEST_QUESTION: usize = 1 << 10;
-/// Bytes of live seconds in one answer, and the most such answers that are under way at the same time.
+/// Bytes of live seconds in one answer, and the most such answers that are under way at the same
+/// time.
 pub(crate) const LARGEST_LIVE: usize = 512 << 10;
 pub(crate) const LIVE_AT_ONCE: usize = 4;
-/// The lifetime is longer than the largest profile takes over a slow connection. Browsers send the cookies of an Ingress's host, too.
+/// The lifetime is longer than the largest profile takes over a slow connection. Browsers send the
+/// cookies of an Ingress's host, too.
 pub(crate) const BOUNDS: connections::Bounds =
     connections::Bounds::new(256, Duration::from_secs(15 * 60), 16 << 10);
-/// The most simultaneous requests for one profile's folder or one namespace's list, and the most simultaneous pages of a folder. So the
-/// holder of one link leaves connections and pages to others.
+/// The most simultaneous requests for one profile's folder or one namespace's list, and the most
+/// simultaneous pages of a folder. So the holder of one link leaves connections and pages to
+/// others.
 const SHARE: usize = 8;
 const PAGES_OF_A_FOLDER: usize = 2;
 const FLAME: &str = "flame.html";
-/// The beginning and the end of a comparison's file name. Between them is the folder of the other request.
+/// The beginning and the end of a comparison's file name. Between them is the folder of the other
+/// request.
 const COMPARISON: (&str, &str) = ("diff-from-", ".html");
 
 const NEW_LINK: &str = "the link has expired, or was changed; get a new one with the request's accessKey: open the link in its status again \
@@ -140,7 +149,8 @@ struct File {
     name: String,
 }
 
-/// The files that exist: those of the merged profile, the list of requests, and container and key for each of the pods.
+/// The files that exist: those of the merged profile, the list of requests, and container and key
+/// for each of the pods.
 fn files<'a>(
     is_merged: bool,
     has_requests: bool,
@@ -233,7 +243,8 @@ pub async fn serve(
     match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }
 
-/// The page behind a status's link. It posts the key from the URL's fragment and then opens the flame graph.
+/// The page behind a status's link. It posts the key from the URL's fragment and then opens the
+/// flame graph.
 async fn opener() -> Response {
     const PAGE: &str = include_str!("opener.html");
     const POLICY: &str = "default-src 'none'; script-src 'sha256-2ohK6ZLBP9Xh8O3t8P+7YOrooFaS15BUK2t3DcDFie4='; connect-src 'self'; \
@@ -241,7 +252,8 @@ async fn opener() -> Response {
     html(PAGE.into(), POLICY)
 }
 
-/// The page that lists what is stored of a namespace. It is not secret: its script needs the key to get the list.
+/// The page that lists what is stored of a namespace. It is not secret: its script needs the key to
+/// get the list.
 async fn start_page() -> Response {
     html(start::page().into(), start::CONTENT_SECURITY_POLICY)
 }
@@ -331,7 +343,8 @@ async fn object(
     held(answer.unwrap_or_else(away), share)
 }
 
-/// The folder of the other request, if this file is a comparison. Both requests are of one namespace.
+/// The folder of the other request, if this file is a comparison. Both requests are of one
+/// namespace.
 fn compared_with(folder: &str, file: &str) -> Option<String> {
     let (begin, end) = COMPARISON;
     let before = file.strip_prefix(begin)?.strip_suffix(end)?;

@@ -1,9 +1,10 @@
 //! The relay's answers to resident samplers that ask for their runs (`contract/runs.json`).
 //!
-//! This file checks who asks. `reconcile::residents` decides which runs there are and what a run may write.
+//! This file checks who asks. `reconcile::residents` decides which runs there are and what a run
+//! may write.
 //!
-//! Invariant: held questions are bounded in number and time. A client learns of a run, or gets a grant for it, only if it shows in time
-//! what the sampler of that pod was given.
+//! Invariant: held questions are bounded in number and time. A client learns of a run, or gets a
+//! grant for it, only if it shows in time what the sampler of that pod was given.
 
 use std::time::Duration;
 
@@ -23,15 +24,16 @@ use crate::sampler::offer::{Answer, Ask, Asker};
 
 pub(crate) const RUNS: &str = "/v1/runs";
 
-/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler has to end. The error says why there is no
-/// answer now.
+/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler
+/// has to end. The error says why there is no answer now.
 pub type Answers =
     Box<dyn Fn(Asker, u32) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
 
 /// Waits until the answer differs from the runs with this digest, which the sampler already has.
 pub type News = Box<dyn Fn(Asker, String) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The most questions that are held at the same time, out of the relay's connections. Any more are answered at once.
+/// The most questions that are held at the same time, out of the relay's connections. Any more are
+/// answered at once.
 const HELD: usize = 128;
 /// Shorter than the timeouts of proxies, and than the contract allows.
 pub const HOLD: SignedDuration = SignedDuration::from_secs(25);
@@ -44,7 +46,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Holds no question yet. `answers` makes the answer for a sampler, and `news` waits until it changes.
+    /// Holds no question yet. `answers` makes the answer for a sampler, and `news` waits until it
+    /// changes.
     pub fn new(answers: Answers, news: News) -> Self {
         Runs {
             answers,
@@ -88,7 +91,8 @@ fn preferred(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(wait.parse().ok()?).min(most))
 }
 
-/// The parameter of the next question that says which runs the sampler has. Only the operator reads it.
+/// The parameter of the next question that says which runs the sampler has. Only the operator reads
+/// it.
 const SEEN: &str = "seen";
 
 /// A short digest of these runs.
@@ -161,7 +165,8 @@ pub fn asked(keyring: &Keyring, presented: &Presented<'_>) -> Result<Asker, Refu
     Ok(asker)
 }
 
-/// The contract number that the sampler sends: 0 if it sends none, and an unknown number if the value is not a number.
+/// The contract number that the sampler sends: 0 if it sends none, and an unknown number if the
+/// value is not a number.
 fn number(headers: &HeaderMap) -> u32 {
     let Some(said) = headers.get(contract::HEADER) else {
         return 0;

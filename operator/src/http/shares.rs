@@ -1,6 +1,8 @@
-//! Limits how many requests one key may have at the same time, so that the holder of one key leaves connections and turns to others.
+//! Limits how many requests one key may have at the same time, so that the holder of one key leaves
+//! connections and turns to others.
 //!
-//! Invariant: dropping a share gives it back. Memory is held only for requests that are being answered.
+//! Invariant: dropping a share gives it back. Memory is held only for requests that are being
+//! answered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

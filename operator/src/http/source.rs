@@ -1,6 +1,7 @@
 //! Compares the address that uses a grant with the addresses of the grant's pod.
 //!
-//! A grant is in a pod's spec, where others may read it. So the grant contains the addresses of its pod. This file only decides.
+//! A grant is in a pod's spec, where others may read it. So the grant contains the addresses of its
+//! pod. This file only decides.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,8 @@ pub enum VerifySource {
     /// It is refused.
     #[value(name = "Enforce")]
     Enforce,
-    /// The log says so. Masquerading and meshes change what an address is seen as, so this is the default.
+    /// The log says so. Masquerading and meshes change what an address is seen as, so this is the
+    /// default.
     #[default]
     #[value(name = "Warn")]
     Warn,
@@ -22,7 +24,8 @@ pub enum VerifySource {
     Off,
 }
 
-/// A pod's addresses in the form that a grant contains. Empty if the pod had none yet, or if an older operator made the grant.
+/// A pod's addresses in the form that a grant contains. Empty if the pod had none yet, or if an
+/// older operator made the grant.
 #[must_use]
 pub fn named(addresses: &[IpAddr]) -> String {
     let names: Vec<_> = addresses

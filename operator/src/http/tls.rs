@@ -24,7 +24,8 @@ use crate::http::listen::listen;
 use crate::metrics::PortMetrics;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// It lasts longer than a long poll, an upload or the wait for a store that does not answer. A sampler's header has the key and its grant.
+/// It lasts longer than a long poll, an upload or the wait for a store that does not answer. A
+/// sampler's header has the key and its grant.
 pub(crate) const BOUNDS: Bounds = Bounds::new(512, Duration::from_secs(120), 8 << 10);
 
 /// Why the relay cannot be served.

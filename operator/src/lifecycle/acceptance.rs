@@ -20,7 +20,8 @@ use crate::sampler::object_keys::key;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Fills in the start and the targets of a request if it is accepted; the verdict says whether it is.
+/// Fills in the start and the targets of a request if it is accepted; the verdict says whether it
+/// is.
 pub fn admit(
     now: Timestamp,
     request: &ProfileRequest,

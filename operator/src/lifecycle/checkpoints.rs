@@ -1,33 +1,37 @@
-//! Checkpoints of runs, which samplers store in addition to their profiles: how often a sampler stores one, under which keys, and
-//! which of them may exist after the sampler is gone.
+//! Checkpoints of runs, which samplers store in addition to their profiles: how often a sampler
+//! stores one, under which keys, and which of them may exist after the sampler is gone.
 //!
 //! It is pure: `storage` reads the store.
 //!
-//! Invariant: a target's keys follow from its status and the duration alone, so a later operator knows all granted keys. There are at most
-//! [`MOST`] of them.
+//! Invariant: a target's keys follow from its status and the duration alone, so a later operator
+//! knows all granted keys. There are at most [`MOST`] of them.
 
 use jiff::Timestamp;
 use phpprof_crds::{Mode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus};
 
 use crate::sampler::object_keys::{REQUESTS, receipt_key};
 
-/// The most parts of a run. Each checkpoint has its own grants, which stay in the pod's object until the pod is deleted.
+/// The most parts of a run. Each checkpoint has its own grants, which stay in the pod's object
+/// until the pod is deleted.
 const MOST: i32 = 30;
 const MARK: &str = ".checkpoint-";
 const END: &str = ".pb.gz";
 
-/// The first checkpoint, in seconds; each of the next ones is due after twice the time of the one before, until they are an interval
-/// apart. So a job that ends early leaves at least half of its time.
+/// The first checkpoint, in seconds; each of the next ones is due after twice the time of the one
+/// before, until they are an interval apart. So a job that ends early leaves at least half of its
+/// time.
 const FIRST: i32 = 5;
 
-/// Seconds between two checkpoints of a run, after the first ones. A run that ends before the first has none.
+/// Seconds between two checkpoints of a run, after the first ones. A run that ends before the first
+/// has none.
 pub fn interval(duration_seconds: i32, shortest: i32) -> Option<i32> {
     let part = (duration_seconds + MOST - 1) / MOST;
     let every = part.max(shortest).max(1);
     (duration_seconds > every.min(FIRST)).then_some(every)
 }
 
-/// When the checkpoints of a run are due, in seconds of sampling. Long runs have fewer early ones, for there are at most [`MOST`].
+/// When the checkpoints of a run are due, in seconds of sampling. Long runs have fewer early ones,
+/// for there are at most [`MOST`].
 pub fn times(duration_seconds: i32, every: i32) -> Vec<i32> {
     if every <= 0 {
         return Vec::new();
@@ -71,8 +75,9 @@ pub fn whole_key(key: &str) -> String {
     }
 }
 
-/// The keys under which a target may have a profile after its sampler is gone without a receipt: first the whole profile, then the
-/// checkpoints that were due by now, newest first. There are none if the run had no checkpoints and had not begun.
+/// The keys under which a target may have a profile after its sampler is gone without a receipt:
+/// first the whole profile, then the checkpoints that were due by now, newest first. There are none
+/// if the run had no checkpoints and had not begun.
 pub fn candidates(
     target: &TargetStatus,
     duration_seconds: i32,
@@ -94,8 +99,9 @@ pub fn candidates(
     keys
 }
 
-/// Whether the store may have an object of a target whose sampler ended for this reason. If the sampler could not say why it ended, the
-/// store may have its profile. In a run with checkpoints, the store may have one even if the sampler has said why there is no profile.
+/// Whether the store may have an object of a target whose sampler ended for this reason. If the
+/// sampler could not say why it ended, the store may have its profile. In a run with checkpoints,
+/// the store may have one even if the sampler has said why there is no profile.
 pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     use TargetReason::*;
     match reason {
@@ -107,7 +113,8 @@ pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
     }
 }
 
-/// Whether the samplers of a request list the HTTP requests that they see: in mode Profile, if the request asks for routes.
+/// Whether the samplers of a request list the HTTP requests that they see: in mode Profile, if the
+/// request asks for routes.
 pub fn lists_requests(request: &ProfileRequest) -> bool {
     let spec = &request.spec;
     spec.labels.contains(&RequestLabel::Route) && spec.mode == Mode::Profile
@@ -118,8 +125,8 @@ pub fn requests_key(target: &TargetStatus) -> String {
     format!("{}.{REQUESTS}", stem(&target.object_key))
 }
 
-/// Granted keys that are not the profile of any target. Their objects are deleted once the request has its profile, or else with its
-/// manifest.
+/// Granted keys that are not the profile of any target. Their objects are deleted once the request
+/// has its profile, or else with its manifest.
 pub fn leftovers(request: &ProfileRequest) -> Vec<String> {
     let status = request.status.as_ref();
     let targets = status.map_or(&[][..], |status| status.targets.as_slice());

@@ -1,7 +1,9 @@
-//! What to do next for a request: a pure function of the time, the request, the observed state and the limits.
+//! What to do next for a request: a pure function of the time, the request, the observed state and
+//! the limits.
 //!
-//! Invariant: a target is in the status before its sampler is injected, and a sampler's name follows from the
-//! request and the pod alone. So a decision can be repeated after any crash without a second sampler.
+//! Invariant: a target is in the status before its sampler is injected, and a sampler's name
+//! follows from the request and the pod alone. So a decision can be repeated after any crash
+//! without a second sampler.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState};
@@ -167,7 +169,8 @@ impl Round<'_> {
         }
     }
 
-    /// Whether to export the result now. It is exported once; if the operator ended meanwhile, it may be exported again.
+    /// Whether to export the result now. It is exported once; if the operator ended meanwhile, it
+    /// may be exported again.
     fn is_to_be_told(&self, status: &ProfileRequestStatus, completed: Timestamp) -> bool {
         let is_news = self.now < later(completed, EXPORT_WITHIN);
         let is_told =
@@ -276,8 +279,9 @@ impl Round<'_> {
         }
     }
 
-    /// Lists what samplers stored all the same; otherwise nobody would ever find and delete it. If the store does not answer, the request
-    /// does not wait for it, because nothing can have been stored lately.
+    /// Lists what samplers stored all the same; otherwise nobody would ever find and delete it. If
+    /// the store does not answer, the request does not wait for it, because nothing can have been
+    /// stored lately.
     fn without_profile(&self, status: ProfileRequestStatus) -> Decision {
         if self.observed.store_trouble.is_some() {
             let Verdict { reason, message } = all_failed(&status.targets);

@@ -1,9 +1,11 @@
-//! What happens to a request's samplers, and to the objects that they stored, when the request is deleted while it runs.
+//! What happens to a request's samplers, and to the objects that they stored, when the request is
+//! deleted while it runs.
 //!
 //! It is pure: `reconcile::deletion` executes it.
 //!
-//! Invariant: it depends only on facts from the request's acceptance or later, so an operator that was down during the deletion decides the
-//! same from the request's record. No verified profile is deleted: the manifest names it, and it is deleted when its retention ends.
+//! Invariant: it depends only on facts from the request's acceptance or later, so an operator that
+//! was down during the deletion decides the same from the request's record. No verified profile is
+//! deleted: the manifest names it, and it is deleted when its retention ends.
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;
@@ -18,13 +20,15 @@ use crate::lifecycle::status::is_terminal;
 pub struct Deletion {
     /// Samplers that have to drop their samples. Empty if all samplers have ended or no longer ask.
     pub cancellations: Vec<Cancellation>,
-    /// Keys of checkpoints that are not the profile of a pod. A manifest names them too, because samplers may still store some.
+    /// Keys of checkpoints that are not the profile of a pod. A manifest names them too, because
+    /// samplers may still store some.
     pub deletes: Vec<String>,
     /// The operator gives up what it could not do by then.
     pub give_up: Timestamp,
 }
 
-/// `None` if the request has no samplers: it was never accepted, or it is over and has its manifest.
+/// `None` if the request has no samplers: it was never accepted, or it is over and has its
+/// manifest.
 pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Option<Deletion> {
     let status = request.status.as_ref()?;
     let start = status.start_time.as_ref()?;
@@ -65,7 +69,8 @@ mod tests {
     use super::*;
     use crate::testing::{at, request};
 
-    /// A long run with four pods: one has its profile, one has a checkpoint instead, one failed, one runs.
+    /// A long run with four pods: one has its profile, one has a checkpoint instead, one failed,
+    /// one runs.
     fn running() -> ProfileRequest {
         let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 130}));
         let target = |uid: &str, state, file: &str| TargetStatus {

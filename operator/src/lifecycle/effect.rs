@@ -92,7 +92,8 @@ pub struct Upload {
     pub asked_seconds: Option<i32>,
 }
 
-/// The keys under which a sampler that is gone may have stored something, best first, and why it is gone.
+/// The keys under which a sampler that is gone may have stored something, best first, and why it is
+/// gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     pub pod_uid: String,
@@ -193,7 +194,8 @@ impl Injected {
     }
 }
 
-/// A pod whose verified profile has changed or is missing when the pods are merged: somebody has changed the store.
+/// A pod whose verified profile has changed or is missing when the pods are merged: somebody has
+/// changed the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     pub pod_uid: String,
@@ -224,7 +226,8 @@ pub fn changed_in<'a>(targets: impl Iterator<Item = &'a mut TargetStatus>, chang
     }
 }
 
-/// Records results in the status. If they are lost, the effects and jobs are executed again, which does no harm.
+/// Records results in the status. If they are lost, the effects and jobs are executed again, which
+/// does no harm.
 pub fn record(
     status: &mut ProfileRequestStatus,
     done: &[Done],

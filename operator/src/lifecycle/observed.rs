@@ -36,9 +36,11 @@ pub struct Observed {
 /// Why no request is accepted and no sampler is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The administrator or the namespace's label has stopped profiling, as the text says. Samplers that run stop too.
+    /// The administrator or the namespace's label has stopped profiling, as the text says. Samplers
+    /// that run stop too.
     Stopped(String),
-    /// The operator has not read yet whether the administrator has stopped profiling. Samplers that run continue.
+    /// The operator has not read yet whether the administrator has stopped profiling. Samplers that
+    /// run continue.
     Unknown,
 }
 
@@ -84,10 +86,12 @@ pub struct Admission {
 /// What may be written to the store, as far as its answers have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreWrites {
-    /// New objects, also with a grant. A store of which nothing is known counts as such: each write has the precondition.
+    /// New objects, also with a grant. A store of which nothing is known counts as such: each write
+    /// has the precondition.
     #[default]
     CreateOnly,
-    /// The store would overwrite, and the administrator allows it: objects by the operator alone, which looks first.
+    /// The store would overwrite, and the administrator allows it: objects by the operator alone,
+    /// which looks first.
     ByOperator,
     /// The store would overwrite, and the administrator does not allow it. Has what was found.
     Refused(&'static str),

@@ -1,4 +1,5 @@
-//! How often a running request is reconciled. Events of many pods at about the same time become one change of the status.
+//! How often a running request is reconciled. Events of many pods at about the same time become one
+//! change of the status.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::ProfileRequest;
@@ -19,8 +20,8 @@ pub struct Writes {
     pub last: Timestamp,
 }
 
-/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It does not wait after a change of the
-/// spec, after the last pod's result, or later.
+/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It
+/// does not wait after a change of the spec, after the last pod's result, or later.
 pub fn wait_until(request: &ProfileRequest, writes: Writes, verified: usize) -> Option<Timestamp> {
     let status = request.status.as_ref()?;
     let open = status.targets.iter().filter(|target| !is_terminal(target));

@@ -1,9 +1,10 @@
-//! Whose turn it is: the queue of waiting requests, first come first served within a namespace and fair between namespaces.
+//! Whose turn it is: the queue of waiting requests, first come first served within a namespace and
+//! fair between namespaces.
 //!
 //! It is pure, so all requests that ask about the same state of the cluster get consistent answers.
 //!
-//! Invariant: no more requests run than the limits of each namespace and of the cluster allow. In a namespace with a free place, a waiting
-//! request moves up with each request that ends.
+//! Invariant: no more requests run than the limits of each namespace and of the cluster allow. In a
+//! namespace with a free place, a waiting request moves up with each request that ends.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ pub struct Places {
 pub struct Waiting {
     pub created: Timestamp,
     pub namespace: String,
-    /// Orders two requests of the same second, and tells a request from a later one of the same name.
+    /// Orders two requests of the same second, and tells a request from a later one of the same
+    /// name.
     pub uid: String,
 }
 
@@ -36,8 +38,8 @@ pub enum Turn {
     },
 }
 
-/// The queue. Within a namespace, the oldest request comes first. Among namespaces, the one with the fewest requests comes first, then the
-/// one whose last turn is longest ago.
+/// The queue. Within a namespace, the oldest request comes first. Among namespaces, the one with
+/// the fewest requests comes first, then the one whose last turn is longest ago.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// Requests in order, and whether it is their turn.
@@ -45,7 +47,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// `running` is the number of running requests by namespace. `served` lists the namespaces that had their turns, the latest at the end.
+    /// `running` is the number of running requests by namespace. `served` lists the namespaces that
+    /// had their turns, the latest at the end.
     pub fn of(
         mut waiting: Vec<Waiting>,
         running: &BTreeMap<String, usize>,
@@ -64,7 +67,8 @@ impl Line {
             *rank += 1;
         }
         let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&*one.namespace).copied());
-        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest request stays first.
+        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest
+        // request stays first.
         ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
         let order = ranked.into_iter().map(|(_, one)| {

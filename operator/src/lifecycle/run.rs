@@ -7,7 +7,8 @@ use phpprof_decide::pod::SamplerDeadlines;
 use crate::lifecycle::checkpoints;
 use crate::sampler::injection::{Run, Subject};
 
-/// The container that a target names. The pod's addresses are left out, because the status does not have them.
+/// The container that a target names. The pod's addresses are left out, because the status does not
+/// have them.
 pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
     Subject {
         namespace: request.namespace().unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! The runs that a resident sampler must do now: a pure function of the existing requests.
 //!
-//! Invariant: a run follows from its request's status alone, so every replica offers the same run until its end is known.
+//! Invariant: a run follows from its request's status alone, so every replica offers the same run
+//! until its end is known.
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
 use phpprof_decide::limits::{Deadlines, Limits};
@@ -88,7 +89,8 @@ mod tests {
         }
     }
 
-    /// A request that was accepted at that second, with these targets, each of which has the key `key`.
+    /// A request that was accepted at that second, with these targets, each of which has the key
+    /// `key`.
     fn accepted(key: &str, second: i64, targets: Vec<TargetStatus>) -> ProfileRequest {
         let mut request = request(json!({"target": {"podName": "web"}, "durationSeconds": 30}));
         let keyed = |target| TargetStatus {

@@ -1,7 +1,8 @@
-//! Whether a sampler that should have asked or uploaded was not heard from, and what its pod's spec says about that.
+//! Whether a sampler that should have asked or uploaded was not heard from, and what its pod's spec
+//! says about that.
 //!
-//! Pure. Invariant: it is said only where the relay is the sampler's only way and this operator hears all of the relay; it is taken back
-//! when the sampler is heard.
+//! Pure. Invariant: it is said only where the relay is the sampler's only way and this operator
+//! hears all of the relay; it is taken back when the sampler is heard.
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus, UploadMode};
@@ -15,7 +16,8 @@ const SILENT: SignedDuration = SignedDuration::from_secs(30);
 /// How often the operator looks whether a silent sampler is heard.
 const LOOK: SignedDuration = SignedDuration::from_secs(10);
 
-/// When the target's sampler is silent, if nothing is heard before; `None` if the operator cannot know.
+/// When the target's sampler is silent, if nothing is heard before; `None` if the operator cannot
+/// know.
 pub fn silent_from(
     request: &ProfileRequest,
     target: &TargetStatus,

@@ -13,7 +13,8 @@ use crate::sampler::receipt::printable;
 /// The longest message of a condition and of a target. Parts of it can come from a webhook.
 const MESSAGE: usize = 1024;
 
-/// The reason that all conditions have, and what was found. The conditions' message also has the remedy.
+/// The reason that all conditions have, and what was found. The conditions' message also has the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub reason: Reason,
@@ -62,8 +63,8 @@ pub(crate) fn told(found: &str, remedy: Option<&str>) -> String {
     }
 }
 
-/// The remedy for a request that is over. If pods have failed, the message already has the remedy of the first. For a namespace that is not
-/// enabled, `admission` has given it.
+/// The remedy for a request that is over. If pods have failed, the message already has the remedy
+/// of the first. For a namespace that is not enabled, `admission` has given it.
 fn remedy(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::AllTargetsFailed | Reason::SomeTargetsFailed | Reason::NamespaceNotEnabled => None,
@@ -179,7 +180,8 @@ fn first_failure(targets: &[TargetStatus]) -> String {
     first_reason(targets, TargetState::Failed)
 }
 
-/// The first pod in this state that has a reason, with the number of such pods. Empty if there is none.
+/// The first pod in this state that has a reason, with the number of such pods. Empty if there is
+/// none.
 fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
     let told = |target: &&TargetStatus| target.state == state && target.reason.is_some();
     let mut told = targets.iter().filter(told);
@@ -242,7 +244,8 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
     }
 }
 
-/// Which container was chosen, if neither the request nor the pods named it; else empty. It goes behind a number of pods.
+/// Which container was chosen, if neither the request nor the pods named it; else empty. It goes
+/// behind a number of pods.
 pub fn container_note(targets: &[TargetStatus]) -> String {
     let by = |target: &TargetStatus| match target.container_choice? {
         ContainerChoice::Name => Some("its name"),

@@ -31,11 +31,11 @@ pub enum Step {
     Fail(TargetReason, String),
 }
 
-/// The kubelet reports the end of two containers one after the other. This delay keeps a sampler that died with its target from being
-/// reported as killed.
+/// The kubelet reports the end of two containers one after the other. This delay keeps a sampler
+/// that died with its target from being reported as killed.
 const SEEN_LATE: SignedDuration = SignedDuration::from_secs(2);
-/// How often the operator asks the store for the receipt of a resident sampler's run: first while only a failure can be there, then
-/// afterwards.
+/// How often the operator asks the store for the receipt of a resident sampler's run: first while
+/// only a failure can be there, then afterwards.
 const READ_EARLY: SignedDuration = SignedDuration::from_secs(10);
 const READ_AGAIN: SignedDuration = SignedDuration::from_secs(3);
 /// A snapshot takes only a moment, and a user waits for it.
@@ -181,7 +181,8 @@ fn waiting(
     }
 }
 
-/// The deadlines of the target's sampler, or `None` if a container of this name is not the target's sampler.
+/// The deadlines of the target's sampler, or `None` if a container of this name is not the target's
+/// sampler.
 fn own(
     target: &TargetStatus,
     sampler: &SamplerView,
@@ -273,7 +274,8 @@ fn is_to_be_read(ended: Timestamp, read: Option<&ReceiptRead>) -> bool {
     read.is_none_or(|read| read.at < complete)
 }
 
-/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can have written it.
+/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can
+/// have written it.
 fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
     match ShortReceipt::parse(message) {
         Some(receipt) => said(receipt, target),

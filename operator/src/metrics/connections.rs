@@ -31,7 +31,8 @@ pub enum End {
     Silent,
     /// It reached its longest lifetime.
     Expired,
-    /// It had shown no grant, and there were too many such connections, so a newer one displaced it.
+    /// It had shown no grant, and there were too many such connections, so a newer one displaced
+    /// it.
     Displaced,
     /// It could not be accepted, for instance because the process has no file descriptor left.
     Refused,

@@ -1,9 +1,11 @@
-//! The ProfileArchive of each namespace: created with the first accepted request, and its status kept up to date.
+//! The ProfileArchive of each namespace: created with the first accepted request, and its status
+//! kept up to date.
 //!
-//! No request waits for it. The operator retries an archive that it could not create or update, and profiling also works in a cluster
-//! without this kind.
+//! No request waits for it. The operator retries an archive that it could not create or update, and
+//! profiling also works in a cluster without this kind.
 //!
-//! Invariant: a status has the key of the current namespace and the current archive, whoever created them.
+//! Invariant: a status has the key of the current namespace and the current archive, whoever
+//! created them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,7 +75,8 @@ pub struct Archives {
 pub type Changes = UnboundedReceiver<ObjectRef<Guarded>>;
 
 impl Archives {
-    /// Starts without any archive. `Changes` has those to reconcile once the controller runs. `url` is the base of the results' URLs.
+    /// Starts without any archive. `Changes` has those to reconcile once the controller runs. `url`
+    /// is the base of the results' URLs.
     pub fn new(
         client: Client,
         keyring: Keyring,
@@ -228,7 +231,8 @@ type Looked = Result<(ObjectRef<Guarded>, Action), controller::Error<ArchiveErro
 fn report(archives: &Arc<Archives>, looked: Looked) {
     match looked {
         Ok(_) => {}
-        // Somebody deleted the archive. It is replaced by one with another key, unless its namespace is being deleted too.
+        // Somebody deleted the archive. It is replaced by one with another key, unless its
+        // namespace is being deleted too.
         Err(controller::Error::ObjectNotFound(gone)) => {
             if let Some(namespace) = &gone.namespace {
                 archives.ensure(namespace);
@@ -259,7 +263,8 @@ async fn reconcile(guarded: Arc<Guarded>, archives: Arc<Archives>) -> Result<Act
 /// Updates the key and the counts in the archive's status if they have changed.
 async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, ArchiveError> {
     let namespace = archive.namespace().unwrap_or_default();
-    // The kind's rule allows no other name. An archive with another name is left alone all the same.
+    // The kind's rule allows no other name. An archive with another name is left alone all the
+    // same.
     if archive.name_any() != ARCHIVE || archive.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
@@ -283,8 +288,8 @@ async fn keep(archive: &ProfileArchive, archives: &Archives) -> Result<Action, A
     Ok(Action::await_change())
 }
 
-/// How long to leave an archive alone that was counted a moment ago and whose key is still right. So many requests that end together cause
-/// one count.
+/// How long to leave an archive alone that was counted a moment ago and whose key is still right.
+/// So many requests that end together cause one count.
 fn rests(archive: &ProfileArchive, keyring: &Keyring, now: Timestamp) -> Option<Duration> {
     let status = archive.status.as_ref().filter(|it| it.profiles.is_some())?;
     let key = keyring.archive_key(&ArchiveRef::new(archive, &status.namespace_uid));

@@ -1,7 +1,8 @@
 //! Calls to the API server, with a time limit. A call is retried once if the error may pass.
 //!
-//! Watches have their own time limits. Invariant: a call ends after at most twice [`ANSWER`] and a pause, whatever the API server does. No
-//! more than [`OBJECTS`] objects are in transfer at the same time, however large others have made them.
+//! Watches have their own time limits. Invariant: a call ends after at most twice [`ANSWER`] and a
+//! pause, whatever the API server does. No more than [`OBJECTS`] objects are in transfer at the
+//! same time, however large others have made them.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use tokio::sync::Semaphore;
 use crate::backoff::pause;
 use crate::reconcile::watches::PAGE;
 
-/// The most simultaneous calls of one task: pods that are patched, objects that are written, labels that are read.
+/// The most simultaneous calls of one task: pods that are patched, objects that are written, labels
+/// that are read.
 pub(crate) const AT_ONCE: usize = 8;
 /// One page, or as many single objects.
 pub(crate) const OBJECTS: u32 = PAGE;
@@ -69,7 +71,8 @@ async fn once<T>(
     }
 }
 
-/// Whether the same call may succeed in a moment: the API server is busy, is starting, or was not reached.
+/// Whether the same call may succeed in a moment: the API server is busy, is starting, or was not
+/// reached.
 fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 408 | 429 | 500 | 502..=504),

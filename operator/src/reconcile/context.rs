@@ -132,7 +132,8 @@ impl Context {
         })
     }
 
-    /// What the operator remembers. It is locked as long as the guard lives, so no guard is held over an await.
+    /// What the operator remembers. It is locked as long as the guard lives, so no guard is held
+    /// over an await.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,7 +163,8 @@ impl Context {
             .collect()
     }
 
-    /// Triggers a reconciliation of all requests that may have samplers, and of those whose turn it is.
+    /// Triggers a reconciliation of all requests that may have samplers, and of those whose turn it
+    /// is.
     pub fn look_again(&self) {
         let running: Vec<_> = self.ledger().running().map(reference).collect();
         for request in running {

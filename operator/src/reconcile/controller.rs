@@ -43,8 +43,8 @@ use crate::reconcile::watches::{RequestRef, paged, reference};
 use crate::storage::expiry;
 use phpprof_crds::chain;
 
-/// Requests that are reconciled at the same time. The controller's own limit would take waiting requests in the order of a hash table, and
-/// some would wait for as long as there are others.
+/// Requests that are reconciled at the same time. The controller's own limit would take waiting
+/// requests in the order of a hash table, and some would wait for as long as there are others.
 const CONCURRENCY: usize = 16;
 const UNLIMITED: u16 = 0;
 /// Decisions in one reconciliation. A request needs five from acceptance to its end.
@@ -55,7 +55,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Why the reconciliation of a request must be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// The status could not be written. The next reconciliation starts from the API server's version.
+    /// The status could not be written. The next reconciliation starts from the API server's
+    /// version.
     #[error("writing the status failed")]
     Status(#[source] kube::Error),
 }
@@ -65,8 +66,8 @@ struct Reconciler {
     context: Arc<Context>,
     /// Permits for reconciliations, in the order of arrival.
     places: Semaphore,
-    /// Held from the last check of a request's turn until the accepted request counts as running. Otherwise two requests could get the same
-    /// place.
+    /// Held from the last check of a request's turn until the accepted request counts as running.
+    /// Otherwise two requests could get the same place.
     accepting: Mutex<()>,
 }
 
@@ -83,7 +84,8 @@ impl Reconciler {
 /// Requests of the whole cluster, or of one namespace.
 type Requests = Api<DeserializeGuard<ProfileRequest>>;
 
-/// Runs while the process runs. `changes` are requests to reconcile again. If `namespaces` is empty, all namespaces are included.
+/// Runs while the process runs. `changes` are requests to reconcile again. If `namespaces` is
+/// empty, all namespaces are included.
 ///
 /// # Errors
 /// The results cannot be served.
@@ -193,8 +195,8 @@ fn results(context: &Context) -> Results {
     }
 }
 
-/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because it wakes only one of those that wait for
-/// it.
+/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because
+/// it wakes only one of those that wait for it.
 async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
     for requests in scopes {
         while let Err(error) = requests
@@ -238,7 +240,8 @@ async fn reconcile(
     let role = reconciler.context.cluster.role.clone();
     tokio::select! {
         looked = look_after(guarded, &reconciler).instrument(span) => looked,
-        // Another replica handles the request now. Pending calls to the API server are dropped, and so are the results of others.
+        // Another replica handles the request now. Pending calls to the API server are dropped, and
+        // so are the results of others.
         () = role.lost() => Ok(Action::requeue(PAUSE)),
     }
 }
@@ -318,7 +321,8 @@ async fn advance(
     }
 }
 
-/// Records what was done since `request` was written: in the ledger, in an event, and in the returned copy, whose status is not written yet.
+/// Records what was done since `request` was written: in the ledger, in an event, and in the
+/// returned copy, whose status is not written yet.
 fn record(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) -> ProfileRequest {
     let now = context.now();
     context.ledger().record(request, done, now);
@@ -343,8 +347,8 @@ struct Decided {
     next: Next,
 }
 
-/// Decides, and writes the status before anything is executed. What was done and what follows from it become one change: `known` has what
-/// was done, and `request` is the last written version.
+/// Decides, and writes the status before anything is executed. What was done and what follows from
+/// it become one change: `known` has what was done, and `request` is the last written version.
 async fn decided(
     reconciler: &Reconciler,
     request: ProfileRequest,
@@ -435,7 +439,8 @@ async fn persist(
         context.cluster.client.clone(),
         &request.namespace().unwrap_or_default(),
     );
-    // Most of a finished request was dropped when it arrived. Writing it back would delete it in the cluster.
+    // Most of a finished request was dropped when it arrived. Writing it back would delete it in
+    // the cluster.
     let changed = if is_over(&request) {
         json!({
             "observedGeneration": status.observed_generation, "exportTime": status.export_time,

@@ -1,10 +1,12 @@
-//! Executes what `lifecycle::deletion` decides for requests that are deleted while their samplers run.
+//! Executes what `lifecycle::deletion` decides for requests that are deleted while their samplers
+//! run.
 //!
-//! No finalizer keeps such a request, so it can be deleted at any time, even while the operator is away or after it was removed for good.
-//! While a request runs, the store has a record of it. With the record, a restarted or later operator does the same.
+//! No finalizer keeps such a request, so it can be deleted at any time, even while the operator is
+//! away or after it was removed for good. While a request runs, the store has a record of it. With
+//! the record, a restarted or later operator does the same.
 //!
-//! Invariant: a record is used only if its request is certainly deleted from the same namespace that it was made in, because another
-//! cluster may use the same store.
+//! Invariant: a record is used only if its request is certainly deleted from the same namespace
+//! that it was made in, because another cluster may use the same store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,7 +32,8 @@ use crate::storage::store::StoreError;
 /// The pause until records that could not be read are read again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Stores the record for the operator that has to stop the samplers after a deletion, if it is another one. The run does not wait for this.
+/// Stores the record for the operator that has to stop the samplers after a deletion, if it is
+/// another one. The run does not wait for this.
 pub fn keep_record(context: &Arc<Context>, request: &ProfileRequest) {
     let (context, request) = (context.clone(), request.clone());
     let kept = async move {
@@ -85,8 +88,8 @@ pub fn abandon(context: Arc<Context>, mut request: ProfileRequest) {
     tokio::spawn(settled.instrument(span));
 }
 
-/// Tells the samplers that ask the store. Then lists what is stored until now and may be stored before they learn of it. The record is
-/// deleted last, because it says that this has to be done.
+/// Tells the samplers that ask the store. Then lists what is stored until now and may be stored
+/// before they learn of it. The record is deleted last, because it says that this has to be done.
 async fn settle(
     context: &Context,
     request: &ProfileRequest,
@@ -123,8 +126,8 @@ async fn settle(
     Ok(())
 }
 
-/// Whenever this replica begins to lead, finds requests that were deleted while no operator saw it. If `namespaces` is empty, it includes
-/// all.
+/// Whenever this replica begins to lead, finds requests that were deleted while no operator saw it.
+/// If `namespaces` is empty, it includes all.
 pub async fn resume(context: Arc<Context>, namespaces: Vec<String>) {
     let mut role = context.cluster.role.subscribe();
     // The sender is in the context.

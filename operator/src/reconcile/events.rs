@@ -13,7 +13,8 @@ use crate::sampler::receipt::printable;
 /// The longest note that the API server accepts.
 const NOTE: usize = 1000;
 
-/// The events of one change. A pod has at most one, and only if there is something to report, because each event is a call.
+/// The events of one change. A pod has at most one, and only if there is something to report,
+/// because each event is a call.
 pub fn between(
     request: &ProfileRequest,
     old: &ProfileRequestStatus,

@@ -1,7 +1,7 @@
 //! The state of all requests together: which run, which wait, and how many samplers each node has.
 //!
-//! Invariant: a request that this operator has accepted or finished counts as such at once, even if the watch is behind.
-//! It is pure.
+//! Invariant: a request that this operator has accepted or finished counts as such at once, even if
+//! the watch is behind. It is pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What a replica does for a request that the leader handles: it tells samplers that poll its relay to stop.
+//! What a replica does for a request that the leader handles: it tells samplers that poll its relay
+//! to stop.
 //!
-//! Invariant: it writes nothing to the API server. If a request is deleted while it runs, both replicas list what it has stored, but each
-//! object is stored once: the store refuses the second.
+//! Invariant: it writes nothing to the API server. If a request is deleted while it runs, both
+//! replicas list what it has stored, but each object is stored once: the store refuses the second.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::reconcile::context::Context;
 use crate::reconcile::watches::reference;
 use crate::sampler::cancellation::Stop;
 
-/// Records whether a request runs. Tells its samplers to stop if it was cancelled or profiling was stopped.
+/// Records whether a request runs. Tells its samplers to stop if it was cancelled or profiling was
+/// stopped.
 pub fn follow(context: &Context, request: &ProfileRequest) {
     context.ledger().see(request);
     let namespace = request.namespace().unwrap_or_default();

@@ -1,6 +1,8 @@
-//! Grants of the store and of the relay, which say what a sampler may write and poll. Each sampler gets new ones.
+//! Grants of the store and of the relay, which say what a sampler may write and poll. Each sampler
+//! gets new ones.
 //!
-//! Invariant: a grant is for one key, one pod, and until one instant. It cannot overwrite an existing object.
+//! Invariant: a grant is for one key, one pod, and until one instant. It cannot overwrite an
+//! existing object.
 
 use std::time::Duration;
 

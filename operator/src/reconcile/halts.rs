@@ -1,10 +1,11 @@
 //! What stops all profiling: the administrator's switch, and the label of a namespace.
 //!
-//! The operator watches the switch, a ConfigMap, and the namespaces with the label. An operator with rights in some namespaces only can
-//! read these, but not watch them. It polls the labels of the namespaces with running requests.
+//! The operator watches the switch, a ConfigMap, and the namespaces with the label. An operator
+//! with rights in some namespaces only can read these, but not watch them. It polls the labels of
+//! the namespaces with running requests.
 //!
-//! Invariant: while the API server does not answer, its last answer applies. Until its first answer about the switch, no sampler is added
-//! and none is stopped.
+//! Invariant: while the API server does not answer, its last answer applies. Until its first answer
+//! about the switch, no sampler is added and none is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,13 +28,14 @@ const EVERY: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(5);
 /// The chart's key of the switch, from the value `killSwitch`.
 const KEY: &str = "profiling";
-/// People's annotation of the switch. The chart never writes it: a server-side apply (Helm 4) would refuse a key of its own that somebody
-/// else has changed, and an upgrade would undo the stop.
+/// People's annotation of the switch. The chart never writes it: a server-side apply (Helm 4) would
+/// refuse a key of its own that somebody else has changed, and an upgrade would undo the stop.
 const ANNOTATION: &str = "phpprof.dev/profiling";
 /// The value that stops profiling, of both.
 const STOPPED: &str = "stopped";
 
-/// Where profiling is stopped by the administrator's switch or by namespaces' labels, as last seen by the watches.
+/// Where profiling is stopped by the administrator's switch or by namespaces' labels, as last seen
+/// by the watches.
 #[derive(Default)]
 pub struct Halts(Mutex<State>);
 
@@ -150,7 +152,8 @@ impl Halts {
     }
 }
 
-/// Watches the switch, a ConfigMap of this namespace and name. Calls `changed` when profiling was stopped or resumed.
+/// Watches the switch, a ConfigMap of this namespace and name. Calls `changed` when profiling was
+/// stopped or resumed.
 pub async fn watch_switch(
     client: Client,
     halts: Arc<Halts>,
@@ -197,7 +200,8 @@ fn is_off(map: &ConfigMap) -> bool {
         .any(|word| word == STOPPED)
 }
 
-/// Watches the namespaces with the label. Calls `changed` when profiling was stopped or resumed in one.
+/// Watches the namespaces with the label. Calls `changed` when profiling was stopped or resumed in
+/// one.
 pub async fn watch_labels(client: Client, halts: Arc<Halts>, changed: impl Fn()) {
     let mut changes = labelled(&client).default_backoff().boxed();
     let mut listed = BTreeSet::new();
@@ -225,7 +229,8 @@ pub async fn watch_labels(client: Client, halts: Arc<Halts>, changed: impl Fn())
     }
 }
 
-/// Watches the namespaces with the label. The type of the `Api` makes it ask for their metadata only.
+/// Watches the namespaces with the label. The type of the `Api` makes it ask for their metadata
+/// only.
 fn labelled(
     client: &Client,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<PartialObjectMeta<Namespace>>>> + use<> {
@@ -242,8 +247,8 @@ fn label(namespace: &impl ResourceExt) -> Option<&str> {
     namespace.labels().get(NAMESPACE_LABEL).map(String::as_str)
 }
 
-/// Polls the labels of the namespaces that have running requests, which `running` gives, or are stopped. Calls `changed` as
-/// [`watch_labels`] does.
+/// Polls the labels of the namespaces that have running requests, which `running` gives, or are
+/// stopped. Calls `changed` as [`watch_labels`] does.
 pub async fn poll_labels(
     client: Client,
     halts: Arc<Halts>,
@@ -289,7 +294,8 @@ mod tests {
     use super::*;
     use crate::testing::api::{ApiServer, LASTS};
 
-    /// Answers with metadata only if the client asks for it, as the API server does; otherwise with the whole namespace.
+    /// Answers with metadata only if the client asks for it, as the API server does; otherwise with
+    /// the whole namespace.
     async fn answer(request: Request<Body>) -> Result<Response<Body>, kube::Error> {
         let accept = request.headers()[ACCEPT].to_str().unwrap_or_default();
         let named = json!({"name": "shop", "uid": "u", "resourceVersion": "1",

@@ -1,6 +1,8 @@
-//! Work on the store that runs outside of the reconciliations. Neither the acceptance of another request nor a cancellation waits for it.
+//! Work on the store that runs outside of the reconciliations. Neither the acceptance of another
+//! request nor a cancellation waits for it.
 //!
-//! Invariant: a job of a request runs only once until a reconciliation has taken its outcome from the ledger.
+//! Invariant: a job of a request runs only once until a reconciliation has taken its outcome from
+//! the ledger.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +18,8 @@ use crate::reconcile::ledger::Entry;
 use crate::reconcile::watches::reference;
 use phpprof_crds::chain;
 
-/// Starts a job, unless one of its key is under way. Its end triggers a reconciliation of the request.
+/// Starts a job, unless one of its key is under way. Its end triggers a reconciliation of the
+/// request.
 pub fn start(context: &Arc<Context>, request: &ProfileRequest, job: Job) {
     let key = job.key();
     if !context.ledger().begin(request, &key) {
@@ -35,8 +38,8 @@ pub fn start(context: &Arc<Context>, request: &ProfileRequest, job: Job) {
     tokio::spawn(done.in_current_span());
 }
 
-/// What is recorded of a job that ended without an outcome, so that it is tried again after a pause. Of an export, no pause would follow from
-/// the store.
+/// What is recorded of a job that ended without an outcome, so that it is tried again after a
+/// pause. Of an export, no pause would follow from the store.
 fn without_outcome(key: &JobKey, error: String) -> Done {
     match key {
         JobKey::Target(_) | JobKey::Collection => Done::StoreAway(error),
@@ -68,7 +71,8 @@ async fn work(context: &Arc<Context>, request: &ProfileRequest, job: Job) -> Don
     }
 }
 
-/// Exports the result. Fetches the whole request first, because the watch keeps little of a finished one.
+/// Exports the result. Fetches the whole request first, because the watch keeps little of a
+/// finished one.
 async fn export(context: &Arc<Context>, request: &ProfileRequest) -> Done {
     let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
     let whole = match context.cluster.requests.fetch(&namespace, &name).await {

@@ -1,9 +1,11 @@
-//! What the operator remembers between two reconciliations: one entry for each request, in one place.
+//! What the operator remembers between two reconciliations: one entry for each request, in one
+//! place.
 //!
-//! It is pure: it waits for nothing, and reads no clock. If it is lost, the cost is a conflict and repeated work, nothing else.
+//! It is pure: it waits for nothing, and reads no clock. If it is lost, the cost is a conflict and
+//! repeated work, nothing else.
 //!
-//! Invariant: all that is kept of a request is in its entry, so to forget a request is to drop its entry. An entry with nothing in it is
-//! dropped too.
+//! Invariant: all that is kept of a request is in its entry, so to forget a request is to drop its
+//! entry. An entry with nothing in it is dropped too.
 
 mod entry;
 mod jobs;
@@ -41,7 +43,8 @@ pub struct Ledger {
 /// What a request that a watch has shown is to this operator.
 #[derive(Debug, PartialEq)]
 pub struct Arrival {
-    /// The request. This operator's own last version of it, if the watch shows one that it replaced.
+    /// The request. This operator's own last version of it, if the watch shows one that it
+    /// replaced.
     pub newest: ProfileRequest,
     /// A request of the same name that ran. It must have been deleted meanwhile.
     pub deleted: Option<ProfileRequest>,
@@ -88,7 +91,8 @@ impl Ledger {
         entry.filter(|entry| entry.is_of(request))
     }
 
-    /// Records whether the request runs. Of one that is over, it keeps what its end needs: the version that was written, and the export.
+    /// Records whether the request runs. Of one that is over, it keeps what its end needs: the
+    /// version that was written, and the export.
     pub fn see(&mut self, request: &ProfileRequest) {
         if is_running(request) {
             let is_new = self.entry(request).run(request);
@@ -147,7 +151,8 @@ impl Ledger {
         Some(Arc::unwrap_or_clone(gone))
     }
 
-    /// Forgets all but which requests run, because another replica handles them now. This replica still has to notice their deletion.
+    /// Forgets all but which requests run, because another replica handles them now. This replica
+    /// still has to notice their deletion.
     pub fn step_down(&mut self) {
         self.entries.retain(|_, entry| {
             entry.step_down();

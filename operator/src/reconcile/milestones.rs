@@ -32,7 +32,8 @@ impl Progress {
     }
 }
 
-/// Whether a sampler may have been alive when its target was given up: only where the pod is gone, nothing tells that its containers are.
+/// Whether a sampler may have been alive when its target was given up: only where the pod is gone,
+/// nothing tells that its containers are.
 fn may_outlive(request: &ProfileRequest) -> bool {
     let targets = request.status.iter().flat_map(|status| &status.targets);
     let mut reasons = targets.filter_map(|target| target.reason);
@@ -57,13 +58,15 @@ pub fn see_progress(context: &Arc<Context>, before: Progress, request: &ProfileR
     }
 }
 
-/// After this time, a sampler that outlived its pod's object is dead: the kubelet kills the containers of a pod that was deleted with a grace
-/// of 0 after two seconds, once it has seen the deletion.
+/// After this time, a sampler that outlived its pod's object is dead: the kubelet kills the
+/// containers of a pod that was deleted with a grace of 0 after two seconds, once it has seen the
+/// deletion.
 const OUTLIVED: Duration = Duration::from_secs(60);
 
-/// Deletes in the background what is no longer needed once the request is collected. A sampler that gets SIGTERM stores what it has; if its pod
-/// is gone from the API server by then, it is too late. The relay refuses that, but a store takes it, so it is deleted again later.
-/// If this operator ends before, the sweep does it, because the manifest names these keys.
+/// Deletes in the background what is no longer needed once the request is collected. A sampler that
+/// gets SIGTERM stores what it has; if its pod is gone from the API server by then, it is too late.
+/// The relay refuses that, but a store takes it, so it is deleted again later. If this operator
+/// ends before, the sweep does it, because the manifest names these keys.
 pub fn clear(context: &Arc<Context>, request: &ProfileRequest, done: &[Done]) {
     let is_over = |done: &Done| {
         matches!(

@@ -94,7 +94,8 @@ async fn pods(context: &Context, request: &ProfileRequest) -> Result<Vec<Arc<Pod
     subscription.pods().await
 }
 
-/// What the acceptance of a request depends on: its namespace's label, then its turn, and only then the pods.
+/// What the acceptance of a request depends on: its namespace's label, then its turn, and only then
+/// the pods.
 async fn candidate(
     context: &Context,
     request: &ProfileRequest,
@@ -174,7 +175,8 @@ async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, Observe
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
-/// Checks again what may have changed since: whether it is still the request's turn, and how many samplers each node has.
+/// Checks again what may have changed since: whether it is still the request's turn, and how many
+/// samplers each node has.
 pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Observed) {
     let Some(admission) = &mut observed.admission else {
         return;
@@ -225,7 +227,8 @@ async fn matched(
     if candidates(target, &matched).is_ok() {
         return Ok(Ok(matched));
     }
-    // The request would be refused, which is final. So the watch has to show all that the API server has.
+    // The request would be refused, which is final. So the watch has to show all that the API
+    // server has.
     let listed = match named {
         Named::Pods(listed) => listed,
         Named::Pod(name) => {

@@ -1,9 +1,11 @@
 //! Keeps the objects of a watch in a store, and names those that have changed there.
 //!
-//! kube's `touched_objects` names the objects of a list as they arrive, but the store gets them all when the list ends. If it has several
-//! pages, who looks in between finds the objects as they were before, and nobody looks again.
+//! kube's `touched_objects` names the objects of a list as they arrive, but the store gets them all
+//! when the list ends. If it has several pages, who looks in between finds the objects as they were
+//! before, and nobody looks again.
 //!
-//! Invariant: an object is named when the store shows its change, or that it is gone, and not earlier.
+//! Invariant: an object is named when the store shows its change, or that it is gone, and not
+//! earlier.
 
 use std::sync::Arc;
 
@@ -13,8 +15,8 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 
-/// The objects of a watch that have changed in its store. After a list, these are all that it has, and all that are gone since the list
-/// before.
+/// The objects of a watch that have changed in its store. After a list, these are all that it has,
+/// and all that are gone since the list before.
 pub(crate) fn reflected<K>(
     mut writer: Writer<K>,
     watch: impl Stream<Item = watcher::Result<Event<K>>>,

@@ -1,9 +1,10 @@
 //! The cluster's requests, as the controller knows them, and whether the request of a key is gone.
 //!
-//! The controller keeps little of a finished request: there may be thousands, and any user can create them.
+//! The controller keeps little of a finished request: there may be thousands, and any user can
+//! create them.
 //!
-//! Invariant: an existing request is never taken for a deleted one. If the memory does not have it, the API server is asked. Without an
-//! answer, the request counts as existing.
+//! Invariant: an existing request is never taken for a deleted one. If the memory does not have it,
+//! the API server is asked. Without an answer, the request counts as existing.
 
 use std::sync::{Arc, OnceLock};
 
@@ -82,7 +83,8 @@ impl Requests {
         call(|| requests.get_opt(name)).await
     }
 
-    /// Whether nothing more is wanted under a key: its request is over, or certainly does not exist any more.
+    /// Whether nothing more is wanted under a key: its request is over, or certainly does not exist
+    /// any more.
     pub async fn is_done_with(&self, key: &str) -> bool {
         self.is_over(key) || self.is_gone(key).await
     }
@@ -131,8 +133,8 @@ pub fn strip_metadata(metadata: &mut ObjectMeta) {
 /// No user's name is longer.
 const LONGEST_NAME: usize = 512;
 
-/// Drops what the operator does not use of an arriving request: unbounded metadata, except who asked for it, and, if the request is
-/// finished, the details of its pods.
+/// Drops what the operator does not use of an arriving request: unbounded metadata, except who
+/// asked for it, and, if the request is finished, the details of its pods.
 pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
     strip_all_but_who_asked(arriving.meta_mut());
     let Ok(request) = &mut arriving.0 else {

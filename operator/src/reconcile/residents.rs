@@ -1,6 +1,8 @@
-//! The answer to a resident sampler's poll: the runs of the requests that this replica knows, with fresh grants.
+//! The answer to a resident sampler's poll: the runs of the requests that this replica knows, with
+//! fresh grants.
 //!
-//! Invariant: every replica returns the same runs, so it does not matter which one gets the poll; a sampler stays only where profiling is allowed.
+//! Invariant: every replica returns the same runs, so it does not matter which one gets the poll; a
+//! sampler stays only where profiling is allowed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,7 +20,8 @@ pub enum Named {
     Pods(Versions),
 }
 
-/// The versions of pods, by uid. The API server counts them up, so a newer version is a greater number.
+/// The versions of pods, by uid. The API server counts them up, so a newer version is a greater
+/// number.
 pub type Versions = HashMap<String, Option<u64>>;
 
 /// The uid of a pod, and its version.

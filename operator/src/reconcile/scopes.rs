@@ -23,7 +23,8 @@ where
     }
 }
 
-/// Splits the changes by namespace. The future moves them to the receivers. Without namespaces, there is one receiver.
+/// Splits the changes by namespace. The future moves them to the receivers. Without namespaces,
+/// there is one receiver.
 pub fn routed<K>(
     mut changes: UnboundedReceiver<ObjectRef<K>>,
     namespaces: Vec<String>,

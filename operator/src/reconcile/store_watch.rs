@@ -1,7 +1,8 @@
-//! Probes the store, and while this replica leads, writes how the store is into a ConfigMap, where `doctor` reads it.
+//! Probes the store, and while this replica leads, writes how the store is into a ConfigMap, where
+//! `doctor` reads it.
 //!
-//! Invariant: a store that was found without create-only writes is probed again each hour until it has them; a probe that was not answered
-//! is repeated after a minute.
+//! Invariant: a store that was found without create-only writes is probed again each hour until it
+//! has them; a probe that was not answered is repeated after a minute.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,8 @@ impl StoreWatch {
         }
     }
 
-    /// Probes once. Returns the time until the next probe; `None` if the store has create-only writes.
+    /// Probes once. Returns the time until the next probe; `None` if the store has create-only
+    /// writes.
     async fn probe(&self) -> Option<Duration> {
         let probed = self.store.probe().await;
         self.metrics.found(self.store.health().writes);

@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::{EphemeralContainer, Pod};
 use phpprof_decide::pod::{DEFAULT_CONTAINER, MIRROR, SAMPLER_PREFIX, is_sidecar};
 
-/// Drops what the operator does not use, above all the environment, so that grants stay in the API server.
+/// Drops what the operator does not use, above all the environment, so that grants stay in the API
+/// server.
 pub fn strip(pod: &mut Pod) {
     pod.metadata.managed_fields = None;
     pod.metadata.owner_references = None;

@@ -21,7 +21,8 @@ use crate::reconcile::reflected::reflected;
 /// The reference that triggers the controller when a pod changes.
 pub type RequestRef = ObjectRef<DeserializeGuard<ProfileRequest>>;
 
-/// Objects in one page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and the whole page is in memory.
+/// Objects in one page of a list. An object has up to 1.5 MiB (etcd's `--max-request-bytes`), and
+/// the whole page is in memory.
 pub(crate) const PAGE: u32 = 8;
 /// How long a new watch may take to list its namespace.
 const READY: Duration = Duration::from_secs(10);
@@ -60,8 +61,8 @@ impl Drop for Watch {
     }
 }
 
-/// A request's need for the pods of its namespace. The namespace is watched until the last one is dropped. Any change of a pod triggers a
-/// reconciliation of the request.
+/// A request's need for the pods of its namespace. The namespace is watched until the last one is
+/// dropped. Any change of a pod triggers a reconciliation of the request.
 pub struct Subscription {
     watch: Arc<Watch>,
     request: Arc<RequestRef>,
@@ -92,7 +93,8 @@ pub(crate) fn reference(request: &ProfileRequest) -> RequestRef {
     ObjectRef::new(&request.name_any()).within(&request.namespace().unwrap_or_default())
 }
 
-/// Lists in pages. The API server ignores the page size if any version is asked for (`resourceVersion=0`), so this asks for the newest one.
+/// Lists in pages. The API server ignores the page size if any version is asked for
+/// (`resourceVersion=0`), so this asks for the newest one.
 pub(crate) fn paged() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }

@@ -1,7 +1,7 @@
 //! The sampler's container, and what the answer of admission means.
 //!
-//! Invariant: the container gets the contract's arguments and environment and nothing else: no volume, no token, no port, and no secret
-//! except its grants.
+//! Invariant: the container gets the contract's arguments and environment and nothing else: no
+//! volume, no token, no port, and no secret except its grants.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -24,7 +24,8 @@ use crate::sampler::receipt::printable;
 
 const RECEIPT: &str = "--receipt=/dev/termination-log";
 
-/// The settings that all samplers share: their image, their CPU budget, the private CA that they trust, and how they upload.
+/// The settings that all samplers share: their image, their CPU budget, the private CA that they
+/// trust, and how they upload.
 #[derive(Clone, Debug, Default)]
 pub struct SamplerConfig {
     /// With a digest if the chart has one.
@@ -33,7 +34,8 @@ pub struct SamplerConfig {
     pub pull_policy: String,
     /// Percent of one core.
     pub cpu_budget_percent: u32,
-    /// Names of routes, as GLOB=NAME. The sampler tries them before it derives a name from the path.
+    /// Names of routes, as GLOB=NAME. The sampler tries them before it derives a name from the
+    /// path.
     pub routes: Vec<String>,
     /// PEM of a private CA. Samplers trust it for stores, in addition to the public ones.
     pub ca_bundle: Option<String>,
@@ -41,8 +43,9 @@ pub struct SamplerConfig {
     pub direct_checksum: Option<DirectChecksum>,
 }
 
-/// A checksum of uploads by presigned URLs. S3 refuses every header `x-amz-…` of such a PUT that is not signed (`HeadersNotSigned`), and the
-/// body is not known when the grant is signed. This leaves `Content-MD5`.
+/// A checksum of uploads by presigned URLs. S3 refuses every header `x-amz-…` of such a PUT that is
+/// not signed (`HeadersNotSigned`), and the body is not known when the grant is signed. This leaves
+/// `Content-MD5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DirectChecksum {
     /// RFC 1864.
@@ -56,14 +59,15 @@ struct ForProfile<'a> {
     profile: &'a [Grant],
 }
 
-/// The content of PHPPROF_REQUESTS. It is a separate variable, which a resident sampler of an earlier version ignores.
+/// The content of PHPPROF_REQUESTS. It is a separate variable, which a resident sampler of an
+/// earlier version ignores.
 #[derive(Serialize)]
 struct ForRequests<'a> {
     requests: &'a [Grant],
 }
 
-/// What a sampler may write: its profile, checkpoints in a long run, and its list of requests if routes are recorded. Each has a grant for
-/// every possible route of the upload.
+/// What a sampler may write: its profile, checkpoints in a long run, and its list of requests if
+/// routes are recorded. Each has a grant for every possible route of the upload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants {
     pub profile: Vec<Grant>,
@@ -153,7 +157,8 @@ impl Given {
     }
 }
 
-/// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is for.
+/// The strategic-merge patch of a pod's ephemeral containers: the new entry and the pod that it is
+/// for.
 ///
 /// The uid is a precondition, so that a newer pod of the same name is not patched.
 pub fn patch(injection: &Injection, given: &Given, config: &SamplerConfig) -> Value {
@@ -244,8 +249,8 @@ fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
     args
 }
 
-/// The format of contract/env.json. `spoken` is the contract's number: that of both sides where the sampler's is known, else this
-/// operator's.
+/// The format of contract/env.json. `spoken` is the contract's number: that of both sides where the
+/// sampler's is known, else this operator's.
 pub(crate) fn environment(
     config: &SamplerConfig,
     grants: &Grants,
@@ -259,7 +264,8 @@ pub(crate) fn environment(
     let profile = serde_json::to_string(&profile).unwrap_or_default();
     let checkpoints = (!grants.checkpoints.is_empty())
         .then(|| variable("PHPPROF_CHECKPOINTS", packed(&checkpoints(grants))));
-    // A variable of its own: older samplers refuse fields that they do not know, and store the first checkpoints an interval apart.
+    // A variable of its own: older samplers refuse fields that they do not know, and store the
+    // first checkpoints an interval apart.
     let times = grants.checkpoint_times.iter().map(i32::to_string);
     let times = checkpoints.is_some().then(|| {
         variable(
@@ -292,7 +298,8 @@ pub(crate) fn environment(
         .collect()
 }
 
-/// The variable with the relay's addresses. It is a separate one, which samplers from before it ignore.
+/// The variable with the relay's addresses. It is a separate one, which samplers from before it
+/// ignore.
 fn addresses(relay: &[IpAddr]) -> Option<(String, String)> {
     let names: Vec<String> = relay.iter().map(IpAddr::to_string).collect();
     (!names.is_empty()).then(|| ("PHPPROF_RELAY_ADDRESSES".to_owned(), names.join(",")))
@@ -308,8 +315,8 @@ fn checkpoints(grants: &Grants) -> Value {
     json!({"everySeconds": grants.checkpoint_seconds, "checkpoints": grants.checkpoints})
 }
 
-/// Compresses the grants. Signed URLs are long but differ only in key and signature. Uncompressed, 29 of them for each of 64 samplers would
-/// not fit into a pod's object.
+/// Compresses the grants. Signed URLs are long but differ only in key and signature. Uncompressed,
+/// 29 of them for each of 64 samplers would not fit into a pod's object.
 fn packed(value: &Value) -> String {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     let written = gzip.write_all(value.to_string().as_bytes());

@@ -1,6 +1,8 @@
-//! The number of the contract with samplers, and how two numbers work together (`contract/versions.json`).
+//! The number of the contract with samplers, and how two numbers work together
+//! (`contract/versions.json`).
 //!
-//! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number that it does not know.
+//! Invariant: both sides speak the smaller of their numbers, so neither has to understand a number
+//! that it does not know.
 
 /// The number of this operator.
 pub const NUMBER: u32 = 1;
@@ -9,7 +11,8 @@ pub const VARIABLE: &str = "PHPPROF_CONTRACT";
 /// The header in which a resident sampler sends its number when it asks for runs.
 pub const HEADER: &str = "phpprof-contract";
 
-/// The number that is spoken with a sampler of this number. Samplers from before the first number send none, which counts as 0.
+/// The number that is spoken with a sampler of this number. Samplers from before the first number
+/// send none, which counts as 0.
 ///
 /// # Errors
 /// They do not work together. What to do about it is the remedy of the reason `Usage`.

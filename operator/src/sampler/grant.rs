@@ -10,7 +10,8 @@ pub struct Grant {
     pub method: String,
     pub url: String,
     pub headers: std::collections::BTreeMap<String, String>,
-    /// Where to ask whether to stop. Empty for a checkpoint: its sampler asks at the grant of the whole profile.
+    /// Where to ask whether to stop. Empty for a checkpoint: its sampler asks at the grant of the
+    /// whole profile.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stop: String,
     /// Where to send each second of a live request; otherwise empty.

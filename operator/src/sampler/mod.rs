@@ -1,4 +1,5 @@
-//! What the operator and a sampler tell each other: the container's arguments, the receipt, and whether to stop.
+//! What the operator and a sampler tell each other: the container's arguments, the receipt, and
+//! whether to stop.
 
 pub mod cancellation;
 pub mod container;

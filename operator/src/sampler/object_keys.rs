@@ -1,7 +1,8 @@
 //! The keys of a request's files.
 //!
-//! Invariant: keys contain the uid of the namespace, so that a recreated namespace has none of the old one's objects. Requests that an
-//! older operator accepted have no such uid, and keep their keys.
+//! Invariant: keys contain the uid of the namespace, so that a recreated namespace has none of the
+//! old one's objects. Requests that an older operator accepted have no such uid, and keep their
+//! keys.
 
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;

@@ -1,4 +1,5 @@
-//! What a resident sampler and the relay tell each other: the question, and the offered runs (`contract/runs.json`).
+//! What a resident sampler and the relay tell each other: the question, and the offered runs
+//! (`contract/runs.json`).
 
 use std::collections::BTreeMap;
 

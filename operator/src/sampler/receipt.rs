@@ -1,7 +1,8 @@
-//! What a sampler reports: the short receipt in its termination message, and the full one in its profile.
+//! What a sampler reports: the short receipt in its termination message, and the full one in its
+//! profile.
 //!
-//! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and a claim counts only after the store has
-//! confirmed it.
+//! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and a
+//! claim counts only after the store has confirmed it.
 
 use phpprof_crds::{Missed, PhpRuntime, Quality, TargetReason, UploadRoute};
 use phpprof_profile::Source;

@@ -1,6 +1,7 @@
 //! The administrator's names for routes, in the format of the sampler's arguments.
 //!
-//! Invariant: the names take a few kilobytes at most, because a pod's spec has them once for each sampler.
+//! Invariant: the names take a few kilobytes at most, because a pod's spec has them once for each
+//! sampler.
 
 use std::fmt;
 use std::str::FromStr;

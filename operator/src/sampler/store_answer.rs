@@ -1,9 +1,10 @@
 //! What a store's answer to a write means, and why a store refuses, in words.
 //!
-//! Pure and total: every status and body has a meaning. Sources: the error responses of the Amazon S3 API reference, and object_store 0.14,
-//! which has an answer in its error's message only.
+//! Pure and total: every status and body has a meaning. Sources: the error responses of the Amazon
+//! S3 API reference, and object_store 0.14, which has an answer in its error's message only.
 //!
-//! Invariant: nothing of an answer reaches the words but its status, its code and a region, each of a bounded length and of plain characters.
+//! Invariant: nothing of an answer reaches the words but its status, its code and a region, each of
+//! a bounded length and of plain characters.
 
 /// What an answer to a create-only write means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ impl Answer {
         }
     }
 
-    /// A store's answer as a sampler says it: `HTTP 403 ExpiredToken`. An answer without a code may be the relay's, except for those that the
-    /// relay never gives.
+    /// A store's answer as a sampler says it: `HTTP 403 ExpiredToken`. An answer without a code may
+    /// be the relay's, except for those that the relay never gives.
     pub fn said(text: &str) -> Option<Self> {
         let (status, code) = match text.strip_prefix("HTTP ")?.split_once(' ') {
             Some((status, code)) => (status, code),
@@ -169,7 +170,8 @@ pub fn in_message(message: &str) -> Option<Answer> {
     Some(Answer::new(status, said))
 }
 
-/// Why a TLS connection was refused, from the words of rustls, if they name it. The sampler says the same (`deliver/certificate.rs`).
+/// Why a TLS connection was refused, from the words of rustls, if they name it. The sampler says
+/// the same (`deliver/certificate.rs`).
 pub fn certificate_in_message(message: &str) -> Option<&'static str> {
     let has = |word: &str| message.contains(word);
     Some(if has("CaUsedAsEndEntity") {

@@ -1,7 +1,8 @@
 //! Stored profiles of a namespace, read from the manifests. Its requests may have been deleted.
 //!
-//! Invariant: a listing reads at most the newest [`MOST`] manifests, a limited number at a time, and each only once, because a manifest
-//! never changes. The memory for summaries is bounded, however many namespaces there are.
+//! Invariant: a listing reads at most the newest [`MOST`] manifests, a limited number at a time,
+//! and each only once, because a manifest never changes. The memory for summaries is bounded,
+//! however many namespaces there are.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -32,7 +33,8 @@ const UNIT: u64 = 1 << 10;
 const LONGEST_TARGET: usize = 320;
 /// Characters of the name of who asked.
 const LONGEST_NAME: usize = 128;
-/// The time limit of a listing, because a user waits for it. What was read is kept, so the next try gets further.
+/// The time limit of a listing, because a user waits for it. What was read is kept, so the next try
+/// gets further.
 const TAKES: Duration = Duration::from_secs(40);
 
 /// A summary of one request's profiles.
@@ -164,7 +166,8 @@ impl Archive {
         })
     }
 
-    /// The manifests without a summary. If there would be too many summaries, those of other manifests are dropped.
+    /// The manifests without a summary. If there would be too many summaries, those of other
+    /// manifests are dropped.
     fn unknown(&self, manifests: &[Object]) -> Vec<Object> {
         let mut known = self.known();
         let is_unknown = |it: &&Object| !known.contains_key(&it.key);

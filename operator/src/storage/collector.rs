@@ -1,7 +1,8 @@
 //! Reads profiles from the store, a limited number at a time.
 //!
-//! Invariant: an upload is not trusted: its size is checked before it is read, and it is decoded within bounds. Besides the merged profile
-//! in use, at most [`AT_ONCE`] profiles are in memory, however many pods upload and however many users have pages drawn.
+//! Invariant: an upload is not trusted: its size is checked before it is read, and it is decoded
+//! within bounds. Besides the merged profile in use, at most [`AT_ONCE`] profiles are in memory,
+//! however many pods upload and however many users have pages drawn.
 
 use std::sync::Arc;
 
@@ -110,7 +111,8 @@ impl Collector {
         }
     }
 
-    /// Reads an upload whose size was checked. The caller holds a permit of the desk. The SHA-256, if known, is checked first.
+    /// Reads an upload whose size was checked. The caller holds a permit of the desk. The SHA-256,
+    /// if known, is checked first.
     pub(super) async fn load(
         &self,
         key: &str,
@@ -141,7 +143,8 @@ impl Collector {
         }
     }
 
-    /// The stored receipt of a resident sampler's run. An object that is too long for a receipt counts as an invalid one.
+    /// The stored receipt of a resident sampler's run. An object that is too long for a receipt
+    /// counts as an invalid one.
     pub async fn receipt(&self, receipt: &ReceiptKey) -> Done {
         let message = match self.store.read(&receipt.key, LONGEST_RECEIPT).await {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -155,7 +158,8 @@ impl Collector {
         }
     }
 
-    /// Keeps an existing object. Only this operator can have written it, because grants are for other keys.
+    /// Keeps an existing object. Only this operator can have written it, because grants are for
+    /// other keys.
     pub(super) async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<u64, Fault> {
         let size = bytes.len() as u64;
         match self.store.create(key, bytes).await? {
@@ -174,7 +178,8 @@ impl Collector {
         read.map(Bytes::from).map_err(|error| error.to_string())
     }
 
-    /// Reads such a file. It takes the permit for merging, so that only one merged profile is in memory at a time.
+    /// Reads such a file. It takes the permit for merging, so that only one merged profile is in
+    /// memory at a time.
     pub async fn look<T: Send + 'static>(
         &self,
         file: Bytes,

@@ -1,4 +1,5 @@
-//! Deletes expired profiles: first everything that a manifest past its `expiresAt` names, then the manifest.
+//! Deletes expired profiles: first everything that a manifest past its `expiresAt` names, then the
+//! manifest.
 //!
 //! Invariant: it deletes only what a manifest names, and only in the manifest's own folder.
 
@@ -83,7 +84,8 @@ pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
 #[derive(Debug, Default)]
 pub(super) struct Swept {
     requests: usize,
-    /// The number of manifests that could not be read or whose objects could not be deleted, and the first error.
+    /// The number of manifests that could not be read or whose objects could not be deleted, and
+    /// the first error.
     failed: Option<(usize, StoreError)>,
 }
 
@@ -200,7 +202,8 @@ mod tests {
         );
     }
 
-    /// An older operator stored below the namespace's name, this one stores below its uid. Nothing is moved.
+    /// An older operator stored below the namespace's name, this one stores below its uid. Nothing
+    /// is moved.
     #[tokio::test]
     async fn what_older_operators_stored_goes_by_its_own_time_and_stays_where_it_is_until_then() {
         let (over, lasts) = (at(0), at(1));

@@ -1,4 +1,5 @@
-//! manifest.json: everything that is known about a request's profiles, stored next to them. Also reads it again.
+//! manifest.json: everything that is known about a request's profiles, stored next to them. Also
+//! reads it again.
 //!
 //! Invariant: it follows from the request alone, so writing it twice writes the same bytes.
 
@@ -33,11 +34,13 @@ struct Manifest<'a> {
     /// The list of the pods' HTTP requests, next to the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests<'a>>,
-    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the administrator or the namespace's label.
+    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the
+    /// administrator or the namespace's label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
-    /// Objects that samplers of long runs may have stored during the run, and receipts of resident samplers' runs. If the request was
-    /// deleted, also what a merge that was under way stores after this manifest.
+    /// Objects that samplers of long runs may have stored during the run, and receipts of resident
+    /// samplers' runs. If the request was deleted, also what a merge that was under way stores
+    /// after this manifest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checkpoint_keys: Vec<String>,
     targets: &'a [TargetStatus],
@@ -64,7 +67,8 @@ pub struct Requests<'a> {
 /// Enough for a hundred targets, their receipts and the keys of their checkpoints.
 pub const LARGEST_MANIFEST: u64 = 4 << 20;
 
-/// The part of a manifest that says what is stored of a request. Manifests of older operators have neither target nor duration.
+/// The part of a manifest that says what is stored of a request. Manifests of older operators have
+/// neither target nor duration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
@@ -126,7 +130,8 @@ impl Stored {
     }
 }
 
-/// The manifest's bytes. It has the keys of the merged profile and the list of requests, if they exist.
+/// The manifest's bytes. It has the keys of the merged profile and the list of requests, if they
+/// exist.
 pub fn manifest(
     request: &ProfileRequest,
     merged: Option<(&str, &ProfileResult)>,

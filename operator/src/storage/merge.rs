@@ -1,7 +1,8 @@
-//! Merges the profiles of a request's pods, and writes the manifest of everything that is stored of the request.
+//! Merges the profiles of a request's pods, and writes the manifest of everything that is stored of
+//! the request.
 //!
-//! Invariant: labels, time and duration of a pod's profile come from the operator, so no upload can claim to be another pod's. Objects that
-//! the operator stored before a restart stay.
+//! Invariant: labels, time and duration of a pod's profile come from the operator, so no upload can
+//! claim to be another pod's. Objects that the operator stored before a restart stay.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, Secret, TargetState, TargetStatus};
 use phpprof_decide::limits::Limits;
@@ -171,7 +172,8 @@ async fn add(
         .map_err(unmerged)?
         .map_err(|error| unmerged(error.to_string()))
 }
-/// The earliest and the latest start of a request's samples, whatever a node's clock says, and their longest duration; in nanoseconds.
+/// The earliest and the latest start of a request's samples, whatever a node's clock says, and
+/// their longest duration; in nanoseconds.
 pub(super) struct Span {
     first: i64,
     last: i64,
@@ -204,7 +206,8 @@ fn total(merged: &Merged, index: usize) -> i64 {
     merged.totals.get(index).copied().unwrap_or_default()
 }
 
-/// Says which part of the merged profile is combined because there was no room. Empty if there was room for everything.
+/// Says which part of the merged profile is combined because there was no room. Empty if there was
+/// room for everything.
 fn note(merged: &Merged) -> String {
     if merged.cut == 0 {
         return String::new();

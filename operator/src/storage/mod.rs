@@ -1,4 +1,5 @@
-//! What samplers have stored: compared with their receipts, merged into one profile, and deleted in time.
+//! What samplers have stored: compared with their receipts, merged into one profile, and deleted in
+//! time.
 
 pub mod archive;
 pub mod collector;

@@ -1,10 +1,12 @@
 //! Whether a profile is one of phpprof: its sample types, units and labels.
 //!
-//! Invariant: accepted profiles can be merged with each other, and no sum of up to a hundred of them overflows.
+//! Invariant: accepted profiles can be merged with each other, and no sum of up to a hundred of
+//! them overflows.
 
 use phpprof_profile::{HEAP, Profile, Settings, Source, labels};
 
-/// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an hour.
+/// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an
+/// hour.
 const LARGEST_SUM: i64 = 1 << 53;
 
 /// The error says why it is not.
@@ -37,7 +39,8 @@ pub fn check(profile: &impl Source) -> Result<(), String> {
     fault.map_or(Ok(()), Err)
 }
 
-/// In any order, because older samplers had another order. With or without the sample types of heaps.
+/// In any order, because older samplers had another order. With or without the sample types of
+/// heaps.
 fn check_types(head: &Profile) -> Result<(), String> {
     let ours = Settings::default().sample_types;
     let theirs: Vec<_> = head.sample_types().collect();

@@ -1,6 +1,8 @@
-//! The record of a request: what the operator knew about it at its acceptance. The store has it while the request runs.
+//! The record of a request: what the operator knew about it at its acceptance. The store has it
+//! while the request runs.
 //!
-//! If the request is deleted, a later operator learns from it which samplers to stop and what they may have stored.
+//! If the request is deleted, a later operator learns from it which samplers to stop and what they
+//! may have stored.
 //!
 //! Invariant: a record describes only the folder that it is in.
 
@@ -45,7 +47,8 @@ impl Collector {
         self.store.keys_ending(RECORD)
     }
 
-    /// The request of a record; `None` if the record was deleted meanwhile, or is not one of phpprof.
+    /// The request of a record; `None` if the record was deleted meanwhile, or is not one of
+    /// phpprof.
     ///
     /// # Errors
     /// The record cannot be read.

@@ -23,7 +23,8 @@ struct Found {
 }
 
 impl Collector {
-    /// Looks for objects of a sampler that is gone, and checks the best one. There is no receipt that gives its size and SHA-256.
+    /// Looks for objects of a sampler that is gone, and checks the best one. There is no receipt
+    /// that gives its size and SHA-256.
     pub async fn recover(&self, recovery: &Recovery) -> Done {
         let failed = |message: String| Done::TargetFailed {
             pod_uid: recovery.pod_uid.clone(),
@@ -106,7 +107,8 @@ impl Collector {
         Ok(None)
     }
 
-    /// Deletes the remaining checkpoints. The manifest names them too, so a checkpoint that is missed here is deleted with it.
+    /// Deletes the remaining checkpoints. The manifest names them too, so a checkpoint that is
+    /// missed here is deleted with it.
     pub async fn clear(&self, keys: Vec<String>) {
         let deleted = stream::iter(keys)
             .map(|key| async move { self.store.delete(&key).await })

@@ -1,7 +1,8 @@
 //! Merges the pods' lists of HTTP requests into one.
 //!
-//! Invariant: a list is not trusted: its size is limited and it is decoded within bounds. Pod and time come from the operator. An invalid
-//! list is left out and reported. The merged profile is stored whatever happens to the lists.
+//! Invariant: a list is not trusted: its size is limited and it is decoded within bounds. Pod and
+//! time come from the operator. An invalid list is left out and reported. The merged profile is
+//! stored whatever happens to the lists.
 
 use phpprof_crds::{ProfileRequest, TargetState};
 use phpprof_decide::limits::Limits;
@@ -15,15 +16,17 @@ use crate::storage::store::StoreError;
 
 /// The most pods that are named if their lists are left out.
 const NAMED: usize = 3;
-/// Memory of a list while it is merged. The largest decoded list has a million moments of 24 bytes, 16 MiB of texts and 8 MiB of other
-/// data. The merged list has the same amount of texts, which its tree contains twice. While it takes over a list, there are two trees.
+/// Memory of a list while it is merged. The largest decoded list has a million moments of 24 bytes,
+/// 16 MiB of texts and 8 MiB of other data. The merged list has the same amount of texts, which its
+/// tree contains twice. While it takes over a list, there are two trees.
 pub const OPENED: usize = MAX_BYTES + (24 << 20) + 2 * (16 << 20) + (8 << 20) + 3 * (20 << 20);
 
 /// Key, size in bytes, and the number of pods whose list is in it.
 pub(super) type List = (String, u64, usize);
 
 impl Collector {
-    /// Stores the list of all pods, under the permit for merging. Also returns which pods' lists are missing from it, and why.
+    /// Stores the list of all pods, under the permit for merging. Also returns which pods' lists
+    /// are missing from it, and why.
     pub(super) async fn store_requests(
         &self,
         request: &ProfileRequest,
@@ -40,7 +43,8 @@ impl Collector {
                 .await
             {
                 Ok(file) => file,
-                // The sampler's receipt says why, or the sampler was gone before it stored the list.
+                // The sampler's receipt says why, or the sampler was gone before it stored the
+                // list.
                 Err(StoreError::Missing(_) | StoreError::Denied(_)) => continue,
                 Err(StoreError::TooLarge { .. }) => {
                     dropped.push(format!("{}: it is too large", target.pod_name));

@@ -1,7 +1,9 @@
-//! The store, opened by its URL: grants for samplers, bounded reads, and writes that never overwrite (`writes`).
+//! The store, opened by its URL: grants for samplers, bounded reads, and writes that never
+//! overwrite (`writes`).
 //!
-//! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new object is on the disk before the write counts
-//! as done. A store without create-only writes gets no grants.
+//! Invariant: no read is larger than the caller allows, no object is ever replaced, and a new
+//! object is on the disk before the write counts as done. A store without create-only writes gets
+//! no grants.
 
 mod client;
 mod counted;
@@ -50,11 +52,13 @@ pub struct StoreConfig {
     pub allow_insecure: bool,
     /// The region of S3; without it, the environment's.
     pub region: Option<String>,
-    /// Whether the bucket is in the path instead of the host name, for S3 without a wildcard DNS name.
+    /// Whether the bucket is in the path instead of the host name, for S3 without a wildcard DNS
+    /// name.
     pub path_style: bool,
     /// PEM of a private CA, trusted in addition to the webpki roots.
     pub ca_bundle: Option<String>,
-    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's, else the bucket's own setting.
+    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's,
+    /// else the bucket's own setting.
     pub encryption: Option<String>,
     /// The KMS key for it, by id or ARN.
     pub kms_key: Option<String>,
@@ -224,12 +228,14 @@ impl Store {
         self.seen.health()
     }
 
-    /// Whether the store overwrites objects and the administrator does not allow that, so nothing may be written to it.
+    /// Whether the store overwrites objects and the administrator does not allow that, so nothing
+    /// may be written to it.
     pub fn is_refused(&self) -> bool {
         !self.allow_overwrite && self.seen.writes().is_unsafe()
     }
 
-    /// Whether it can sign create-only writes, which [`Store::grant`] needs. A store that has none signs nothing: a grant would overwrite.
+    /// Whether it can sign create-only writes, which [`Store::grant`] needs. A store that has none
+    /// signs nothing: a grant would overwrite.
     pub fn signs(&self) -> bool {
         self.presigner().is_ok()
     }

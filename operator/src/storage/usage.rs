@@ -1,6 +1,7 @@
 //! Counts the bytes that a namespace has in the store.
 //!
-//! Invariant: the store is asked at most once a minute for a namespace, and counting stops once the answer is clear.
+//! Invariant: the store is asked at most once a minute for a namespace, and counting stops once the
+//! answer is clear.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,7 @@
 //! Compares uploads with their receipts.
 //!
-//! Invariant: a verified object is a profile of phpprof with the size, the SHA-256 and the number of samples of its receipt.
+//! Invariant: a verified object is a profile of phpprof with the size, the SHA-256 and the number
+//! of samples of its receipt.
 
 use phpprof_crds::TargetReason;
 use phpprof_profile::total;
@@ -79,8 +80,8 @@ impl Collector {
     }
 }
 
-/// The remark for a profile that ends early although nobody cancelled it: a signal reached its sampler, as when a pod is stopped, or no PHP
-/// process was left.
+/// The remark for a profile that ends early although nobody cancelled it: a signal reached its
+/// sampler, as when a pod is stopped, or no PHP process was left.
 fn cut_short(upload: &Upload, full: &FullReceipt) -> Option<String> {
     let asked = i64::from(upload.asked_seconds?);
     let why = "PHP ended, or its pod was stopped, before the time was over";

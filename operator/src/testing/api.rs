@@ -33,8 +33,9 @@ use crate::storage::usage::Usage;
 /// How long the first watch lasts, and how long the second page of a list takes.
 pub const LASTS: Duration = Duration::from_secs(1);
 
-/// An API server with one kind of objects. It forgets what the first watch has seen, as after a restart, so the client lists again. That
-/// list has two pages: the second is empty, and comes late.
+/// An API server with one kind of objects. It forgets what the first watch has seen, as after a
+/// restart, so the client lists again. That list has two pages: the second is empty, and comes
+/// late.
 #[derive(Default)]
 pub struct ApiServer {
     objects: [Vec<Value>; 2],
@@ -46,7 +47,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Has these objects before the watch breaks, and these after it. It gives `other` for all that is neither a list nor a watch.
+    /// Has these objects before the watch breaks, and these after it. It gives `other` for all that
+    /// is neither a list nor a watch.
     pub fn new(objects: [Vec<Value>; 2], other: Value) -> Arc<Self> {
         Arc::new(ApiServer {
             objects,

@@ -1,7 +1,8 @@
 //! `decide` driven on a toy cluster with lost, late and repeated effects, stale reads and restarts.
 //!
-//! The toy models the real parts in a few lines: pods that admit one container per name, a kubelet, a store, and a status with a resource
-//! version. Whatever happens, no pod gets a second sampler, a request ends, and it claims no profile that the store does not have.
+//! The toy models the real parts in a few lines: pods that admit one container per name, a kubelet,
+//! a store, and a status with a resource version. Whatever happens, no pod gets a second sampler, a
+//! request ends, and it claims no profile that the store does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,7 +147,8 @@ impl Toy {
         }
     }
 
-    /// One reconciliation of the operator. It may crash before any of its effects, or before it writes their results.
+    /// One reconciliation of the operator. It may crash before any of its effects, or before it
+    /// writes their results.
     fn look(&mut self, pods_behind: usize, status_behind: usize, dies_after: usize) {
         let version = self.requests.len() - 1 - status_behind.min(self.requests.len() - 1);
         let request = self.requests[version].clone();

@@ -1,4 +1,5 @@
-//! The facts that rules use: the call paths of a profile by functions, with their sums, and the receipts.
+//! The facts that rules use: the call paths of a profile by functions, with their sums, and the
+//! receipts.
 //!
 //! Workers, pods and lines are added up. Time outside of requests is not used.
 //!
@@ -18,7 +19,8 @@ use crate::waiting::{Waiting, is_php};
 
 const IDLE: &str = "[idle]";
 
-/// More call paths than real programs have. Their tables take at most 150 bytes each, less than the page that is drawn afterwards.
+/// More call paths than real programs have. Their tables take at most 150 bytes each, less than the
+/// page that is drawn afterwards.
 const MOST_NODES: usize = 300_000;
 
 /// The sums of a call path, or of the whole profile.

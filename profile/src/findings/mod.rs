@@ -1,10 +1,11 @@
 //! Finds what an experienced PHP engineer would point out in a profile first.
 //!
-//! [`RULES`] are data, `seen` finds the matching stacks, and `facts` has the data that they need. A profile without phpprof's receipt has
-//! no findings, because its names mean something else. Neither has one with so few samples that chance could have caused the share.
+//! [`RULES`] are data, `seen` finds the matching stacks, and `facts` has the data that they need. A
+//! profile without phpprof's receipt has no findings, because its names mean something else.
+//! Neither has one with so few samples that chance could have caused the share.
 //!
-//! Invariant: a finding's share is of the measure that it names. The stacks that it shows belong to that share, or ran when the heap was at
-//! its highest.
+//! Invariant: a finding's share is of the measure that it names. The stacks that it shows belong to
+//! that share, or ran when the heap was at its highest.
 
 mod facts;
 mod rules;
@@ -89,7 +90,8 @@ pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
     found
 }
 
-/// What the sampler itself could not do, if that is much: no rule, because no program has to change.
+/// What the sampler itself could not do, if that is much: no rule, because no program has to
+/// change.
 fn without_name(counts: Counts) -> Option<Finding> {
     let share = counts.too_many()?;
     Some(Finding {
@@ -235,7 +237,8 @@ impl Facts<'_> {
         };
         let samples = match measure {
             Measure::Workers | Measure::Limit | Measure::Samples => value as f64,
-            // A waiting sample is not evidence about CPU time. A late sample counts once, although it stands for more time.
+            // A waiting sample is not evidence about CPU time. A late sample counts once, although
+            // it stands for more time.
             _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
             _ => samples as f64,
         };

@@ -1,7 +1,7 @@
 //! The rules: what each looks for, above which share it reports, and its text.
 //!
-//! A threshold is a share that is worth an engineer's time. Lower ones would report healthy programs. `docs/reference/findings.md` has a
-//! section for each id, and a test compares both.
+//! A threshold is a share that is worth an engineer's time. Lower ones would report healthy
+//! programs. `docs/reference/findings.md` has a section for each id, and a test compares both.
 //!
 //! Invariant: a sentence is true for everything that its rule can match, and says what to do.
 

@@ -26,11 +26,13 @@ pub(super) enum Seen {
     Heap(f64, Highest),
 }
 
-/// The largest self share of a caller of long calls, and the fewest samples of its calls that make this meaningful.
+/// The largest self share of a caller of long calls, and the fewest samples of its calls that make
+/// this meaningful.
 const FLAT_OF_CALLER: f64 = 0.005;
 const SAMPLES_OF_CALLS: i64 = 200;
 
-/// A statement that is prepared for each run takes at least this share of preparing and running together.
+/// A statement that is prepared for each run takes at least this share of preparing and running
+/// together.
 const PREPARING: f64 = 0.15;
 const PREPARE: &[&str] = &[
     "PDO::prepare",
@@ -181,7 +183,8 @@ fn waits(facts: &Facts<'_>, focus: impl Fn(usize, &str) -> Option<usize>) -> See
     Seen::Stacks(stacks.collect())
 }
 
-/// A function that is called often also costs its caller time. A function that is called rarely and takes long does not.
+/// A function that is called often also costs its caller time. A function that is called rarely and
+/// takes long does not.
 fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
     let mut calls: HashMap<usize, i64> = HashMap::new();
     let is_marked = |function: usize| marks.get(function).copied().unwrap_or(false);
@@ -207,12 +210,14 @@ fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
     Seen::Stacks(stacks.collect())
 }
 
-/// Finds functions that prepare a statement about as often as they run it. The function is the nearest one above both. Preparing takes
-/// almost no time if a statement is prepared once and run often, or if it takes long to run.
+/// Finds functions that prepare a statement about as often as they run it. The function is the
+/// nearest one above both. Preparing takes almost no time if a statement is prepared once and run
+/// often, or if it takes long to run.
 fn prepares_again(facts: &Facts<'_>) -> Seen {
     let (prepare, execute) = (marked(facts, PREPARE), marked(facts, EXECUTE));
     let is = |marks: &[bool], function: usize| marks.get(function).copied().unwrap_or(false);
-    // The times that are not assigned yet, for each node: preparing, running, and the stacks of both.
+    // The times that are not assigned yet, for each node: preparing, running, and the stacks of
+    // both.
     let mut open: HashMap<usize, (i64, i64, Vec<usize>)> = HashMap::new();
     let mut stacks = Vec::new();
     for (index, node) in facts.nodes.iter().enumerate().rev() {
@@ -253,7 +258,8 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
     Seen::Stacks(most.map_or_else(Vec::new, |(_, stacks)| stacks))
 }
 
-/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly below `least`.
+/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly
+/// below `least`.
 fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     if facts.receipts.iter().any(|receipt| receipt.php.jit != "on") {
         return None;
@@ -275,7 +281,8 @@ fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     (all.samples >= SAMPLES_OF_CALLS && share + doubt <= least).then_some(Seen::Whole(share))
 }
 
-/// The share of turns at which a worker was busy, if there are several workers and no pod had idle ones.
+/// The share of turns at which a worker was busy, if there are several workers and no pod had idle
+/// ones.
 fn all_busy(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     let busy = facts.receipts.iter().map(|receipt| {
         let (taken, idle) = (receipt.quality.taken, receipt.quality.idle);

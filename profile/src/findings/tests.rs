@@ -3,7 +3,8 @@ use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode};
 
 const RECEIPT: &str = include_str!("../../../contract/comment.json");
 
-/// The profile of a program in `profiler-image/tests/php/findings`, which has the problem or is close to it.
+/// The profile of a program in `profiler-image/tests/php/findings`, which has the problem or is
+/// close to it.
 fn recorded(id: &str, problem: &str) -> Profile {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{id}-{problem}.pb.gz")).unwrap();
@@ -99,7 +100,8 @@ fn few_samples_say_nothing() {
         &[("usleep", [2, 0, 100]), ("{main}", [18, 18, 900])],
         &[],
     );
-    // With 300 samples, a true share of 5 % shows as a tenth at most once in a hundred times. With 60 samples, it does so more often.
+    // With 300 samples, a true share of 5 % shows as a tenth at most once in a hundred times. With
+    // 60 samples, it does so more often.
     check(
         RECEIPT,
         &[("usleep", [30, 0, 30]), ("{main}", [270, 270, 270])],

@@ -1,7 +1,8 @@
 //! Draws a table: a head, the rows, and the keys.
 //!
-//! It uses the terminal's own colours and background, so it is readable on light and dark ones. With `NO_COLOR` it uses only bold and
-//! reverse. Invariant: the picture fits any size, and shows the end of a long name.
+//! It uses the terminal's own colours and background, so it is readable on light and dark ones.
+//! With `NO_COLOR` it uses only bold and reverse. Invariant: the picture fits any size, and shows
+//! the end of a long name.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};

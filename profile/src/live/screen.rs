@@ -35,7 +35,8 @@ pub fn is_there() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Shows updates until `q`, Ctrl-C, or the end of the updates or the terminal. Returns the saved files.
+/// Shows updates until `q`, Ctrl-C, or the end of the updates or the terminal. Returns the saved
+/// files.
 ///
 /// # Errors
 /// The terminal is gone, or cannot be drawn on.
@@ -43,7 +44,8 @@ pub fn run(top: &mut Top, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>
     let mut terminal = ratatui::try_init()?;
     let ended = keys().and_then(|keys| shown(top, updates, &keys, &mut terminal));
     let cursor = terminal.show_cursor();
-    // Dropping it would write to the standard error of a closed terminal, and that would end the process.
+    // Dropping it would write to the standard error of a closed terminal, and that would end the
+    // process.
     std::mem::forget(terminal);
     let restored = ratatui::try_restore().and(cursor);
     let saved = ended?;
@@ -52,7 +54,8 @@ pub fn run(top: &mut Top, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>
 
 /// Typed keys, and changes of the terminal's size.
 ///
-/// A thread waits for them until the process ends, because crossterm 0.29 never returns from a closed terminal.
+/// A thread waits for them until the process ends, because crossterm 0.29 never returns from a
+/// closed terminal.
 fn keys() -> io::Result<Receiver<Input>> {
     let (give, keys) = channel();
     let reader = Builder::new().name("keys".to_owned());

@@ -1,6 +1,7 @@
 //! The time of functions, lines, routes and workers, in the last tick and since the beginning.
 //!
-//! Invariant: each kind has at most [`MAX_ROWS`] rows. Later ones are added up in one more row, so that no time is lost.
+//! Invariant: each kind has at most [`MAX_ROWS`] rows. Later ones are added up in one more row, so
+//! that no time is lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -96,7 +97,8 @@ impl Sums {
         &self.tables[tab as usize]
     }
 
-    /// Adds the samples since the previous tick, from one or several samplers. The tick has this many nanoseconds.
+    /// Adds the samples since the previous tick, from one or several samplers. The tick has this
+    /// many nanoseconds.
     pub fn add(&mut self, profiles: &[Profile], span: i64) {
         for sum in self.tables.iter_mut().flat_map(HashMap::values_mut) {
             sum.now = Used::default();

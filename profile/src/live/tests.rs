@@ -24,7 +24,8 @@ fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
     }
 }
 
-/// One second in which one worker spent `share` hundredths in the cart, which calls itself, and another worker slept for the rest.
+/// One second in which one worker spent `share` hundredths in the cart, which calls itself, and
+/// another worker slept for the rest.
 fn second(number: i64, share: i64) -> Profile {
     let mut builder = Builder::new(Settings {
         time_nanos: 1_000_000_000 * (1000 + number),

@@ -1,6 +1,7 @@
 //! What the table shows, and what each key changes. It is pure.
 //!
-//! Invariant: a pause freezes the table but loses nothing: later samples are in the sums and in the saved profile.
+//! Invariant: a pause freezes the table but loses nothing: later samples are in the sums and in the
+//! saved profile.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -135,7 +136,8 @@ impl Top {
         }
     }
 
-    /// Adds the samples since the previous tick, from one or several samplers. The tick has this length.
+    /// Adds the samples since the previous tick, from one or several samplers. The tick has this
+    /// length.
     ///
     /// # Errors
     /// A profile has other sample types. The profiles before it are added.

@@ -1,4 +1,5 @@
-//! A profile while it is merged: its ids are translated into those of the merged tables, each once and only if a row needs it.
+//! A profile while it is merged: its ids are translated into those of the merged tables, each once
+//! and only if a row needs it.
 //!
 //! Invariant: [`Incoming::cost`] is at least the growth of the tables when the row is added.
 
@@ -11,7 +12,8 @@ use crate::roots::plain;
 use crate::rows;
 use crate::tables::Tables;
 
-/// What a location with one line, its function and its mapping take in the tables, without their names.
+/// What a location with one line, its function and its mapping take in the tables, without their
+/// names.
 const LOCATION_BYTES: usize = 640;
 /// What each further line takes.
 const LINE_BYTES: usize = 256;
@@ -27,7 +29,8 @@ pub(super) struct Incoming<'a> {
     functions: HashMap<u64, &'a Function>,
     mappings: HashMap<u64, &'a Mapping>,
     known: HashMap<u64, u64>,
-    /// The merged index of each string of the profile, so that each is hashed once and not for each label of each sample.
+    /// The merged index of each string of the profile, so that each is hashed once and not for each
+    /// label of each sample.
     strings: Vec<Option<i64>>,
 }
 

@@ -1,7 +1,8 @@
 //! The file of a timeline: gzip of JSON. It is read within bounds, and written so that it fits.
 //!
-//! Invariant: memory is bounded for any input (the file is decompressed and parsed as a stream, and each list ends at its bound). The
-//! result of [`decode`] is complete: every index exists, cells and moments are in order, and only values that may be negative are.
+//! Invariant: memory is bounded for any input (the file is decompressed and parsed as a stream, and
+//! each list ends at its bound). The result of [`decode`] is complete: every index exists, cells
+//! and moments are in order, and only values that may be negative are.
 
 use std::fmt;
 use std::io::{self, BufReader, Read as _, Write};
@@ -24,7 +25,8 @@ use super::{
 pub const MAX_BYTES: usize = 4 << 20;
 /// The most bytes of the JSON in it.
 const MAX_INFLATED: u64 = 16 << 20;
-/// The largest difference between two times, about 70 years in nanoseconds. So sums of a few of them do not overflow.
+/// The largest difference between two times, about 70 years in nanoseconds. So sums of a few of
+/// them do not overflow.
 pub(super) const MAX_TIME: i64 = i64::MAX / 4;
 
 /// Why a file is not a timeline.
@@ -105,8 +107,9 @@ impl Write for Counted {
     }
 }
 
-/// Writes a file of at most this many bytes, which [`decode`] takes. To make it fit, it first drops the moments of the faster half of the recorded requests,
-/// repeatedly. Without moments, it halves the number of stacks in the parts. Without stacks, it drops the faster half of the requests.
+/// Writes a file of at most this many bytes, which [`decode`] takes. To make it fit, it first drops
+/// the moments of the faster half of the recorded requests, repeatedly. Without moments, it halves
+/// the number of stacks in the parts. Without stacks, it drops the faster half of the requests.
 ///
 /// # Errors
 /// As [`encode`].

@@ -1,9 +1,11 @@
 //! Merges several timelines into one: those of a request's pods.
 //!
-//! All are put on one axis, whose steps begin at multiples of the step since 1970. A step of a pod is added completely to the step in which
-//! it begins. All steps are one step doubled several times, so each step of the result covers the same number of the pod's steps, and moves
-//! by less than one. Invariant: no busy or waiting time is lost. The order of adding does not matter if there are at most 256 routes.
-//! Memory is bounded by the bounds of one timeline, however many there are.
+//! All are put on one axis, whose steps begin at multiples of the step since 1970. A step of a pod
+//! is added completely to the step in which it begins. All steps are one step doubled several
+//! times, so each step of the result covers the same number of the pod's steps, and moves by less
+//! than one. Invariant: no busy or waiting time is lost. The order of adding does not matter if
+//! there are at most 256 routes. Memory is bounded by the bounds of one timeline, however many
+//! there are.
 
 use std::cmp::Reverse;
 

@@ -1,7 +1,9 @@
-//! The parts of a run: what ran in each minute, by stack. So a minute of a long run has a flame graph.
+//! The parts of a run: what ran in each minute, by stack. So a minute of a long run has a flame
+//! graph.
 //!
-//! A part is a minute. If a run has too many parts, two become one. Invariant: no busy or waiting time is lost: a part names the stacks
-//! with the most time, and adds up the others. Memory: [`MAX_PARTS`] parts of [`MAX_STACKS`] stacks, and one part with up to [`MAX_OPEN`].
+//! A part is a minute. If a run has too many parts, two become one. Invariant: no busy or waiting
+//! time is lost: a part names the stacks with the most time, and adds up the others. Memory:
+//! [`MAX_PARTS`] parts of [`MAX_STACKS`] stacks, and one part with up to [`MAX_OPEN`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -120,7 +122,8 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// This part, extended to at least this range. All other parts are cut to their final number of stacks.
+    /// This part, extended to at least this range. All other parts are cut to their final number of
+    /// stacks.
     fn part(&mut self, number: i64, begin: i64, end: i64) -> &mut Open<K> {
         if !self.open.contains_key(&number) {
             self.open.values_mut().for_each(|it| it.keep(MAX_STACKS));
@@ -178,7 +181,8 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
 }
 
 impl Parts<u32> {
-    /// The parts of a run with this beginning and duration. Empty if the run is not longer than one part.
+    /// The parts of a run with this beginning and duration. Empty if the run is not longer than one
+    /// part.
     #[must_use]
     pub fn finish(self, began: i64, duration: i64) -> Vec<Part> {
         if self.open.len() < 2 {

@@ -1,6 +1,8 @@
-//! The call tree of recorded requests and of the parts of a run. Each path occurs once, in the order of its first use.
+//! The call tree of recorded requests and of the parts of a run. Each path occurs once, in the
+//! order of its first use.
 //!
-//! Invariant: a node's parent comes before it, and neither list exceeds its bound. A path without room has no number.
+//! Invariant: a node's parent comes before it, and neither list exceeds its bound. A path without
+//! room has no number.
 
 use std::collections::HashMap;
 
@@ -80,7 +82,8 @@ impl Tree {
         parent
     }
 
-    /// Renumbers the paths of a request from another tree. If one path has no room, the request keeps none.
+    /// Renumbers the paths of a request from another tree. If one path has no room, the request
+    /// keeps none.
     pub(super) fn take(
         &mut self,
         of: (&[Function], &[Node]),
@@ -97,7 +100,8 @@ impl Tree {
         }
     }
 
-    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the others.
+    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the
+    /// others.
     fn take_part(&mut self, of: (&[Function], &[Node]), known: &mut Known, part: &mut Part) {
         for stack in std::mem::take(&mut part.stacks) {
             match self.path(of, known, stack.node) {

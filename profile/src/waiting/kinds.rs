@@ -1,12 +1,14 @@
 //! The table of internal functions that wait, and what each waits for.
 //!
-//! It says what a function waits for if it waits; most of them also run. A function whose name does not distinguish a file from a socket
-//! waits for a `stream`. Functions are spelled as PHP declares them, as in profiles (php.net/manual, and the stubs of php-src and of the
-//! extensions' repositories).
+//! It says what a function waits for if it waits; most of them also run. A function whose name does
+//! not distinguish a file from a socket waits for a `stream`. Functions are spelled as PHP declares
+//! them, as in profiles (php.net/manual, and the stubs of php-src and of the extensions'
+//! repositories).
 //!
 //! Invariant: no function has two kinds.
 
-/// Each kind with its functions. A name that ends with `*` covers all with this beginning, except those that are listed by their full name.
+/// Each kind with its functions. A name that ends with `*` covers all with this beginning, except
+/// those that are listed by their full name.
 pub const KINDS: [(&str, &[&str]); 12] = [
     (
         "database",
@@ -281,8 +283,8 @@ pub const KINDS: [(&str, &[&str]); 12] = [
     ("request", &["[idle]"]),
 ];
 
-/// What an internal function of this name waits for when it waits. Such names are case-insensitive in PHP, and versions of an extension
-/// spell them differently.
+/// What an internal function of this name waits for when it waits. Such names are case-insensitive
+/// in PHP, and versions of an extension spell them differently.
 pub fn kind(function: &str) -> Option<&'static str> {
     let is_named = |name: &str| function.eq_ignore_ascii_case(name);
     let begins = |name: &str| {

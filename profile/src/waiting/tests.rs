@@ -45,7 +45,8 @@ fn what_a_function_does_not_compute_it_waits() {
 
 #[test]
 fn waits_for_a_cpu_are_no_waits_for_a_database() {
-    // Everything takes four times its CPU time, as under a CPU limit. One of the two functions also waits.
+    // Everything takes four times its CPU time, as under a CPU limit. One of the two functions also
+    // waits.
     let profile = profile(&[
         ("{main}", [100, 250, 1000]),
         ("PDO::query", [100, 240, 1000]),
@@ -156,7 +157,8 @@ fn with_labels(kinds: &[&str]) -> Profile {
 #[test]
 fn what_a_sampler_labels_stays_and_says_nothing_of_its_leaf() {
     let profile = with_labels(&[STOPPED, DISK]);
-    // Without the label, all of the time in `{main}` would be waits for a CPU, and none for the database.
+    // Without the label, all of the time in `{main}` would be waits for a CPU, and none for the
+    // database.
     assert_eq!(waits(&profile), [("database", 95)]);
     let shown = labelled(&profile);
     let by_kind = |kind: &str| {

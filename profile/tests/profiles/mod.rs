@@ -30,8 +30,8 @@ fn frame<'a>(name: &'a str, file: &'a str, start_line: i64, line: i64) -> FrameR
     }
 }
 
-/// A small shop in two pods: recursion, internal functions, a closure, a phase, and time without a frame.
-/// `price_milliseconds` is the time of a product's price.
+/// A small shop in two pods: recursion, internal functions, a closure, a phase, and time without a
+/// frame. `price_milliseconds` is the time of a product's price.
 pub fn shop(price_milliseconds: i64) -> Profile {
     let mut builder = builder();
     for (pod, weight) in [("web-1", 1), ("web-2", 3)] {
@@ -134,7 +134,8 @@ pub fn large(stacks: usize) -> Profile {
         let mut number = stack;
         let mut frames = vec![frame("{main}", "/srv/app/index.php", 0, 1)];
         for level in 0..depth {
-            // As in real programs, many stacks share the first levels. The digits of the number make each stack unique.
+            // As in real programs, many stacks share the first levels. The digits of the number
+            // make each stack unique.
             let pick = if level < 4 {
                 stack / 20_usize.pow(3 - level as u32) % 20
             } else {

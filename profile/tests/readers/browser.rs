@@ -1,4 +1,5 @@
-//! Runs a headless Chromium over a pipe (the DevTools protocol), and records its console, exceptions and requests.
+//! Runs a headless Chromium over a pipe (the DevTools protocol), and records its console,
+//! exceptions and requests.
 //!
 //! It only checks that commands are answered in time.
 //!
@@ -107,7 +108,8 @@ impl Browser {
         );
     }
 
-    /// The result of one command of the protocol; null for an expression if the page was left meanwhile.
+    /// The result of one command of the protocol; null for an expression if the page was left
+    /// meanwhile.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -187,8 +189,8 @@ impl Browser {
         }
     }
 
-    /// Drags with the left button between two places in the expression's element. They are given as shares of its width, at half its
-    /// height.
+    /// Drags with the left button between two places in the expression's element. They are given as
+    /// shares of its width, at half its height.
     pub fn drag(&mut self, element: &str, from: f64, to: f64) {
         let at = self.eval(&format!(
             "(() => {{ const box = {element}.getBoundingClientRect(); return [box.x, box.width, box.y + box.height / 2]; }})()"
@@ -276,7 +278,8 @@ impl Browser {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Everything that the console shows as an error or a warning, including violations of the policy.
+    /// Everything that the console shows as an error or a warning, including violations of the
+    /// policy.
     pub fn complaints(&mut self) -> Vec<String> {
         self.eval("0"); // Events that are under way arrive before its answer.
         let complaint = |event: &Value| match event["method"].as_str() {

@@ -1,4 +1,5 @@
-//! The flame graph page in a real browser: drawing, search, zoom and filters, by mouse and by keyboard.
+//! The flame graph page in a real browser: drawing, search, zoom and filters, by mouse and by
+//! keyboard.
 
 mod access;
 mod colours;

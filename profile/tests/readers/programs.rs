@@ -41,7 +41,8 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
         let (_folder, path) = written(&profile, "shop.pb.gz");
         let raw = output("go", &["tool", "pprof", "-raw"], &path);
         let mut sums = [0; 3];
-        // Lines of samples look like "  samples cpu wall: locations". Other parts of the text look different.
+        // Lines of samples look like " samples cpu wall: locations". Other parts of the text look
+        // different.
         for line in raw
             .lines()
             .skip_while(|line| *line != "Samples:")

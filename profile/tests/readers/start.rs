@@ -1,5 +1,6 @@
-//! The start page in a real browser. The answers replace the operator's, in the form of `contract/archive.json` and
-//! `contract/results.json`. The cluster's tests use the operator itself.
+//! The start page in a real browser. The answers replace the operator's, in the form of
+//! `contract/archive.json` and `contract/results.json`. The cluster's tests use the operator
+//! itself.
 
 use std::collections::HashMap;
 

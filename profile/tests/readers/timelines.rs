@@ -241,7 +241,8 @@ fn used(cells: Vec<Cell>) -> Vec<Cell> {
     cells.into_iter().filter(is_used).collect()
 }
 
-/// Eight workers of two pods that serve a shop for half a minute. In the middle, its database is slow.
+/// Eight workers of two pods that serve a shop for half a minute. In the middle, its database is
+/// slow.
 pub fn shop_timeline() -> Timeline {
     let end = STEP * STEPS as i64;
     let mut dice = Dice(7);

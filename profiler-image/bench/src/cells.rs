@@ -1,4 +1,5 @@
-//! The matrix of cells: the workload, the number of workers, the rate, and the way to read memory. Pure.
+//! The matrix of cells: the workload, the number of workers, the rate, and the way to read memory.
+//! Pure.
 
 use std::time::Duration;
 

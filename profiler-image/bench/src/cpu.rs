@@ -1,7 +1,8 @@
-//! Compares sampled CPU time with that of programs that work and wait in turn and measure it themselves, in processes and in threads.
+//! Compares sampled CPU time with that of programs that work and wait in turn and measure it
+//! themselves, in processes and in threads.
 //!
-//! The threads are FrankenPHP's: `FRANKENPHP` names the program, and `FFI` the extension by which its PHP reads a thread's clock;
-//! without them there are no such rows.
+//! The threads are FrankenPHP's: `FRANKENPHP` names the program, and `FFI` the extension by which
+//! its PHP reads a thread's clock; without them there are no such rows.
 
 mod account;
 mod partner;
@@ -128,7 +129,8 @@ fn rows(full: bool) -> Vec<CpuRow> {
                 .into_iter()
                 .filter(|_| threads || wait != Wait::Turns)
             {
-                // Rows that are only printed are short. The fewer samples, the longer: long enough to keep chance within the limits.
+                // Rows that are only printed are short. The fewer samples, the longer: long enough
+                // to keep chance within the limits.
                 let long = slice >= MIN_SLICE_MILLISECONDS;
                 rows.push(row(
                     threads,
@@ -193,7 +195,8 @@ fn measure(
     program.said()?.into_iter().map(outcome).collect()
 }
 
-/// How long each thread of a process has waited for a CPU, in nanoseconds: the second field of `schedstat`. proc(5).
+/// How long each thread of a process has waited for a CPU, in nanoseconds: the second field of
+/// `schedstat`. proc(5).
 fn delays(pid: Pid) -> Result<HashMap<i32, u64>> {
     let mut delays = HashMap::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {

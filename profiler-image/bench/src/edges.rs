@@ -1,6 +1,7 @@
 //! Compares stacks with the known calls of a program: pure.
 //!
-//! Profilers name the same things differently: here a script's root is `{main}`, and closures have one name.
+//! Profilers name the same things differently: here a script's root is `{main}`, and closures have
+//! one name.
 
 /// A call that a program can make: caller and callee.
 pub type NamedEdge = (&'static str, &'static str);

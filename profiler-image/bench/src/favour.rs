@@ -1,7 +1,8 @@
-//! Checks that no function gets another one's time because that is short, or because its call is hard to prove.
+//! Checks that no function gets another one's time because that is short, or because its call is
+//! hard to prove.
 //!
-//! Snapshots of the stopped process, in the same run, give the true shares. `[unstable]` counts for the functions that
-//! were proven below it.
+//! Snapshots of the stopped process, in the same run, give the true shares. `[unstable]` counts for
+//! the functions that were proven below it.
 
 mod rows;
 mod shares;
@@ -24,9 +25,11 @@ const COLUMNS: &str =
 const RATE_HZ: u32 = 999;
 /// The largest difference of a sampled share, in percentage points.
 const TOLERANCE: f64 = 1.0;
-/// The same for generators and fibers. If one has been left when its frames are read, after the pointer to them, nothing tells its caller.
+/// The same for generators and fibers. If one has been left when its frames are read, after the
+/// pointer to them, nothing tells its caller.
 const BESIDE_THE_PAGE: f64 = 6.0;
-/// One of this many stops may be within the engine's way into a generator or fiber, where the stack does not hold together.
+/// One of this many stops may be within the engine's way into a generator or fiber, where the stack
+/// does not hold together.
 const NOT_WHOLE: usize = 50;
 /// How many broken limits of a row are printed; the results have all of them.
 const SHOWN: usize = 6;
@@ -80,7 +83,8 @@ fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
     let target = RunningTarget::script(&asked.php, row.script, "", CPUS[1])?;
     let pid = target.pid()?;
     let mut stopper = Stopper::of(pid)?;
-    // The machine gets faster and slower meanwhile, and a function's share with it, so the samples are between two halves of the snapshots.
+    // The machine gets faster and slower meanwhile, and a function's share with it, so the samples
+    // are between two halves of the snapshots.
     let before = true_shares(&mut stopper, row, snapshots / 2)?;
     let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
     let stacks = stacks(&record(&options).with_context(|| row.label())?);

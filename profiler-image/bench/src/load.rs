@@ -1,4 +1,5 @@
-//! The load that keeps workers busy: clients that each wait for an answer before they request the next page.
+//! The load that keeps workers busy: clients that each wait for an answer before they request the
+//! next page.
 //!
 //! Invariant: an answer other than a page ends the run with an error; it is never left out.
 

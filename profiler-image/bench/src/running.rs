@@ -96,7 +96,8 @@ impl RunningTarget {
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
     }
 
-    /// Starts a command. Its first thread is bound to this CPU, and so are those that it starts from then on.
+    /// Starts a command. Its first thread is bound to this CPU, and so are those that it starts
+    /// from then on.
     pub fn spawn(mut command: Command, cpu: usize) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command
@@ -113,8 +114,8 @@ impl RunningTarget {
         Ok(Pid::from_raw(i32::try_from(self.0.id())?))
     }
 
-    /// Ends the target. A target that reports its shares returns its turns: begin, middle and end, in nanoseconds of the monotonic
-    /// clock.
+    /// Ends the target. A target that reports its shares returns its turns: begin, middle and end,
+    /// in nanoseconds of the monotonic clock.
     pub fn stop(&mut self, states_shares: bool) -> Result<Option<Vec<[u64; 3]>>> {
         kill(self.pid()?, Signal::SIGTERM)?;
         let said = self.finish()?;

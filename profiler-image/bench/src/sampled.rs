@@ -37,7 +37,8 @@ impl WorkerStack {
     }
 }
 
-/// Options to sample a process at this rate for this long, without a budget. A `remote` quiescent reader may not use the target's CPU.
+/// Options to sample a process at this rate for this long, without a budget. A `remote` quiescent
+/// reader may not use the target's CPU.
 pub fn options(
     pid: Pid,
     samples_per_second: u32,

@@ -1,5 +1,6 @@
-//! Compares every stack of programs whose calls are known with these calls: 100,000 samples a row, with `FULL=1` a million, or `SAMPLES`.
-//! They are taken without a pause, except in rows that need a schedule, which have fewer.
+//! Compares every stack of programs whose calls are known with these calls: 100,000 samples a row,
+//! with `FULL=1` a million, or `SAMPLES`. They are taken without a pause, except in rows that need
+//! a schedule, which have fewer.
 
 mod check;
 pub mod targets;
@@ -45,7 +46,8 @@ const MANY_PACED: u64 = 100_000;
 /// Samples of a short row.
 const FEW: u64 = 100_000;
 const FEW_PACED: u64 = 12_000;
-/// Samples of a short row whose shares of time are compared with the target's own: chance changes them by half a point.
+/// Samples of a short row whose shares of time are compared with the target's own: chance changes
+/// them by half a point.
 const FEW_WITH_SHARES: u64 = 20_000;
 
 /// One row of the table.
@@ -154,7 +156,8 @@ fn judge(
     Ok((broken, counts))
 }
 
-/// Targets that the short form leaves out, because others are similar: `attack` makes and frees closures too.
+/// Targets that the short form leaves out, because others are similar: `attack` makes and frees
+/// closures too.
 const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
 /// All rows, or those of the short form, because a row takes up to twenty seconds: most targets once without opcache, small calls of

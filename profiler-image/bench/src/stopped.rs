@@ -1,7 +1,7 @@
 //! The stack of a process that is stopped: nothing moves while it is read, so it is true.
 //!
-//! It is read frame by frame, with nothing from the sampler except its way to read memory. Invariant: the process continues when
-//! a [`Stopped`] is dropped.
+//! It is read frame by frame, with nothing from the sampler except its way to read memory.
+//! Invariant: the process continues when a [`Stopped`] is dropped.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
@@ -62,8 +62,9 @@ impl Stopper {
         })
     }
 
-    /// The names of the functions on its stack, root first; `None` if the stack does not hold together: the engine makes a generator's frame
-    /// the top, and only then writes the caller into it.
+    /// The names of the functions on its stack, root first; `None` if the stack does not hold
+    /// together: the engine makes a generator's frame the top, and only then writes the caller into
+    /// it.
     pub fn stack(&mut self) -> Result<Option<Vec<String>>> {
         let _stopped = Stopped::stop(self.pid)?;
         let top = self.memory.word(self.engine.current_execute_data())?;

@@ -62,7 +62,8 @@ impl BenchTarget {
         Ok(target)
     }
 
-    /// Starts an application with this many workers and these lines in the workers' php.ini, without load.
+    /// Starts an application with this many workers and these lines in the workers' php.ini,
+    /// without load.
     pub fn serve(
         application: &'static Application,
         workers: usize,

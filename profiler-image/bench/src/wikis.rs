@@ -1,8 +1,10 @@
-//! Compares profiles of DokuWiki and MediaWiki under php-fpm with the calls in Xdebug's function traces of the same pages.
+//! Compares profiles of DokuWiki and MediaWiki under php-fpm with the calls in Xdebug's function
+//! traces of the same pages.
 //!
-//! `XDEBUG` names the extension. A second php-fpm, with the same configuration and Xdebug, is asked for the pages until each
-//! sampled stack has occurred or is explained, at most [`ROUNDS`] times; from the second time on with other clients, which
-//! hold locks and fill caches. A stack that ends in `[unstable]` must occur up to there.
+//! `XDEBUG` names the extension. A second php-fpm, with the same configuration and Xdebug, is asked
+//! for the pages until each sampled stack has occurred or is explained, at most [`ROUNDS`] times;
+//! from the second time on with other clients, which hold locks and fill caches. A stack that ends
+//! in `[unstable]` must occur up to there.
 
 mod calls;
 mod explained;

@@ -1,7 +1,8 @@
-//! record PID stack|engine FILE: writes the memory that a read of a live PHP needs, as a seed for the fuzzer.
+//! record PID stack|engine FILE: writes the memory that a read of a live PHP needs, as a seed for
+//! the fuzzer.
 //!
-//! The process must not move (asleep). Bytes that do not change the result are set to zero, so that a seed has
-//! little more than what is read.
+//! The process must not move (asleep). Bytes that do not change the result are set to zero, so that
+//! a seed has little more than what is read.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! The relay's answers to a resident sampler. The sampler trusts the operator by its key, but bounds its answers nevertheless.
+//! The relay's answers to a resident sampler. The sampler trusts the operator by its key, but
+//! bounds its answers nevertheless.
 
 use phpprof::resident::answer::{Instructions, parse};
 

@@ -1,4 +1,5 @@
-//! The search for an engine: ELF images, version, live structures, and the threads of a thread-safe build.
+//! The search for an engine: ELF images, version, live structures, and the threads of a thread-safe
+//! build.
 
 use phpprof_zend::engine::{Engine, EngineRefusal, Module, find};
 use phpprof_zend::memory::Memory;

@@ -1,8 +1,8 @@
 //! A memory made of the fuzzer's bytes.
 //!
-//! Three words, then regions: address (8 bytes), size (4), number of bytes that follow (2), and these; the rest of a
-//! region is zero. Invariant: any bytes make an image, and an image allows a limited number of reads: a reader that needs more
-//! than a hostile target may cost fails.
+//! Three words, then regions: address (8 bytes), size (4), number of bytes that follow (2), and
+//! these; the rest of a region is zero. Invariant: any bytes make an image, and an image allows a
+//! limited number of reads: a reader that needs more than a hostile target may cost fails.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

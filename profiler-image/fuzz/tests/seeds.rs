@@ -1,4 +1,5 @@
-//! The seeds of the fuzzer: memory of real PHP, read again and compared with the stack from which it was recorded.
+//! The seeds of the fuzzer: memory of real PHP, read again and compared with the stack from which
+//! it was recorded.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +60,8 @@ fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
             format!("{}.{}", layout.major, layout.minor),
             version(&seed)?
         );
-        // Up to 7.4 a trait's method has its first name, and an anonymous class does not show its parent.
+        // Up to 7.4 a trait's method has its first name, and an anonymous class does not show its
+        // parent.
         let names: Vec<String> = NAMES
             .iter()
             .map(|name| match layout.major {

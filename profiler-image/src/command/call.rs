@@ -1,4 +1,5 @@
-//! `phpprof call`: makes one call of the relay, which a resident sampler orders on the standard input.
+//! `phpprof call`: makes one call of the relay, which a resident sampler orders on the standard
+//! input.
 
 use std::io::Write as _;
 

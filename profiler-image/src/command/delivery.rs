@@ -1,4 +1,5 @@
-//! How a run delivers its profile and the checkpoints before it, from the variables that the operator has set.
+//! How a run delivers its profile and the checkpoints before it, from the variables that the
+//! operator has set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub struct Delivery {
     requests: Vec<WriteGrant>,
 }
 
-/// The longest time for the upload of the list of requests, in seconds: the profile, which ends the run, waits for it.
+/// The longest time for the upload of the list of requests, in seconds: the profile, which ends the
+/// run, waits for it.
 const LIST_TAKES: u64 = 20;
 
 impl Delivery {
@@ -113,7 +115,8 @@ impl Delivery {
         server_time::server_now(&self.grants.profile, &self.agents)
     }
 
-    /// Sends each second's samples to a reader. If no grant has a route for that, the run is like any other.
+    /// Sends each second's samples to a reader. If no grant has a route for that, the run is like
+    /// any other.
     ///
     /// # Errors
     /// There is no room for another thread.

@@ -4,7 +4,8 @@ use phpprof::run::Recording;
 
 use super::say;
 
-/// A heap is near `memory_limit` from this percentage on: `near-memory-limit` in profile/src/findings.
+/// A heap is near `memory_limit` from this percentage on: `near-memory-limit` in
+/// profile/src/findings.
 const NEAR: u64 = 80;
 
 /// Prints the size of the highest heap, and for how many workers nothing is known.

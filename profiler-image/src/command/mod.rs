@@ -51,8 +51,9 @@ pub fn end(result: Result<String, SamplerFailure>, path: Option<&Path>) -> ExitC
     ExitCode::from(result.err().map_or(0, |failure| failure.reason.exit_code()))
 }
 
-/// The CPU time and memory of this process until now, for a receipt under this number of the contract. The peak is that of its own
-/// memory: `ru_maxrss` also counts the process that started it, because Linux carries that figure over an exec (`exec_mmap` in fs/exec.c).
+/// The CPU time and memory of this process until now, for a receipt under this number of the
+/// contract. The peak is that of its own memory: `ru_maxrss` also counts the process that started
+/// it, because Linux carries that figure over an exec (`exec_mmap` in fs/exec.c).
 fn of_sampler(contract: u32) -> OfSampler {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     OfSampler {
@@ -77,8 +78,9 @@ fn write(path: &Path, line: &str) -> std::io::Result<()> {
     }
 }
 
-/// Makes this process a good guest in a pod. It is killed first if memory is short. Other processes of the same user cannot read its
-/// environment, which holds the grants. A closed terminal ends the sampling, but not the upload after it: a shell sends SIGHUP twice.
+/// Makes this process a good guest in a pod. It is killed first if memory is short. Other processes
+/// of the same user cannot read its environment, which holds the grants. A closed terminal ends the
+/// sampling, but not the upload after it: a shell sends SIGHUP twice.
 fn behave() {
     let mut hangup = SigSet::empty();
     hangup.add(Signal::SIGHUP);

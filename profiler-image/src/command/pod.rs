@@ -1,4 +1,5 @@
-//! What a run does in addition to sampling in the image, which is built without the feature `host`: it can write a pprof.
+//! What a run does in addition to sampling in the image, which is built without the feature `host`:
+//! it can write a pprof.
 //!
 //! It provides the same names as `host/mod.rs`.
 

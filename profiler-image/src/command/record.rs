@@ -51,8 +51,8 @@ pub struct RecordArguments {
     /// Sample the PHP processes of the container with this id.
     #[arg(long, value_name = "ID", group = "what", help_heading = WHAT)]
     container_id: Option<String>,
-    /// How long to sample, from the first sample, at most a day: 30, 30s, 2m, 1h. 0 means until Ctrl-C, which keeps the samples.
-    /// Default: 10 s; for a program, until it ends.
+    /// How long to sample, from the first sample, at most a day: 30, 30s, 2m, 1h. 0 means until
+    /// Ctrl-C, which keeps the samples. Default: 10 s; for a program, until it ends.
     #[arg(short, long, alias = "duration-seconds", value_name = "TIME", value_parser = seconds, help_heading = HOW)]
     duration: Option<u64>,
     /// Samples per second for each worker.
@@ -61,8 +61,8 @@ pub struct RecordArguments {
     /// Also keep the time between HTTP requests, as `[idle]`.
     #[arg(long, help_heading = HOW)]
     include_idle: bool,
-    /// Also show which stacks made the heap grow (sample type heap_growth), and how much of it they still hold (heap_change). The sampler reads
-    /// sizes, never contents.
+    /// Also show which stacks made the heap grow (sample type heap_growth), and how much of it they
+    /// still hold (heap_change). The sampler reads sizes, never contents.
     #[arg(long, help_heading = HOW)]
     heap: bool,
     /// Show once where every worker is, instead of sampling.
@@ -76,7 +76,8 @@ pub struct RecordArguments {
     cpu_budget_percent: u32,
     #[command(flatten)]
     host: host::Arguments,
-    /// Where to write the profile; - is standard output. Default, in a pod: upload the profile with the grants in PHPPROF_GRANTS.
+    /// Where to write the profile; - is standard output. Default, in a pod: upload the profile with
+    /// the grants in PHPPROF_GRANTS.
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     /// Label to add to each sample, as KEY=VALUE. May be repeated.
@@ -85,7 +86,8 @@ pub struct RecordArguments {
     /// Print only errors.
     #[arg(short, long, help_heading = OUTPUT)]
     quiet: bool,
-    /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from standard input, as one JSON object.
+    /// Read the variables PHPPROF_GRANTS, PHPPROF_CHECKPOINTS and PHPPROF_CA_BUNDLE from standard
+    /// input, as one JSON object.
     #[arg(long, conflicts_with = "output", hide_short_help = true, help_heading = POD)]
     grants_on_stdin: bool,
     /// Unix time after which the sampler does not start.
@@ -104,7 +106,8 @@ pub struct RecordArguments {
 /// Records, delivers, and writes the receipt.
 pub fn main(arguments: &RecordArguments) -> ExitCode {
     let receipt = arguments.receipt.as_deref();
-    // What the end needs is checked first: a run must not fail at its end because of a mistyped path or grant.
+    // What the end needs is checked first: a run must not fail at its end because of a mistyped
+    // path or grant.
     let begun = scope(arguments).and_then(|scope| {
         let host = Host::begin(&arguments.host, arguments.output.as_deref())?;
         Ok((scope, host))
@@ -160,7 +163,8 @@ fn prepare(
         .file()
         .map(OutputFile::open)
         .transpose()?;
-    // A process that is not dumpable cannot open its own /dev/stdout, and its children would not be dumpable. This precedes the grants.
+    // A process that is not dumpable cannot open its own /dev/stdout, and its children would not be
+    // dumpable. This precedes the grants.
     behave();
     let delivery = if host.writes() {
         None

@@ -1,9 +1,11 @@
-//! Addresses of the relay in addition to its name, for pods that cannot resolve it: in the node's network, with DNS servers of their own, or with
-//! a list of search domains that is too long for the resolver.
+//! Addresses of the relay in addition to its name, for pods that cannot resolve it: in the node's
+//! network, with DNS servers of their own, or with a list of search domains that is too long for
+//! the resolver.
 //!
 //! The server is identified by its key, so it does not matter how its address was found.
 //!
-//! Invariant: the name is tried first, within [`LOOK_UP`], until it has failed once and an address has worked.
+//! Invariant: the name is tried first, within [`LOOK_UP`], until it has failed once and an address
+//! has worked.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
-/// The environment variable with the addresses, separated by commas. Operators before it set none, and samplers before it ignore it.
+/// The environment variable with the addresses, separated by commas. Operators before it set none,
+/// and samplers before it ignore it.
 pub const RELAY_ADDRESSES: &str = "PHPPROF_RELAY_ADDRESSES";
 /// A Service has two at most.
 const AT_MOST: usize = 4;

@@ -1,4 +1,5 @@
-//! Notices that the request was cancelled or deleted. A thread for each route asks while the run samples.
+//! Notices that the request was cancelled or deleted. A thread for each route asks while the run
+//! samples.
 //!
 //! A store is polled, because it cannot keep a request open; the relay answers when there is news.
 //!
@@ -80,7 +81,8 @@ fn long_poll(stop: &StopSwitch, grant: &WriteGrant) {
     }
 }
 
-/// Logs why the relay does not answer: at powers of two, because a line every two seconds would fill the log.
+/// Logs why the relay does not answer: at powers of two, because a line every two seconds would
+/// fill the log.
 #[derive(Default)]
 struct ToldTimes(u64);
 

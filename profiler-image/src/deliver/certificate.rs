@@ -1,7 +1,7 @@
 //! What is wrong with a store's certificate, in words.
 //!
-//! Invariant: an error that is not about a certificate is none of these. The words fit a receipt, and name the property and not the certificate,
-//! which a foreign server chooses.
+//! Invariant: an error that is not about a certificate is none of these. The words fit a receipt,
+//! and name the property and not the certificate, which a foreign server chooses.
 
 pub(super) mod look;
 
@@ -24,7 +24,8 @@ pub(super) const UNSUPPORTED: &str = "key or signature not supported (P-521?)";
 const P521: &str = "its key is on the curve P-521, which samplers do not accept";
 const SIGNED_BY_P521: &str = "a CA's P-521 key signed it, which samplers do not accept";
 
-/// Whether an algorithm's parameters, in DER, name the curve secp521r1: 1.3.132.0.35 (RFC 5480, section 2.1.1.1).
+/// Whether an algorithm's parameters, in DER, name the curve secp521r1: 1.3.132.0.35 (RFC 5480,
+/// section 2.1.1.1).
 fn is_of_p521(der: &[u8]) -> bool {
     const OID: [u8; 7] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
     der.windows(OID.len()).take(64).any(|window| window == OID)

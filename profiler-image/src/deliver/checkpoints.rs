@@ -1,7 +1,8 @@
-//! Checkpoints of a long run: the samples so far are stored during the run, because a target that ends takes its sampler with it.
+//! Checkpoints of a long run: the samples so far are stored during the run, because a target that
+//! ends takes its sampler with it.
 //!
-//! The loop reports how long it has sampled, and gives a snapshot if one is due ([`due`], a pure function). A thread builds a profile of it
-//! and stores it.
+//! The loop reports how long it has sampled, and gives a snapshot if one is due ([`due`], a pure
+//! function). A thread builds a profile of it and stores it.
 //!
 //! Invariant: at most one checkpoint is in progress, and the run continues whatever happens to it.
 
@@ -40,7 +41,8 @@ impl fmt::Debug for Checkpoints {
     }
 }
 
-/// The checkpoint that is due after this time, if it is not stored yet; the newest if several were missed.
+/// The checkpoint that is due after this time, if it is not stored yet; the newest if several were
+/// missed.
 #[must_use]
 pub fn due(sampled: Duration, times: &[Duration], last: u32) -> Option<u32> {
     let number = times.partition_point(|at| *at <= sampled);

@@ -1,7 +1,9 @@
-//! The samples of each second, for readers while the run continues: each profile has the samples that no earlier one has.
+//! The samples of each second, for readers while the run continues: each profile has the samples
+//! that no earlier one has.
 //!
-//! A thread builds and delivers the profiles. While it is busy, no second is taken: the next profile then has more than one second, and no time is lost.
-//! A stack with an edge that is open at that moment is cut there with `[unstable]`, even if a later second proves the edge.
+//! A thread builds and delivers the profiles. While it is busy, no second is taken: the next
+//! profile then has more than one second, and no time is lost. A stack with an edge that is open at
+//! that moment is cut there with `[unstable]`, even if a later second proves the edge.
 //!
 //! Invariant: one snapshot is kept at a time, and whatever happens to it, the run continues.
 

@@ -1,4 +1,5 @@
-//! The variables that the operator gives a run: from the process's environment, or from standard input, which no other process can read.
+//! The variables that the operator gives a run: from the process's environment, or from standard
+//! input, which no other process can read.
 //!
 //! Invariant: the input is bounded, and errors do not quote it.
 
@@ -14,8 +15,8 @@ use crate::failure::{Reason, SamplerFailure};
 /// The largest JSON on the standard input, in bytes.
 pub const AT_MOST: u64 = 2 << 20;
 
-/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`CHECKPOINT_TIMES`], [`REQUESTS`], [`RELAY_ADDRESSES`], [`DIRECT_CHECKSUM`] and
-/// [`CA_BUNDLE`] among them.
+/// Variables by their names, [`GRANTS`], [`CHECKPOINTS`], [`CHECKPOINT_TIMES`], [`REQUESTS`],
+/// [`RELAY_ADDRESSES`], [`DIRECT_CHECKSUM`] and [`CA_BUNDLE`] among them.
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {

@@ -1,4 +1,5 @@
-//! The operator's grants: what the sampler may write. They come from its environment (`contract/env.json`).
+//! The operator's grants: what the sampler may write. They come from its environment
+//! (`contract/env.json`).
 //!
 //! Invariant: errors do not quote grants.
 
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::addresses::ResolvedRelay;
 use crate::failure::{Reason, SamplerFailure};
 
-/// The environment variable with the grants. It, [`CHECKPOINTS`] and [`REQUESTS`] are the only secrets in a target pod.
+/// The environment variable with the grants. It, [`CHECKPOINTS`] and [`REQUESTS`] are the only
+/// secrets in a target pod.
 pub const GRANTS: &str = "PHPPROF_GRANTS";
 /// The variable with the grants of checkpoints.
 pub const CHECKPOINTS: &str = "PHPPROF_CHECKPOINTS";
@@ -85,7 +87,8 @@ pub struct WriteGrant {
     /// The URL for each second's samples, if somebody reads them; else empty.
     #[serde(default)]
     pub live: String,
-    /// SHA-256 of the keys that the server may have, in base64url. If there is none, the server needs a certificate of a CA.
+    /// SHA-256 of the keys that the server may have, in base64url. If there is none, the server
+    /// needs a certificate of a CA.
     #[serde(default)]
     pub pins: Vec<String>,
     /// Addresses of the relay, from [`RELAY_ADDRESSES`](super::addresses::RELAY_ADDRESSES).
@@ -157,7 +160,8 @@ impl CheckpointGrants {
         Ok(grants)
     }
 
-    /// When each checkpoint is due: at the times of [`CHECKPOINT_TIMES`], seconds separated by commas, or without it each interval.
+    /// When each checkpoint is due: at the times of [`CHECKPOINT_TIMES`], seconds separated by
+    /// commas, or without it each interval.
     ///
     /// # Errors
     /// A [`SamplerFailure`] if there is not one time for each checkpoint, each later than the one before.

@@ -1,7 +1,8 @@
 //! Sends each second's samples to the relay while somebody reads them there.
 //!
-//! Readers miss a second that does not arrive, but the run keeps it for its own profile. Invariant: each second is retried
-//! for a few seconds at most, and the worst effect of any answer is that the run ends early.
+//! Readers miss a second that does not arrive, but the run keeps it for its own profile. Invariant:
+//! each second is retried for a few seconds at most, and the worst effect of any answer is that the
+//! run ends early.
 
 use std::time::{Duration, Instant};
 

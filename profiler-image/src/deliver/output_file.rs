@@ -1,7 +1,8 @@
-//! The file that a profile is written to (`-o`): opened before the run, so that a bad path fails at once, and filled after it.
+//! The file that a profile is written to (`-o`): opened before the run, so that a bad path fails at
+//! once, and filled after it.
 //!
-//! Invariant: a run that fails or is interrupted does not change an existing file. Anything but a regular file, such as
-//! `/dev/stdout` or a FIFO, is written to directly.
+//! Invariant: a run that fails or is interrupted does not change an existing file. Anything but a
+//! regular file, such as `/dev/stdout` or a FIFO, is written to directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -116,7 +117,8 @@ impl Drop for PartialFile {
     }
 }
 
-/// Whether a new file can replace the path: it does not exist, or is a regular file. A link is kept, as `/dev/stdout` is one.
+/// Whether a new file can replace the path: it does not exist, or is a regular file. A link is
+/// kept, as `/dev/stdout` is one.
 fn is_replaceable(path: &Path) -> bool {
     let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
     !is_folder && fs::symlink_metadata(path).map_or(true, |there| there.is_file())

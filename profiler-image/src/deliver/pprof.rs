@@ -1,7 +1,7 @@
 //! Builds a pprof from samples: pure.
 //!
-//! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of `samples/count` is the number
-//! of turns in which a worker was busy.
+//! The first comment is the full receipt (`contract/comment.json`). Invariant: the sum of
+//! `samples/count` is the number of turns in which a worker was busy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,7 +109,8 @@ struct RequestFates {
     read: u64,
     unknown: u64,
     changed: u64,
-    /// By the label's key, how many requests have `(other)` for lack of room; labels without such requests are left out.
+    /// By the label's key, how many requests have `(other)` for lack of room; labels without such
+    /// requests are left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     other: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,7 +253,8 @@ fn values(sum: &StackSum, has_heap: bool) -> Vec<i64> {
     values
 }
 
-/// Builds the profile of a moment: one sample of each worker, whose labels tell its state (`phpprof_profile::dump` reads them).
+/// Builds the profile of a moment: one sample of each worker, whose labels tell its state
+/// (`phpprof_profile::dump` reads them).
 #[must_use]
 pub fn of_workers(
     snapshot: &Snapshot,
@@ -310,7 +312,8 @@ pub fn output(
 ) -> ProfileFile {
     let depth = depth_within(snapshot.samples.settled.depths());
     let mut writer = writer(snapshot).with_depth(depth);
-    // In order, so that the same samples give the same file; and one by one, because all of them at once take many megabytes.
+    // In order, so that the same samples give the same file; and one by one, because all of them at
+    // once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut without_worker, mut lost) = (Vec::new(), 0, Lost::default());
     let unstable = settled.each(|stack| {
@@ -401,7 +404,8 @@ fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Label<'_>; 4]>> 
     Some(labels)
 }
 
-/// The label of a worker that cannot continue. A leaf that names what it waits for says more than that it waits for a disk.
+/// The label of a worker that cannot continue. A leaf that names what it waits for says more than
+/// that it waits for a disk.
 fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<Label<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {

@@ -1,6 +1,7 @@
 //! Makes one try: a create-only PUT by a grant, to a store or to the relay.
 //!
-//! [`verdict`], a pure function, interprets the answer; the operator means the same by it (`contract/store_answers.json`). This module does not read, list or delete anything, and sends a
+//! [`verdict`], a pure function, interprets the answer; the operator means the same by it
+//! (`contract/store_answers.json`). This module does not read, list or delete anything, and sends a
 //! grant to its URL only; it does not follow redirects.
 
 use std::io::{ErrorKind, Read as _};
@@ -33,19 +34,22 @@ pub enum PutVerdict {
     Again(String),
     /// The server cannot be reached; another route is tried at once.
     Unreachable(String),
-    /// The server refuses the grant for good, with this status and a store's code of the error, which may be empty.
+    /// The server refuses the grant for good, with this status and a store's code of the error,
+    /// which may be empty.
     Refused(u16, String),
     /// The relay saw another address than the pod's; the text has both.
     SourceNotPod(String),
-    /// The server has no certificate of a trusted CA, or another key; the text says what is wrong with it, if that is known.
+    /// The server has no certificate of a trusted CA, or another key; the text says what is wrong
+    /// with it, if that is known.
     CertificateUntrusted(&'static str),
 }
 
 /// The beginning of the relay's answer if it saw another address than the pod's.
 const SOURCE_NOT_POD: &str = "SourceNotPod: ";
 
-/// Judges a status, and a store's code of the error. From a store, 412 and most 409 mean that the object exists: an earlier answer was lost,
-/// or the object is a foreign one; the operator distinguishes these by size and sha256. The relay has already distinguished them.
+/// Judges a status, and a store's code of the error. From a store, 412 and most 409 mean that the
+/// object exists: an earlier answer was lost, or the object is a foreign one; the operator
+/// distinguishes these by size and sha256. The relay has already distinguished them.
 #[must_use]
 pub fn verdict(route: DeliveryRoute, status: u16, code: &str) -> PutVerdict {
     match (route, status, code) {
@@ -193,7 +197,8 @@ fn put_with(agent: &Agent, grant: &WriteGrant, body: &[u8]) -> PutVerdict {
     }
 }
 
-/// RFC 1864. A presigned PUT may have no other checksum that nobody knew when it was signed: S3 refuses each unsigned header `x-amz-…`.
+/// RFC 1864. A presigned PUT may have no other checksum that nobody knew when it was signed: S3
+/// refuses each unsigned header `x-amz-…`.
 fn content_md5(body: &[u8]) -> String {
     STANDARD.encode(Md5::digest(body))
 }

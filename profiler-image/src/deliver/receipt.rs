@@ -25,7 +25,8 @@ struct FailureReceipt<'a> {
     detail: &'a str,
 }
 
-/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the route: there is no room for another field.
+/// The receipt of a stored profile. `sha256` is base64url without padding. The reason names the
+/// route: there is no room for another field.
 #[must_use]
 pub fn stored(route: DeliveryRoute, samples: u64, size: usize, sha256: &str) -> String {
     line(&StoredReceipt {

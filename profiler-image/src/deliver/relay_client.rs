@@ -1,7 +1,7 @@
 //! One call over TLS to a server that is identified by its key: the operator's relay.
 //!
-//! It implements just enough HTTP/1.1 for that server: one call per connection, a short answer. It does not check a CA, a name or a
-//! date, only whether the server holds a key that the grant names.
+//! It implements just enough HTTP/1.1 for that server: one call per connection, a short answer. It
+//! does not check a CA, a name or a date, only whether the server holds a key that the grant names.
 //!
 //! Invariant: an answer is bounded in bytes and in time.
 

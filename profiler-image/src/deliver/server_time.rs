@@ -1,6 +1,8 @@
-//! The time of the server that receives the profile: the clock of the operator's deadlines may differ from this node's.
+//! The time of the server that receives the profile: the clock of the operator's deadlines may
+//! differ from this node's.
 //!
-//! Invariant: without an answer, this node's clock applies; only the `Date` header of an answer (RFC 9110, section 6.6.1) is used.
+//! Invariant: without an answer, this node's clock applies; only the `Date` header of an answer
+//! (RFC 9110, section 6.6.1) is used.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};

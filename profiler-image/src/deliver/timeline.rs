@@ -1,8 +1,9 @@
-//! Builds `requests.json` from recorded requests: pure. `phpprof_profile::timeline` reads it within bounds, and merges the lists of several
-//! pods.
+//! Builds `requests.json` from recorded requests: pure. `phpprof_profile::timeline` reads it within
+//! bounds, and merges the lists of several pods.
 //!
-//! Invariant: it only contains names that the profile of the same run may contain: the run's functions, proven as far as the profile's
-//! stacks, and values of requests from the table of the requested labels.
+//! Invariant: it only contains names that the profile of the same run may contain: the run's
+//! functions, proven as far as the profile's stacks, and values of requests from the table of the
+//! requested labels.
 
 use phpprof_profile::timeline::{
     Cell, Moment, Node, OTHER, Request, RouteRow, Slot, Timeline, Tree, VERSION, WorkerRow,

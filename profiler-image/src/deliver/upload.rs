@@ -1,4 +1,5 @@
-//! Delivers a profile by its grants: create-only PUTs, tried route by route until one is stored or the deadline has passed.
+//! Delivers a profile by its grants: create-only PUTs, tried route by route until one is stored or
+//! the deadline has passed.
 //!
 //! [`pause`], a pure function, gives the time to wait. [`put`] makes a single try.
 
@@ -21,8 +22,9 @@ const LEFT_FOR_UPLOAD: u64 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long to sample, in seconds: the requested time, but short enough to leave time for the upload before the grant expires. A
-/// sampler that starts just before its `--not-after` would otherwise sample past it.
+/// How long to sample, in seconds: the requested time, but short enough to leave time for the
+/// upload before the grant expires. A sampler that starts just before its `--not-after` would
+/// otherwise sample past it.
 #[must_use]
 pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
     let left = upload_until.map_or(asked, |until| {
@@ -31,7 +33,8 @@ pub fn time_to_sample(asked: u64, now: u64, upload_until: Option<u64>) -> u64 {
     asked.min(left)
 }
 
-/// How long to wait before try number `tries` (from 1): it grows exponentially, and one half is random. `chance` is from 0 to 255.
+/// How long to wait before try number `tries` (from 1): it grows exponentially, and one half is
+/// random. `chance` is from 0 to 255.
 #[must_use]
 pub fn pause(tries: u32, chance: u8) -> Duration {
     let longest = FIRST_PAUSE
@@ -217,7 +220,8 @@ pub fn random_byte() -> u8 {
 mod tests {
     use super::*;
 
-    /// Checks a sampler that starts this many seconds before or after its `not-after` of 1000, with this upload deadline.
+    /// Checks a sampler that starts this many seconds before or after its `not-after` of 1000, with
+    /// this upload deadline.
     #[track_caller]
     fn check_time(asked: u64, now: u64, deadline: u64, expected: u64) {
         let until = 1000 + deadline;
@@ -257,7 +261,8 @@ mod tests {
         }
     }
 
-    /// Checks which routes are tried after these answers, as the routes' first letters, and how it ends.
+    /// Checks which routes are tried after these answers, as the routes' first letters, and how it
+    /// ends.
     #[track_caller]
     fn check_ladder(answers: &[PutVerdict], expected: &str) {
         let routes = [grant(DeliveryRoute::Direct), grant(DeliveryRoute::Relay)];

@@ -1,8 +1,10 @@
-//! What the kernel reports of a waiting worker: its system call, what the call waits for, and when its request began.
+//! What the kernel reports of a waiting worker: its system call, what the call waits for, and when
+//! its request began.
 //!
-//! No file tells since when it waits: the scheduler's `exec_start` is by a clock of each CPU, which stops while a hypervisor runs
-//! others. Invariants: a system call is only reported if the worker slept in it during the whole run; of a descriptor only its kind and a
-//! peer's port are reported, because paths and addresses may be secrets.
+//! No file tells since when it waits: the scheduler's `exec_start` is by a clock of each CPU, which
+//! stops while a hypervisor runs others. Invariants: a system call is only reported if the worker
+//! slept in it during the whole run; of a descriptor only its kind and a peer's port are reported,
+//! because paths and addresses may be secrets.
 
 use std::collections::HashMap;
 use std::fs::read_link;
@@ -20,7 +22,8 @@ use crate::target::process::held::{Held, HeldFiles};
 use crate::target::process::stat::Watch;
 use crate::target::process::{ProcessMemory, proc_path, text};
 
-/// With this count `poll` waits for one `struct pollfd`, to which its first argument points and which begins with the descriptor (poll(2)).
+/// With this count `poll` waits for one `struct pollfd`, to which its first argument points and
+/// which begins with the descriptor (poll(2)).
 const ONE_DESCRIPTOR: u64 = 1;
 
 /// System calls in which PHP usually waits, and whether their first argument is a descriptor.
@@ -141,7 +144,8 @@ struct InCall {
 }
 
 impl InCall {
-    /// Parses `/proc/PID/syscall`: `running`, `-1 SP PC` outside of a call, or `NUMBER ARGUMENTS SP PC`.
+    /// Parses `/proc/PID/syscall`: `running`, `-1 SP PC` outside of a call, or `NUMBER ARGUMENTS SP
+    /// PC`.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
         let number: libc::c_long = words.next()?.parse().ok()?;

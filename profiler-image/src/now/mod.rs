@@ -1,9 +1,10 @@
 //! Where each worker is now, and what it waits for.
 //!
-//! A run of a tenth of a second samples all workers about ten times; then the kernel is asked for each worker's state. The result is a
-//! value (`phpprof_profile::dump`): `dump` prints it, and a pod delivers it as a profile. A stack is as in a
-//! profile: proven, or cut with `[unstable]`. Invariant: the kernel's data about a wait is only reported with a stack if the worker slept
-//! in that one stack for the whole run.
+//! A run of a tenth of a second samples all workers about ten times; then the kernel is asked for
+//! each worker's state. The result is a value (`phpprof_profile::dump`): `dump` prints it, and a
+//! pod delivers it as a profile. A stack is as in a profile: proven, or cut with `[unstable]`.
+//! Invariant: the kernel's data about a wait is only reported with a stack if the worker slept in
+//! that one stack for the whole run.
 
 mod kernel;
 

@@ -1,6 +1,8 @@
-//! Which frames outside the newest page of the VM stack a worker's reads take with the looks: those that its last stacks had.
+//! Which frames outside the newest page of the VM stack a worker's reads take with the looks: those
+//! that its last stacks had.
 //!
-//! Invariant: they are at most [`MOST`] parts of memory with at most [`MOST_BYTES`] bytes, and none that no stack has had for a while.
+//! Invariant: they are at most [`MOST`] parts of memory with at most [`MOST_BYTES`] bytes, and none
+//! that no stack has had for a while.
 
 use phpprof_zend::unwind::Copy;
 use smallvec::SmallVec;
@@ -11,7 +13,8 @@ const MOST: usize = 64;
 const MOST_BYTES: u64 = 16 << 10;
 /// The bytes of one part: a run of frames on another stack.
 const LONGEST: u64 = 4 << 10;
-/// Frames with so few bytes between them are one part. It is less than a memory page, so what is between two frames can be read too.
+/// Frames with so few bytes between them are one part. It is less than a memory page, so what is
+/// between two frames can be read too.
 const NEAR: u64 = 512;
 /// A part is forgotten after this many reads of stacks that did not have it.
 const UNUSED: u32 = 64;
@@ -41,8 +44,9 @@ impl Expected {
         self.0.iter().map(move |part| (part.address, length(part)))
     }
 
-    /// Notes what unwinding has used of these parts, and which frames of stacks it has read by calls of their own. Most words that lead out of
-    /// the page are remainders, and lead nowhere. A fiber that was left meanwhile has no stack either, but the read has met its page.
+    /// Notes what unwinding has used of these parts, and which frames of stacks it has read by
+    /// calls of their own. Most words that lead out of the page are remainders, and lead nowhere. A
+    /// fiber that was left meanwhile has no stack either, but the read has met its page.
     pub(super) fn note(&mut self, copy: &Copy, is_on_other_page: impl Fn(u64) -> bool) {
         for (part, is_used) in self.0.iter_mut().zip(copy.beside.used()) {
             part.unused = if is_used { 0 } else { part.unused + 1 };

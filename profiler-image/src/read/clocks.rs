@@ -1,4 +1,5 @@
-//! What the kernel's scheduler reports of a worker: how long it has run, whether it sleeps, and whether it still sleeps.
+//! What the kernel's scheduler reports of a worker: how long it has run, whether it sleeps, and
+//! whether it still sleeps.
 //!
 //! | question | answer | a read here |
 //! |---|---|---|
@@ -8,10 +9,12 @@
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
-//! Nothing distinguishes a runnable worker from a running one, until its wait for a CPU is over and counted in `schedstat`. The files
-//! are kept open: they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal [`Mark`]s
-//! say that the worker did not run in between, a [`Mark::Process`] only since the last tick (`schedstat`: proc(5), its third number grows
-//! each time the thread is put on a CPU. A process's CPU time is that of all its threads: `thread_group_cputime`, kernel/sched/cputime.c).
+//! Nothing distinguishes a runnable worker from a running one, until its wait for a CPU is over and
+//! counted in `schedstat`. The files are kept open: they stay bound to the worker's own process, so
+//! a reused PID reads as gone. Invariant: two equal [`Mark`]s say that the worker did not run in
+//! between, a [`Mark::Process`] only since the last tick (`schedstat`: proc(5), its third number
+//! grows each time the thread is put on a CPU. A process's CPU time is that of all its threads:
+//! `thread_group_cputime`, kernel/sched/cputime.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -130,8 +133,9 @@ impl Clocks {
     /// The worker's mark now; `None` if nothing tells whether it has run.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        // Without the number of slices, one sleep cannot be distinguished from the next. The process's clock alone moves at the
-        // kernel's ticks: a worker that woke since the last one would seem to sleep.
+        // Without the number of slices, one sleep cannot be distinguished from the next. The
+        // process's clock alone moves at the kernel's ticks: a worker that woke since the last one
+        // would seem to sleep.
         let look = self.look().ok().filter(|look| look.slices > 0);
         let clock = || self.process?.now().map(Mark::Process);
         look.map(Mark::Thread).or_else(clock)

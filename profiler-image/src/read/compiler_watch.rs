@@ -1,6 +1,8 @@
-//! Remembers where the compiler's memory ended when a stack was read, if closures of the worker have to be searched for.
+//! Remembers where the compiler's memory ended when a stack was read, if closures of the worker
+//! have to be searched for.
 //!
-//! The call that reads the stack reads it first. Invariant: an [`Arena`] is of this read, and of a moment before the stack's.
+//! The call that reads the stack reads it first. Invariant: an [`Arena`] is of this read, and of a
+//! moment before the stack's.
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Arena;
@@ -20,7 +22,8 @@ pub struct CompilerWatch {
 }
 
 impl CompilerWatch {
-    /// Watches a compiler by the address of its globals; `None` if the version has no lists of functions to search.
+    /// Watches a compiler by the address of its globals; `None` if the version has no lists of
+    /// functions to search.
     #[must_use]
     pub fn new(layout: &Layout, compiler_globals: u64) -> Option<Self> {
         let is_known = layout.function.dynamic_func_defs != 0;

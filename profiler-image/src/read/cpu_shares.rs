@@ -1,17 +1,21 @@
 //! Divides a worker's CPU time among its samples: pure.
 //!
-//! A sample represents a period, whatever ran before and after it. So all samples in which the worker ran get equal shares of the
-//! CPU time of a longer interval. The clock's advance between two samples tells how much ran, not what: if it went to the adjacent samples,
-//! functions shorter than a period would get their neighbours' time. A sleeping sample gets none. Neither does one that waited for
-//! a CPU, which is known later: the kernel counts a wait when it ends.
-//! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the clock.
+//! A sample represents a period, whatever ran before and after it. So all samples in which the
+//! worker ran get equal shares of the CPU time of a longer interval. The clock's advance between
+//! two samples tells how much ran, not what: if it went to the adjacent samples, functions shorter
+//! than a period would get their neighbours' time. A sleeping sample gets none. Neither does one
+//! that waited for a CPU, which is known later: the kernel counts a wait when it ends.
+//! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the
+//! clock.
 
 use super::clocks::SchedStat;
 
-/// Samples that share the CPU time of their interval. At 99 Hz, functions of 5 ms are 9 percentage points off with 1 sample, 1.2 off with
-/// 4, up to 0.4 with 16, and 0.1 with 64. These take a short time, so that a disturbance by other programs affects few samples.
+/// Samples that share the CPU time of their interval. At 99 Hz, functions of 5 ms are 9 percentage
+/// points off with 1 sample, 1.2 off with 4, up to 0.4 with 16, and 0.1 with 64. These take a short
+/// time, so that a disturbance by other programs affects few samples.
 const SHARERS: usize = 64;
-/// More samples only gather while the clock stands still for longer than a kernel tick: then the worker has no CPU.
+/// More samples only gather while the clock stands still for longer than a kernel tick: then the
+/// worker has no CPU.
 const MAX_SHARERS: usize = 256;
 
 /// The clock of one worker, and the samples that wait for their share.
@@ -38,7 +42,8 @@ impl<T> Default for CpuShares<T> {
 }
 
 impl<T> CpuShares<T> {
-    /// The clock of a worker that has just begun: it began at zero (`__sched_fork`, kernel/sched/core.c).
+    /// The clock of a worker that has just begun: it began at zero (`__sched_fork`,
+    /// kernel/sched/core.c).
     #[must_use]
     pub fn from_birth() -> Self {
         Self {
@@ -119,7 +124,8 @@ mod tests {
         }
     }
 
-    /// Checks each sample's share, and what is left, after steps of ten: how long the worker has run and waited, and which sample ran.
+    /// Checks each sample's share, and what is left, after steps of ten: how long the worker has
+    /// run and waited, and which sample ran.
     #[track_caller]
     fn check(steps: &[(u64, u64, Option<char>)], expected: &[(char, u64)], left: u64) {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
@@ -196,8 +202,8 @@ mod tests {
     /// The tick of a kernel at 250 Hz.
     const TICK: u64 = 4 * MILLISECOND;
 
-    /// Simulates a program for three minutes whose slices have this average length: the true and the sampled share of `counting`,
-    /// in percent. It runs and waits like the bench's `cpu.php`.
+    /// Simulates a program for three minutes whose slices have this average length: the true and
+    /// the sampled share of `counting`, in percent. It runs and waits like the bench's `cpu.php`.
     fn simulated(slice: u64, period: u64) -> [f64; 2] {
         const PROGRAM: [Option<usize>; 5] = [Some(0), None, Some(0), Some(1), None];
         let (mut truth, mut sampled) = ([0; 2], [0; 2]);

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 /// Only this much of a larger page is read.
 const MAX_EXTENT: u64 = 1 << 20;
-/// The most reads of the top's pointer in one call, each between two looks; a size that [`SmallVec`] supports.
+/// The most reads of the top's pointer in one call, each between two looks; a size that
+/// [`SmallVec`] supports.
 pub(super) const MAX_TOPS: usize = 16;
 
 /// The words of `executor_globals` that a sample needs.
@@ -64,7 +65,8 @@ impl Globals {
     }
 }
 
-/// The reads of the top's pointer: the first before all looks at the part around the top, and each other one between two of them.
+/// The reads of the top's pointer: the first before all looks at the part around the top, and each
+/// other one between two of them.
 pub type Tops = SmallVec<[Globals; MAX_TOPS]>;
 
 /// The top frame of the last look: of all moments this is the most recent one.

@@ -1,13 +1,14 @@
 //! The sizes of a worker's heap at the moment of its stack; the same call reads both.
 //!
-//! The heap is found once for each worker, through the VM stack. Invariant: inconsistent numbers are counted and not returned, and
-//! the heap is then searched again.
+//! The heap is found once for each worker, through the VM stack. Invariant: inconsistent numbers
+//! are counted and not returned, and the heap is then searched again.
 
 use phpprof_zend::Layout;
 use phpprof_zend::heap::{self, HEAD, Sizes};
 use phpprof_zend::memory::{Memory, Piece};
 
-/// Stacks through which a heap is searched for: the page of one may be a huge block, which does not lead to the heap.
+/// Stacks through which a heap is searched for: the page of one may be a huge block, which does not
+/// lead to the heap.
 const TRIES: u32 = 16;
 
 /// The sizes of `zend_mm_heap` (php-src: Zend/zend_alloc.c), in bytes.
@@ -70,7 +71,8 @@ impl HeapWatch {
         Some(HeapSizes { size, peak })
     }
 
-    /// Searches for the heap through a page of the VM stack, unless it is known. It takes two calls.
+    /// Searches for the heap through a page of the VM stack, unless it is known. It takes two
+    /// calls.
     pub fn seek<M: Memory + ?Sized>(&mut self, memory: &M, page: u64) {
         if let HeapPlace::Sought(tries) = self.place
             && tries < TRIES

@@ -1,7 +1,9 @@
-//! A worker's memory, read only for as long as its addresses mean what they meant when the stack was read.
+//! A worker's memory, read only for as long as its addresses mean what they meant when the stack
+//! was read.
 //!
 //! opcache gives its memory to other scripts when it restarts, and raises a counter before
-//! ([`phpprof_zend::opcache`]). So each read that follows a stack's takes the counters as its last piece, in the same call of the kernel.
+//! ([`phpprof_zend::opcache`]). So each read that follows a stack's takes the counters as its last
+//! piece, in the same call of the kernel.
 //! Invariant: a read succeeds only if opcache has not restarted since the stack was read.
 
 use std::ops::Deref;

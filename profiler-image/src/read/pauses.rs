@@ -1,7 +1,7 @@
 //! Pauses of uneven length between two looks at a program.
 //!
-//! Reads at even intervals can be in step with a loop of the program, so that all show the same state. Invariant: a pause takes
-//! about two microseconds at most.
+//! Reads at even intervals can be in step with a loop of the program, so that all show the same
+//! state. Invariant: a pause takes about two microseconds at most.
 
 use std::hint::spin_loop;
 

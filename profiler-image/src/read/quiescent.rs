@@ -1,9 +1,11 @@
-//! The quiescent reader: a second thread that makes quiescent reads, which prove every edge of a stack.
+//! The quiescent reader: a second thread that makes quiescent reads, which prove every edge of a
+//! stack.
 //!
-//! A thread cannot run on a CPU while another runs there. The quiescent reader sleeps; its affinity is set to the worker's CPU while
-//! it sleeps, and then it is woken: when the kernel runs it there, the worker does not run. A read is quiescent if the worker
-//! was not put on any CPU between two reads of `schedstat`, and in between was either asleep or bound to the CPU on which the
-//! reader itself ran. Its reads are proofs, not samples, and nothing waits for them.
+//! A thread cannot run on a CPU while another runs there. The quiescent reader sleeps; its affinity
+//! is set to the worker's CPU while it sleeps, and then it is woken: when the kernel runs it there,
+//! the worker does not run. A read is quiescent if the worker was not put on any CPU between two
+//! reads of `schedstat`, and in between was either asleep or bound to the CPU on which the reader
+//! itself ran. Its reads are proofs, not samples, and nothing waits for them.
 //!
 //! Invariant: the order of the checks. A CPU that was looked up before the window proves nothing.
 
@@ -26,7 +28,8 @@ use super::reader::{Reader, Reading};
 use super::worker::Worker;
 use crate::target::process::stat::Watch;
 
-/// How many names of closures and other short-lived functions are read inside the window. Each costs the worker some microseconds.
+/// How many names of closures and other short-lived functions are read inside the window. Each
+/// costs the worker some microseconds.
 const MAX_NAMES: usize = 16;
 
 /// A stack that was true at one moment, leaf first.
@@ -120,7 +123,8 @@ impl QuiescentReader {
         })
     }
 
-    /// Asks for a quiescent read of a process, if none is under way. Returns whether one is under way now.
+    /// Asks for a quiescent read of a process, if none is under way. Returns whether one is under
+    /// way now.
     pub fn ask(&mut self, worker: &mut Worker) -> bool {
         if self.busy {
             return true;
@@ -133,7 +137,8 @@ impl QuiescentReader {
         };
         let process = &worker.process;
         let mut set = CpuSet::new();
-        // If this process may not use the worker's CPU, only a sleeping worker can be read quiescently.
+        // If this process may not use the worker's CPU, only a sleeping worker can be read
+        // quiescently.
         let reachable = self.allowed.is_set(cpu).unwrap_or(false) && set.set(cpu).is_ok();
         let _ = sched_setaffinity(self.thread, if reachable { &set } else { &self.allowed });
         let request = QuiescentRequest {

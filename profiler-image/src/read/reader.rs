@@ -1,13 +1,16 @@
 //! The one call that reads a worker's stack.
 //!
-//! The kernel reads the call's pieces in order: the pointer to the top frame, then the part around the stack's top several times, with the
-//! part below after the second time and the pointer before each later one; then the words that show phases, and the pointer again. Frames
-//! outside the page are read beside the looks ([`super::beside`]). The sample before, also of an earlier request, tells where the top is
-//! expected. If that was far off, the call is made again; if that is likely, as the top moves far and the last read is old, a short read asks.
+//! The kernel reads the call's pieces in order: the pointer to the top frame, then the part around
+//! the stack's top several times, with the part below after the second time and the pointer before
+//! each later one; then the words that show phases, and the pointer again. Frames outside the page
+//! are read beside the looks ([`super::beside`]). The sample before, also of an earlier request,
+//! tells where the top is expected. If that was far off, the call is made again; if that is likely,
+//! as the top moves far and the last read is old, a short read asks.
 //!
-//! The pointer comes first, and the sample is of its moment; only the end of the compiler's memory, if it is watched, comes before. The
-//! target's CPU has to fetch each cache line back that was read when the program writes to it, which takes a tenth of a microsecond. So
-//! reading slows down exactly the calls, because they push frames.
+//! The pointer comes first, and the sample is of its moment; only the end of the compiler's memory,
+//! if it is watched, comes before. The target's CPU has to fetch each cache line back that was read
+//! when the program writes to it, which takes a tenth of a microsecond. So reading slows down
+//! exactly the calls, because they push frames.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,16 +38,16 @@ use crate::target::process::Process;
 const SHOWN: u64 = 1024;
 /// The number of looks while the CPU budget has no room for more.
 const FEW_LOOKS: usize = 2;
-/// A read takes 5 to 20 microseconds. A longer one was delayed, by another process or an interrupt: the program then ran so long
-/// between two of its pieces that a stack can have ended and another one have taken its place.
+/// A read takes 5 to 20 microseconds. A longer one was delayed, by another process or an interrupt:
+/// the program then ran so long between two pieces that another stack can be in its place.
 const LONGEST: Duration = Duration::from_micros(50);
 /// By this time after the last read, the top of a stack that moves far is asked for first.
 const AGED: Duration = Duration::from_millis(5);
-/// Reads for one sample while the page, or the top on it, is not at the expected place, or the read was delayed.
+/// Reads for one sample while the page, or the top on it, is elsewhere, or the read was delayed.
 const MAX_READS: usize = 3;
-/// So many bytes of a top frame on another page: its header and the first variables.
+/// This many bytes of a top frame on another page: its header and the first variables.
 const FRAME: u64 = 256;
-/// With this many parts beside the page, no top on another page is added, and no name: of a thousand fibers in turn, few would be met again.
+/// With this many parts beside the page, none is added: few of a thousand fibers come again.
 const FEW_BESIDE: usize = 8;
 /// The pieces of one read, without an allocation.
 type Pieces<'a> = SmallVec<[Piece<'a>; 64]>;
@@ -65,8 +68,8 @@ pub enum Reading {
         /// The top frame at the end of the read.
         last: Globals,
     },
-    /// There was a frame, but no read has shown it: each expected the top on another page, or elsewhere on its page, or opcache restarted
-    /// meanwhile.
+    /// There was a frame, but no read has shown it: each expected the top on another page, or
+    /// elsewhere on its page, or opcache restarted meanwhile.
     Elsewhere,
 }
 
@@ -97,9 +100,9 @@ pub struct Reader {
     pub gc_active: bool,
     /// The engine was ending a request; false if it is not known.
     pub in_shutdown: bool,
-    /// The last read has shown a frame. Without a frame the engine begins a request or ends it, or waits for one.
+    /// The last read has shown a frame. Without one, the engine is between requests.
     pub has_frame: bool,
-    /// The buffer of the read, lent by the caller. The part around the top is only in its looks, until one is taken.
+    /// The buffer of the read, lent by the caller. The top's part is in its looks.
     pub copy: Copy,
     /// Whether the CPU budget allows as many looks as are needed.
     pub has_room: bool,
@@ -115,7 +118,7 @@ pub struct Reader {
     pub compiler: Option<CompilerWatch>,
     /// The frames outside the page that are read with the looks.
     beside: Expected,
-    /// The top when it was last read with a frame: the next request's stack is usually on the same page.
+    /// The top when it was last read with a frame: the next stack is usually on that page.
     expected: Option<Globals>,
     /// When the stack was last read.
     last_read: Option<Instant>,
@@ -178,7 +181,7 @@ impl Reader {
                 None => {
                     let (globals, phase) = self.globals()?;
                     if globals.current_execute_data == 0 {
-                        // Inside a request there is no frame for a moment, such as between two fibers.
+                        // A request has no frame for a moment, as between fibers.
                         if phase != Some(Phase::Idle) && self.expected.take().is_some() {
                             continue;
                         }
@@ -259,13 +262,13 @@ impl Reader {
         ReadShown::Nothing
     }
 
-    /// Whether a short read has to tell where the top is: the bytes of all places that it may have by now would take longer.
+    /// Whether a short read has to tell where the top is: to read all its places would take longer.
     fn asks_first(&self) -> bool {
         let is_aged = |at: Instant| at.elapsed() >= AGED;
         self.expected.is_some() && self.window.is_wide() && self.last_read.is_some_and(is_aged)
     }
 
-    /// The next reads take this part of memory with the looks, if they do not take many; returns whether they do.
+    /// The next reads take this part of memory with the looks, if there is room. Returns whether.
     pub fn expect_beside(&mut self, address: u64, length: u64) -> bool {
         let has_room = self.beside.parts().count() < FEW_BESIDE;
         if has_room {
@@ -274,7 +277,7 @@ impl Reader {
         has_room
     }
 
-    /// Notes which frames outside the page unwinding has met: the next reads take them with the looks.
+    /// Notes which frames outside the page unwinding has met: later reads take them along.
     pub fn note_beside(&mut self, tops: &[Globals]) {
         let base = self.copy.base;
         let others = tops.iter().filter(|top| top.page != base);
@@ -296,7 +299,7 @@ impl Reader {
         self.compiler.as_ref()?.arena.as_ref()
     }
 
-    /// Whether no code of the JIT can run, as far as the last read of a stack told: it had compiled none.
+    /// Whether no code of the JIT can run, by the last read: it had compiled none.
     #[must_use]
     pub fn is_interpreted(&self) -> bool {
         self.has_jit_code == Some(false)
@@ -336,7 +339,7 @@ impl Reader {
         Ok((globals, phase.unwrap_or_default()))
     }
 
-    /// Takes the pieces of the heap and of the compiler's memory, which have been read, if there are any.
+    /// Takes the pieces of the heap and of the compiler's memory, if they were read.
     fn took_beside(&mut self) {
         if let Some(compiler) = &mut self.compiler {
             compiler.took();
@@ -347,7 +350,7 @@ impl Reader {
         }
     }
 
-    /// A call has failed: the memory that it read beside the stack may be gone. Returns whether there is less to read now.
+    /// A call has failed: memory beside the stack may be gone. Returns whether less is left.
     fn lost(&mut self) -> bool {
         self.heap = None;
         let heap = self.heap_watch.as_mut().is_some_and(HeapWatch::lost);
@@ -464,11 +467,12 @@ pub fn looks_before_below(looks: usize) -> usize {
     looks.saturating_sub(1).min(2)
 }
 
-/// Adds the looks at the part at `hot`, the reads of the top's pointer between them, and the read of the part below.
+/// Adds the looks at the part at `hot`, the top's pointer, and the part below.
 ///
-/// The frames around the top change fastest, so they are looked at several times, right before and after each read of the pointer, except
-/// before the first one: nothing is touched before that. The part below is read between two looks, which tell whether its calls stood.
-/// The frames beside the page are read right before and after the first look, and after all looks.
+/// The frames around the top change fastest, so they are looked at several times, right before and
+/// after each read of the pointer, except before the first one: nothing is touched before that. The
+/// part below is read between two looks, which tell whether its calls stood. The frames beside the
+/// page are read right before and after the first look, and after all looks.
 fn add_looks<'a>(
     pieces: &mut Pieces<'a>,
     mut tops: impl Iterator<Item = Piece<'a>>,

@@ -1,8 +1,10 @@
 //! Finds out which request a worker serves, from the same call that reads its stack.
 //!
-//! The words and bytes that led to a request ([`Trail`]) are read again with each stack; while they are the same, so is the
-//! request, and nothing more is read. If they differ, the request is read, and compared with the stack's read again.
-//! Invariant: a request is accepted only if nothing in its trail has changed from the read of the stack to the end of its own read.
+//! The words and bytes that led to a request ([`Trail`]) are read again with each stack; while they
+//! are the same, so is the request, and nothing more is read. If they differ, the request is read,
+//! and compared with the stack's read again.
+//! Invariant: a request is accepted only if nothing in its trail has changed from the read of the
+//! stack to the end of its own read.
 
 use std::hash::Hasher as _;
 use std::time::{Duration, Instant};
@@ -14,7 +16,8 @@ use rustc_hash::FxHasher;
 
 use crate::target::process::Process;
 
-/// A request without a time cannot be distinguished from an equal one after it. None ends and the next begins within this time.
+/// A request without a time cannot be distinguished from an equal one after it. None ends and the
+/// next begins within this time.
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// Which request the reads of a sample showed.
@@ -57,7 +60,8 @@ pub struct RequestWatch {
     slice: [u8; SLICE],
     bytes: Vec<u8>,
     time: u64,
-    /// For the current sample: the number of reads, what the first showed, and whether all showed the same.
+    /// For the current sample: the number of reads, what the first showed, and whether all showed
+    /// the same.
     reads: u32,
     first: (u64, u64),
     are_equal: bool,
@@ -120,7 +124,8 @@ impl RequestWatch {
         self.place.source
     }
 
-    /// `SG(global_request_time)` in the last read, in seconds of Unix time; `None` until the program has asked for it.
+    /// `SG(global_request_time)` in the last read, in seconds of Unix time; `None` until the
+    /// program has asked for it.
     #[must_use]
     pub fn request_time(&self) -> Option<f64> {
         let time = f64::from_bits(self.time);
@@ -169,7 +174,8 @@ impl RequestWatch {
         self.read_at = Instant::now();
     }
 
-    /// The pieces could not be read: the memory of the request may be gone. Returns whether there is less to read now.
+    /// The pieces could not be read: the memory of the request may be gone. Returns whether there
+    /// is less to read now.
     pub fn lost(&mut self) -> bool {
         // What is read from here on shows less than what was read before.
         (self.reads, self.has_failed) = (0, true);

@@ -1,16 +1,20 @@
-//! How much of a stack a read looks at: the number of looks, and the number of bytes around the top.
+//! How much of a stack a read looks at: the number of looks, and the number of bytes around the
+//! top.
 //!
 //! Both depend on what earlier reads have shown. Invariant: both stay within their bounds.
 
 use std::ops::RangeInclusive;
 
-/// The number of looks at the part around the top in one read. It grows if often none of them shows a whole stack.
+/// The number of looks at the part around the top in one read. It grows if often none of them shows
+/// a whole stack.
 const LOOKS: RangeInclusive<usize> = 4..=10;
 /// After this many reads in a row that showed a whole stack, the number of looks decreases by one.
 const WHOLE_READS: usize = 128;
-/// The bytes below and above the last top in each look. It grows with the distance that the top moves between two reads.
+/// The bytes below and above the last top in each look. It grows with the distance that the top
+/// moves between two reads.
 const REACH: RangeInclusive<u64> = 3072..=12288;
-/// The bytes of all looks of one read together, except for the lowest number of looks: a longer read would not be of one moment.
+/// The bytes of all looks of one read together, except for the lowest number of looks: a longer
+/// read would not be of one moment.
 const MOST_BYTES: usize = 128 << 10;
 /// After this many reads the reach is determined again,
 const READS: u32 = 64;
@@ -24,7 +28,8 @@ pub struct Window {
     /// Reads in a row that showed a whole stack.
     whole: usize,
     reach: u64,
-    /// Since the reach was determined: reads, those that did not show the top, and the farthest that it moved.
+    /// Since the reach was determined: reads, those that did not show the top, and the farthest
+    /// that it moved.
     reads: u32,
     misses: u32,
     farthest: u64,
@@ -63,8 +68,8 @@ impl Window {
         }
     }
 
-    /// Reaches farther if the top often was outside, and less far if half had been enough. `distance` is how far the top was
-    /// from its expected place.
+    /// Reaches farther if the top often was outside, and less far if half had been enough.
+    /// `distance` is how far the top was from its expected place.
     pub fn moved(&mut self, distance: u64, is_inside: bool) {
         self.reads += 1;
         self.misses += u32::from(!is_inside);

@@ -1,4 +1,5 @@
-//! The single words of the engine that a read takes with the stack: the phase without a frame, the request, the JIT.
+//! The single words of the engine that a read takes with the stack: the phase without a frame, the
+//! request, the JIT.
 //!
 //! Invariant: all words are of the read whose pieces they were.
 
@@ -110,7 +111,8 @@ impl WordBytes {
         self.moment.in_shutdown(at.layout)
     }
 
-    /// `GC_G(gc_active)`; false if it is not known. `gc_collect_cycles` also runs while the collector is disabled.
+    /// `GC_G(gc_active)`; false if it is not known. `gc_collect_cycles` also runs while the
+    /// collector is disabled.
     pub fn gc_active(&self) -> bool {
         matches!(self.gc, [0 | 1, 1])
     }

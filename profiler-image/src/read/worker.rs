@@ -13,7 +13,8 @@ use crate::target::process::stat::Watch;
 pub struct Worker {
     /// What it is.
     pub process: Arc<Process>,
-    /// Reads its stack. It lies elsewhere, so that the clocks of sleeping workers, whose stacks are not read, are on few pages.
+    /// Reads its stack. It lies elsewhere, so that the clocks of sleeping workers, whose stacks are
+    /// not read, are on few pages.
     pub reader: Box<Reader>,
     /// Its CPU time, and whether it sleeps.
     pub clocks: Clocks,
@@ -41,7 +42,8 @@ impl Worker {
         }
     }
 
-    /// Tells whether the worker runs, from two files that are opened at the first call and stay open.
+    /// Tells whether the worker runs, from two files that are opened at the first call and stay
+    /// open.
     pub fn watch(&mut self) -> Option<Arc<Watch>> {
         if self.watch.is_none() {
             self.watch = Watch::open(self.process.pid, self.process.tid).map(Arc::new);

@@ -1,4 +1,5 @@
-//! Which labels of requests a run has to show, and which requests it has to keep: values of the command line.
+//! Which labels of requests a run has to show, and which requests it has to keep: values of the
+//! command line.
 
 use std::time::Duration;
 
@@ -170,8 +171,8 @@ impl RequestSettings {
     }
 }
 
-/// A script as users see it: relative to the document root if that is known to contain it, else the last two segments of its path,
-/// without a user's home.
+/// A script as users see it: relative to the document root if that is known to contain it, else the
+/// last two segments of its path, without a user's home.
 #[must_use]
 pub fn shown_script(script: &str, root: Option<&str>) -> String {
     let below = root.and_then(|root| {

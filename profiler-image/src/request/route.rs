@@ -1,8 +1,11 @@
-//! Makes the template of a route from a request's path: pure. Only this module decides which part of a path may be shown.
+//! Makes the template of a route from a request's path: pure. Only this module decides which part
+//! of a path may be shown.
 //!
-//! The administrator's own rules come first; else each segment is kept, or replaced by its kind. Whatever may be an id or
-//! a secret is replaced: a rule can repair a route that shows too little, but nothing removes a secret from a profile.
-//! Invariant: a template is bounded in depth and length, has neither `?` nor `#`, and its template is itself.
+//! The administrator's own rules come first; else each segment is kept, or replaced by its kind.
+//! Whatever may be an id or a secret is replaced: a rule can repair a route that shows too little,
+//! but nothing removes a secret from a profile.
+//! Invariant: a template is bounded in depth and length, has neither `?` nor `#`, and its template
+//! is itself.
 
 /// The largest number of segments of a template; deeper ones become [`REST`].
 const MAX_DEPTH: usize = 8;
@@ -140,8 +143,8 @@ pub fn template(path: &str) -> String {
     template_by(path, settled)
 }
 
-/// The template of a script's path, whose folders and files the application's authors have named: letters of all scripts are kept, and
-/// `<hh>`, a byte that is none.
+/// The template of a script's path, whose folders and files the application's authors have named:
+/// letters of all scripts are kept, and `<hh>`, a byte that is none.
 #[must_use]
 pub fn template_of_file(path: &str) -> String {
     if WITHOUT_FILE.contains(&path) {
@@ -309,7 +312,8 @@ fn is_hash(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Long, and of both cases or of letters and digits: base 64, base 62, base 32; or longer than words are.
+/// Long, and of both cases or of letters and digits: base 64, base 62, base 32; or longer than
+/// words are.
 fn is_token(text: &str) -> bool {
     let has = |of: fn(&u8) -> bool| text.bytes().any(|byte| of(&byte));
     let upper = has(u8::is_ascii_uppercase);
@@ -337,7 +341,8 @@ fn has_no_vowels(text: &str) -> bool {
             .any(|letters| letters.iter().all(is_consonant))
 }
 
-/// Letters and digits alternate, or all are capitals: a booking code, an article number. Not `v2`, `oauth2`, `utf8`, `3d`.
+/// Letters and digits alternate, or all are capitals: a booking code, an article number. Not `v2`,
+/// `oauth2`, `utf8`, `3d`.
 fn is_code(text: &str) -> bool {
     if text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return true;

@@ -1,7 +1,8 @@
 //! The values of labels in a run: each has a small number, and so has each set of values.
 //!
-//! Invariant: memory is bounded, whatever requests contain: beyond 1,000 values a label has `(other)`, and beyond a number of sets each
-//! label of a set has. The number of affected requests is counted.
+//! Invariant: memory is bounded, whatever requests contain: beyond 1,000 values a label has
+//! `(other)`, and beyond a number of sets each label of a set has. The number of affected requests
+//! is counted.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
-//! The relay's answers to a resident sampler: what to do, and when to ask again (`contract/runs.json`).
+//! The relay's answers to a resident sampler: what to do, and when to ask again
+//! (`contract/runs.json`).
 //!
-//! Pure. Invariant: whatever the text is, the result is within the bounds below, and an error quotes nothing of it. A run with other work
-//! than to record this container is refused alone. Everything else that breaks the contract refuses the whole answer: a wrong form, a wrong
-//! time, and a run without a valid key or receipt grant, because its end could not be reported.
+//! Pure. Invariant: whatever the text is, the result is within the bounds below, and an error
+//! quotes nothing of it. A run with other work than to record this container is refused alone.
+//! Everything else that breaks the contract refuses the whole answer: a wrong form, a wrong time,
+//! and a run without a valid key or receipt grant, because its end could not be reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! Makes a call of the relay in another process, so that the resident one keeps no memory of TLS and never waits for the network.
+//! Makes a call of the relay in another process, so that the resident one keeps no memory of TLS
+//! and never waits for the network.
 //!
-//! The order goes to its standard input as JSON. Its standard output has the result: a line of JSON, then the body of the answer.
+//! The order goes to its standard input as JSON. Its standard output has the result: a line of
+//! JSON, then the body of the answer.
 //!
 //! Invariant: only the two ends of that pipe see the order, which contains a grant.
 
@@ -51,7 +53,8 @@ enum CallOutcome {
 }
 
 impl Order {
-    /// Polls for runs. The relay may keep the poll open for `hold`; the rest of the call has the time limit `takes`.
+    /// Polls for runs. The relay may keep the poll open for `hold`; the rest of the call has the
+    /// time limit `takes`.
     #[must_use]
     pub fn to_ask(ask: PollAccess, hold: Option<Duration>, takes: Duration) -> Self {
         let number = (contract::HEADER.to_owned(), contract::NUMBER.to_string());
@@ -114,7 +117,8 @@ impl Order {
     #[must_use]
     pub fn make(&self) -> String {
         if self.headers.contains_key(PREFER) {
-            // The call waits from now on. If there is no thread, the process only takes more memory meanwhile.
+            // The call waits from now on. If there is no thread, the process only takes more memory
+            // meanwhile.
             let wait = || {
                 std::thread::sleep(ASKED);
                 shed();

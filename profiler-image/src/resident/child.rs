@@ -1,6 +1,7 @@
 //! A child process of this program: its input, its output, and how it ended.
 //!
-//! Invariant: nothing here waits for the child, and its output is bounded. Dropping the value ends the child.
+//! Invariant: nothing here waits for the child, and its output is bounded. Dropping the value ends
+//! the child.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -24,7 +25,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts this program with an empty environment and this standard input; its standard error is the same as this process's.
+    /// Starts this program with an empty environment and this standard input; its standard error is
+    /// the same as this process's.
     ///
     /// # Errors
     /// The error of the kernel.

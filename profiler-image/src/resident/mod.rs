@@ -1,8 +1,9 @@
-//! The resident sampler: stays next to one container, polls the relay for runs, and starts a process for each.
+//! The resident sampler: stays next to one container, polls the relay for runs, and starts a
+//! process for each.
 //!
-//! `answer` parses the relay's answers, `state` decides, `call` and `child` run processes, `shed` keeps memory small; this is the loop. It
-//! has one thread and no connection: calls of the relay are processes as well, so that the resident one is small, and can handle a signal
-//! at any time.
+//! `answer` parses the relay's answers, `state` decides, `call` and `child` run processes, `shed`
+//! keeps memory small; this is the loop. It has one thread and no connection: calls of the relay
+//! are processes as well, so that the resident one is small, and can handle a signal at any time.
 //!
 //! Invariant: nothing here waits for anything but an event or a time.
 
@@ -31,7 +32,8 @@ use call::Order;
 use child::{Child, words};
 use state::{ResidentEvent, ResidentState, ResidentStep};
 
-/// The time limit of a poll, in addition to the time that the relay keeps it open: the name, the connection, the answer.
+/// The time limit of a poll, in addition to the time that the relay keeps it open: the name, the
+/// connection, the answer.
 const ASK_TAKES: Duration = Duration::from_secs(10);
 const RECEIPT_TAKES: Duration = Duration::from_secs(4);
 /// After its limit and this time a call is killed: resolving a name has no time limit of its own.
@@ -55,7 +57,8 @@ pub struct ResidentOptions {
     pub idle: Duration,
 }
 
-/// Runs until the lease is over, and returns why it ended. The normal end has the reason `LeaseEnded`.
+/// Runs until the lease is over, and returns why it ended. The normal end has the reason
+/// `LeaseEnded`.
 #[must_use]
 pub fn reside(options: ResidentOptions) -> SamplerFailure {
     let signals = match signals() {

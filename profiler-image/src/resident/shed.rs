@@ -1,8 +1,9 @@
 //! Unmaps the pages of the program's text in a process that waits for hours.
 //!
-//! The kernel maps sixteen pages or more of a program's file if one is needed, so that a process that has parsed one answer has most of its
-//! program's text in its resident memory. This module returns these pages; they stay in the page cache, which all samplers of a node share,
-//! and are mapped again when they are needed.
+//! The kernel maps sixteen pages or more of a program's file if one is needed, so that a process
+//! that has parsed one answer has most of its program's text in its resident memory. This module
+//! returns these pages; they stay in the page cache, which all samplers of a node share, and are
+//! mapped again when they are needed.
 //!
 //! Invariant: it only returns text, which is never written: its pages are those of the file.
 
@@ -26,14 +27,16 @@ pub fn shed() {
     };
     for (begin, length) in texts(&maps, &program.to_string_lossy()) {
         let begin = std::ptr::without_provenance_mut::<c_void>(begin);
-        // SAFETY: the range is a private mapping of the program's file, readable and executable and never writable (`texts`). So its pages are
-        // those of the file, and the kernel maps the same bytes at the next access: proc(5), madvise(2) on MADV_DONTNEED.
-        // After an error everything is as before.
+        // SAFETY: the range is a private mapping of the program's file, readable and executable and
+        // never writable (`texts`). So its pages are those of the file, and the kernel maps the
+        // same bytes at the next access: proc(5), madvise(2) on MADV_DONTNEED. After an error
+        // everything is as before.
         let _ = unsafe { madvise(begin, length, Advice::LinuxDontNeed) };
     }
 }
 
-/// The address and length of the program's text mappings: lines of `/proc/self/maps` that end with its path.
+/// The address and length of the program's text mappings: lines of `/proc/self/maps` that end with
+/// its path.
 fn texts<'a>(maps: &'a str, program: &'a str) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
         let (range, rest) = line.split_once(' ')?;

@@ -2,8 +2,8 @@
 //!
 //! Pure: it takes events ([`ResidentEvent`]) and returns steps ([`ResidentStep`]); times are since the sampler's start.
 //!
-//! Invariant: a key has at most one process, at most four keys have one at the same time, and the sampler ends once the lease is over and
-//! the runs have ended, whatever the relay answers.
+//! Invariant: a key has at most one process, at most four keys have one at the same time, and the
+//! sampler ends once the lease is over and the runs have ended, whatever the relay answers.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
@@ -19,7 +19,8 @@ use crate::failure::{Reason, SamplerFailure};
 const RUNS_AT_ONCE: usize = 4;
 /// Runs that have begun and whose receipts are not stored yet: at this number, others wait.
 const OPEN_AT_MOST: usize = 8;
-/// How many runs are remembered. The relay repeats a run until it knows its end, which takes seconds.
+/// How many runs are remembered. The relay repeats a run until it knows its end, which takes
+/// seconds.
 const KEYS_REMEMBERED: usize = 256;
 /// The time between the beginnings of two polls that the relay keeps open.
 const HELD_AGAIN: Duration = Duration::from_secs(1);

@@ -1,7 +1,9 @@
-//! Sums samples by stack, labels of the request, and worker: memory grows with distinct stacks, not with time.
+//! Sums samples by stack, labels of the request, and worker: memory grows with distinct stacks, not
+//! with time.
 //!
-//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the worker (`withoutWorker` in the
-//! receipt); what cannot be proven is summed under a frame that says so.
+//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the
+//! worker (`withoutWorker` in the receipt); what cannot be proven is summed under a frame that says
+//! so.
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +18,8 @@ use crate::target::process::held::Held;
 const MAX_WITH_CANDIDATE: usize = 21_504;
 /// beyond this many without the worker,
 const MAX_BY_WORKER: usize = 28_672;
-/// and beyond this many without the stack. It is the capacity of a hash table of 2^16, in three megabytes.
+/// and beyond this many without the stack. It is the capacity of a hash table of 2^16, in three
+/// megabytes.
 const MAX_SUMS: usize = 57_344;
 
 /// The worker of samples without room for their own.
@@ -174,8 +177,8 @@ impl Settlement {
 }
 
 impl Settled {
-    /// Calls `give` for the stacks by worker, each once and in order: a list of them would be as large as their source.
-    /// Returns how many samples were cut.
+    /// Calls `give` for the stacks by worker, each once and in order: a list of them would be as
+    /// large as their source. Returns how many samples were cut.
     pub fn each(&self, mut give: impl FnMut(Settlement)) -> i64 {
         let key = |stack: &Settlement| {
             let Settlement {

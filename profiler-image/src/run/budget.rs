@@ -1,7 +1,8 @@
 //! How much CPU the sampler may use, and what it omits to stay within that: pure.
 //!
-//! Under pressure, it first cuts proofs, by fewer looks and further reads (more of a profile is `[unstable]`), then the rate; both
-//! come back when the pressure is over. Start-up and the last second do not count. Invariant: the rate is never above the requested one.
+//! Under pressure, it first cuts proofs, by fewer looks and further reads (more of a profile is
+//! `[unstable]`), then the rate; both come back when the pressure is over. Start-up and the last
+//! second do not count. Invariant: the rate is never above the requested one.
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -37,7 +38,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget from now on. The run ends at `end`, and requests a sample of each worker every `period`.
+    /// A budget from now on. The run ends at `end`, and requests a sample of each worker every
+    /// `period`.
     #[must_use]
     pub fn new(percent: Option<u32>, period: u64, cpu: u64, now: u64, end: u64) -> Self {
         Self {
@@ -88,7 +90,8 @@ impl Budget {
         self.allowed
     }
 
-    /// The average time between two samples of a worker until now; `late` of the `due` turns were missed.
+    /// The average time between two samples of a worker until now; `late` of the `due` turns were
+    /// missed.
     #[must_use]
     pub fn effective_period(&self, now: u64, due: u64, late: u64) -> u64 {
         let passed = self.passed(now);
@@ -97,7 +100,8 @@ impl Budget {
             Some(period) if took > 0 => period.max(self.asked),
             _ => self.asked,
         };
-        // In 128 bits, because a day's turns of thousands of workers, in nanoseconds, are more than 64 bits can hold.
+        // In 128 bits, because a day's turns of thousands of workers, in nanoseconds, are more than
+        // 64 bits can hold.
         let kept = u128::from(due.saturating_sub(late).max(1));
         let stretched = u128::from(period) * u128::from(due.max(1)) / kept;
         u64::try_from(stretched).unwrap_or(u64::MAX)

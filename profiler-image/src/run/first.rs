@@ -1,7 +1,8 @@
 //! How long a run waits for its first worker.
 //!
-//! A pool of php-fpm with `pm = ondemand` has no worker until somebody asks it something. So while a master of php-fpm lives, the run waits for the
-//! pool's first worker for as long as it would sample. Invariant: nobody waits without being told.
+//! A pool of php-fpm with `pm = ondemand` has no worker until somebody asks it something. So while
+//! a master of php-fpm lives, the run waits for the pool's first worker for as long as it would
+//! sample. Invariant: nobody waits without being told.
 
 use std::fs::read_dir;
 use std::time::Duration;

@@ -1,10 +1,12 @@
 //! How a worker's heap changed between two samples, and which stack the change counts for.
 //!
-//! Added memory counts for the stack that was running when the sampler saw it. Freed memory is subtracted from the stacks that added last, because a
-//! function frees its memory when it returns, and the next one is running by then. So each stack's change is the part of its added memory that is still
-//! held. Only memory from before the first look counts as freed by the running stack. The engine empties the heap when a request
-//! ends: that counts for no stack. A worker that serves requests in its own loop keeps its heap, and with it its leaks. This
-//! module does not see memory that was allocated and freed between two samples.
+//! Added memory counts for the stack that was running when the sampler saw it. Freed memory is
+//! subtracted from the stacks that added last, because a function frees its memory when it returns,
+//! and the next one is running by then. So each stack's change is the part of its added memory that
+//! is still held. Only memory from before the first look counts as freed by the running stack. The
+//! engine empties the heap when a request ends: that counts for no stack. A worker that serves
+//! requests in its own loop keeps its heap, and with it its leaks. This module does not see memory
+//! that was allocated and freed between two samples.
 //! Invariant: while a heap lives, the changes of all stacks add up to the change of its size.
 
 use std::collections::VecDeque;
@@ -17,12 +19,13 @@ use crate::read::heap::{HeapSizes, HeapWatch};
 use crate::read::reader::Reader;
 use crate::target::process::Process;
 
-/// SAPIs that keep their heap from one request to the next, by `sapi_module.name`: scripts, and workers with a loop of their own.
+/// SAPIs that keep their heap from one request to the next, by `sapi_module.name`: scripts, and
+/// workers with a loop.
 const KEEP_THEIR_HEAP: [&str; 5] = ["cli", "phpdbg", "micro", "embed", EITHER];
-/// This SAPI keeps it in worker mode only. There its threads wait in the script, else without a frame.
+/// This SAPI keeps it in worker mode only. Its threads then wait in the script.
 const EITHER: &str = "frankenphp";
 
-/// How many additions of a worker can be subtracted again: the newest; consecutive ones of one stack are merged.
+/// How many additions of a worker can be subtracted again: the newest, merged by stack.
 const MAX_ADDED: usize = 256;
 
 /// The heap of one worker.
@@ -76,7 +79,7 @@ pub struct HeapPeak {
     pub sizes: Sizes,
     /// The stack at that time.
     pub sample: Labelled,
-    /// The heap was about that large in this stack. Otherwise the peak is older than the first sample.
+    /// The heap was about that large in this stack. Otherwise the peak came before.
     pub is_seen: bool,
 }
 

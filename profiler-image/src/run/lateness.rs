@@ -1,4 +1,5 @@
-//! How late turns were: counts in classes that grow by a quarter, so a percentile is accurate to a quarter.
+//! How late turns were: counts in classes that grow by a quarter, so a percentile is accurate to a
+//! quarter.
 
 /// Four classes for each doubling: up to 2^40 ns, about 18 minutes.
 const CLASSES: usize = 160;

@@ -1,4 +1,5 @@
-//! A worker in a run: when it was last sampled, whether it has slept since, and which of its samples still wait for their CPU time.
+//! A worker in a run: when it was last sampled, whether it has slept since, and which of its
+//! samples still wait for their CPU time.
 
 use std::sync::Arc;
 
@@ -21,14 +22,16 @@ const CHECK_EVERY: u64 = 80 * SECOND / 1000;
 /// After this many samples in which a worker ran, it is not expected to sleep in the next one.
 const RUNS: u32 = 8;
 
-/// The kernel counts the time of a thread that runs at each of its ticks, at least a hundred times a second.
+/// The kernel counts the time of a thread that runs at each of its ticks, at least a hundred times
+/// a second.
 const STILL_FOR: u64 = SECOND / 20;
 
 /// A worker in a run.
 #[derive(Debug)]
 pub struct Member {
     pub worker: Worker,
-    /// The number that its samples are summed under: its thread's, or [`ANY_WORKER`](super::aggregate::ANY_WORKER).
+    /// The number that its samples are summed under: its thread's, or
+    /// [`ANY_WORKER`](super::aggregate::ANY_WORKER).
     pub summed_as: i32,
     /// When it was sampled last, or attached; nanoseconds of the monotonic clock.
     pub sampled_at: u64,
@@ -124,8 +127,9 @@ impl Member {
         self.cpu.seen()
     }
 
-    /// The worker's mark before it is read, unless it has run for so long that its clock, which the kernel reads slowly while
-    /// it runs, is not worth it. If it sleeps nonetheless, it is only read once more.
+    /// The worker's mark before it is read, unless it has run for so long that its clock, which the
+    /// kernel reads slowly while it runs, is not worth it. If it sleeps nonetheless, it is only
+    /// read once more.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         (self.ran < RUNS).then(|| self.worker.clocks.mark())?
@@ -179,8 +183,9 @@ impl Member {
         self.ran = if ran { self.ran.saturating_add(1) } else { 0 };
     }
 
-    /// Whether its process still runs the program that was examined, checked about ten times a second: an `execve` gives it
-    /// another memory, in which the same addresses may have other contents.
+    /// Whether its process still runs the program that was examined, checked about ten times a
+    /// second: an `execve` gives it another memory, in which the same addresses may have other
+    /// contents.
     pub fn runs_the_same_program(&mut self, now: u64) -> bool {
         if now < self.check_at {
             return true;
@@ -202,7 +207,8 @@ impl Member {
         u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
     }
 
-    /// Tells its samples that wait for their CPU time, or hold memory, what became of their request if that was young.
+    /// Tells its samples that wait for their CPU time, or hold memory, what became of their request
+    /// if that was young.
     pub fn decide(&mut self) {
         let Some(is_kept) = self.served.decided() else {
             return;
@@ -214,8 +220,8 @@ impl Member {
         }
     }
 
-    /// Takes the CPU time that has become visible, and distributes it to the samples in which the worker ran; `ran` is the newest sample if
-    /// the worker ran in it.
+    /// Takes the CPU time that has become visible, and distributes it to the samples in which the
+    /// worker ran; `ran` is the newest sample if the worker ran in it.
     pub fn spend(
         &mut self,
         look: Option<SchedStat>,
@@ -238,7 +244,8 @@ impl Member {
         self.cpu.settle(give);
     }
 
-    /// CPU time that no sample was given, in nanoseconds: it was used between requests, or no sample saw the worker running.
+    /// CPU time that no sample was given, in nanoseconds: it was used between requests, or no
+    /// sample saw the worker running.
     #[must_use]
     pub fn cpu_unattributed(&self) -> u64 {
         self.cpu_idle + self.cpu.waiting()

@@ -1,8 +1,11 @@
-//! The loop: look for workers, wait for the next turn, read those due, ask the quiescent reader, until the time is over.
+//! The loop: look for workers, wait for the next turn, read those due, ask the quiescent reader,
+//! until the time is over.
 //!
-//! One thread does all of this; only the quiescent reader and the scanner have their own. The duration counts from the first turn with a
-//! worker. The sampler stays within a CPU budget: above it, proofs are left out first, then the rate is lowered by a third at a time, and the
-//! receipt says so. The state of Xdebug and of opcache is read from one worker after the first samples, and once more at the end.
+//! One thread does all of this; only the quiescent reader and the scanner have their own. The
+//! duration counts from the first turn with a worker. The sampler stays within a CPU budget: above
+//! it, proofs are left out first, then the rate is lowered by a third at a time, and the receipt
+//! says so. The state of Xdebug and of opcache is read from one worker after the first samples, and
+//! once more at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +67,8 @@ pub use snapshot::{RunEnd, WorkerLabels};
 pub use time::own_cpu;
 use time::{Clock, SECOND, SystemClock};
 
-/// How often processes that have started, the budget and the checkpoints are checked. A new worker is noticed within 100 ms: this, the
-/// turn that it waits for, and a scan.
+/// How often processes that have started, the budget and the checkpoints are checked. A new worker
+/// is noticed within 100 ms: this, the turn that it waits for, and a scan.
 const LOOK_EVERY: u64 = 70 * SECOND / 1000;
 /// A look waits so long for the next turn: a wake-up of its own would cost as much as a sample.
 const WAIT_FOR_TURN: u64 = 11 * SECOND / 1000;
@@ -91,7 +94,8 @@ pub fn record(options: &RecordingOptions) -> Result<Recording, RecordError> {
         let engine = run.wait_for_workers(signals.as_ref())?;
         Ok(run.record(signals.as_ref(), engine))
     });
-    // While the profile is delivered a signal ends the process again, as users expect; SIGTERM only where the caller has not blocked it.
+    // While the profile is delivered a signal ends the process again, as users expect; SIGTERM only
+    // where the caller has not blocked it.
     mask.thread_set_mask()?;
     recording
 }
@@ -117,7 +121,8 @@ struct RunLoop<'a> {
     /// A process may become PHP soon, so the next turn looks even if nothing is born.
     is_fresh: bool,
     next_quick: u64,
-    /// What came and went unseen before the run, and the CPU time in samples of workers that have ended.
+    /// What came and went unseen before the run, and the CPU time in samples of workers that have
+    /// ended.
     missed_before: Missed,
     missed: Option<Missed>,
     sampled_of_ended: u64,
@@ -126,7 +131,8 @@ struct RunLoop<'a> {
     /// The best reason so far why a process of the target was not sampled.
     refused: Option<Arc<Refused>>,
     is_target_gone: bool,
-    /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
+    /// The most workers at one time that were not sampled, because the limit of open files had no
+    /// room for them.
     without_room: usize,
     members: Vec<Member>,
     sampler: StackSampler,
@@ -291,7 +297,8 @@ impl<'a> RunLoop<'a> {
                 self.take_newborn(turn, current);
                 self.take_quiescent_answer();
             }
-            // New workers are noticed within 100 ms of their begin, which the scan itself takes: nothing may delay that.
+            // New workers are noticed within 100 ms of their begin, which the scan itself takes:
+            // nothing may delay that.
             while let Some(report) = self.scanner.poll() {
                 self.follow(report, current);
                 schedule.follow(self.period, self.members.len());

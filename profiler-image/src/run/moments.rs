@@ -1,8 +1,9 @@
-//! What one request did, in order: a moment lasts as long as consecutive samples show the same stack.
+//! What one request did, in order: a moment lasts as long as consecutive samples show the same
+//! stack.
 //!
-//! Invariant: moments follow each other, their times are those of the samples, and their number is bounded. If there would be more,
-//! neighbours become one, by a resolution that doubles until a quarter of the room is free: the result has the stack of
-//! the longer one, and the time of both.
+//! Invariant: moments follow each other, their times are those of the samples, and their number is
+//! bounded. If there would be more, neighbours become one, by a resolution that doubles until a
+//! quarter of the room is free: the result has the stack of the longer one, and the time of both.
 
 use crate::stack::trace::SummedStack;
 
@@ -71,7 +72,8 @@ impl Moments {
         self.list.push(moment);
     }
 
-    /// Merges neighbours that the resolution does not separate, and makes the resolution so coarse that a quarter of the room is free.
+    /// Merges neighbours that the resolution does not separate, and makes the resolution so coarse
+    /// that a quarter of the room is free.
     fn coarsen(&mut self, most: usize) {
         loop {
             let resolution = self.resolution.max(FIRST_RESOLUTION);

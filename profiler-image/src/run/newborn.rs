@@ -1,7 +1,9 @@
-//! What was born since the last turn is attached and sampled in this one: children that live for milliseconds have samples, too.
+//! What was born since the last turn is attached and sampled in this one: children that live for
+//! milliseconds have samples, too.
 //!
-//! One short read tells whether the kernel has given a new number (`target/process/last_pid.rs`). Invariant: a worker that is found in a turn
-//! has a sample in it exactly if it would have one had it been known before, so its samples represent its time from its first moment on.
+//! One short read tells whether the kernel has given a new number (`target/process/last_pid.rs`).
+//! Invariant: a worker that is found in a turn has a sample in it exactly if it would have one had
+//! it been known before, so its samples represent its time from its first moment on.
 
 use std::time::Duration;
 
@@ -56,7 +58,8 @@ impl RunLoop<'_> {
         self.ask_for(wanted, false);
     }
 
-    /// What came and went unseen in this run; what was last known if a scan does not end in this time.
+    /// What came and went unseen in this run; what was last known if a scan does not end in this
+    /// time.
     pub(super) fn missed(&mut self, patience: Duration) -> Option<Missed> {
         let missed = self.scanner.missed(patience);
         self.missed = missed

@@ -1,17 +1,19 @@
 //! When the loop asks the quiescent reader for a quiescent read, and what it does with the answers.
 //!
-//! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an answer
-//! while the run continues.
+//! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an
+//! answer while the run continues.
 
 use super::{RunLoop, SECOND};
 
-/// The quiescent reader is not asked more often than this, and less and less often while it does not help.
+/// The quiescent reader is not asked more often than this, and less and less often while it does
+/// not help.
 pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
 const ASK_AT_MOST: u64 = SECOND / 20;
 /// Quiescent reads at the end of a run for edges that are still open, and how long they may take.
 const LAST_ASKS: usize = 64;
 const LAST_ASKS_TAKE: u64 = SECOND / 2;
-/// After this many asks in a row without a quiescent read there will be none: the reader may not run on the workers' CPUs.
+/// After this many asks in a row without a quiescent read there will be none: the reader may not
+/// run on the workers' CPUs.
 const IN_VAIN: u32 = 16;
 
 /// What came of the last asks.

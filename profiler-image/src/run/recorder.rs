@@ -1,9 +1,12 @@
-//! When each stack ran, and what the slowest requests did: data that a profile does not have, from the same samples. Pure.
+//! When each stack ran, and what the slowest requests did: data that a profile does not have, from
+//! the same samples. Pure.
 //!
-//! Invariant: the cells of the workers, those of the routes, and the parts of the run each add up to the wall time of all summed samples;
-//! and memory is bounded, at about 16 MB when everything is full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB
-//! (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest requests, half as many of those that are served now,
-//! and 2,000 requests of 200 bytes. A run of some functions and routes takes a few hundred kilobytes.
+//! Invariant: the cells of the workers, those of the routes, and the parts of the run each add up
+//! to the wall time of all summed samples; and memory is bounded, at about 16 MB when everything is
+//! full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB
+//! (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest requests,
+//! half as many of those that are served now, and 2,000 requests of 200 bytes. A run of some
+//! functions and routes takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
 

@@ -42,8 +42,8 @@ pub struct RecordingOptions {
     pub only_running: bool,
     /// Records the changes of the workers' heaps.
     pub heap: bool,
-    /// The target is a program that was started for this run: the run waits for it as long as it takes, and leaves signals to the
-    /// code that started it.
+    /// The target is a program that was started for this run: the run waits for it as long as it
+    /// takes, and leaves signals to the code that started it.
     pub of_program: bool,
     /// The percentage of one core that the sampler may use; without it there is no limit.
     pub cpu_budget_percent: Option<u32>,
@@ -92,11 +92,13 @@ pub struct Recording {
     pub effective_period: Duration,
     /// What the due times were drawn with ([`super::schedule`]).
     pub seed: u32,
-    /// CPU time that is in no sample: workers used it between requests, or no sample saw them running.
+    /// CPU time that is in no sample: workers used it between requests, or no sample saw them
+    /// running.
     pub cpu_unattributed: Duration,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
-    /// The most workers at one time that were not sampled, because the limit of open files had no room for them.
+    /// The most workers at one time that were not sampled, because the limit of open files had no
+    /// room for them.
     pub without_room: usize,
     /// What came and went unseen; `None` if that could not be found out.
     pub missed: Option<Missed>,

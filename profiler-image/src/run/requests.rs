@@ -1,8 +1,10 @@
-//! Which request a sample belongs to, and what happens to the sample: summed under the request's labels, kept until the request is old
-//! enough, or dropped by the filter.
+//! Which request a sample belongs to, and what happens to the sample: summed under the request's
+//! labels, kept until the request is old enough, or dropped by the filter.
 //!
-//! A request is read once, when a sample first shows it, in at most eight gathers; without labels and a filter, nothing of it is read.
-//! Invariant: a sample whose request is not certain has no labels, is dropped if there is a filter, and is counted.
+//! A request is read once, when a sample first shows it, in at most eight gathers; without labels
+//! and a filter, nothing of it is read.
+//! Invariant: a sample whose request is not certain has no labels, is dropped if there is a filter,
+//! and is counted.
 
 mod look;
 
@@ -20,7 +22,8 @@ use rustc_hash::FxHashMap;
 
 /// The largest number of distinct stacks of a young request that are kept for a worker.
 const MAX_YOUNG: usize = 256;
-/// The upper limits of the age bands, in nanoseconds, and their names; older requests have the last name.
+/// The upper limits of the age bands, in nanoseconds, and their names; older requests have the last
+/// name.
 const BANDS: [(u64, &str); 5] = [
     (SECOND / 20, "<50ms"),
     (SECOND / 5, "<200ms"),
@@ -330,8 +333,9 @@ impl Served {
         })
     }
 
-    /// Whether the samples of the last young request are kept, if that was decided since the last call. Until its samples that wait
-    /// elsewhere have this fate ([`Fate::decided`]), nothing may be given to them.
+    /// Whether the samples of the last young request are kept, if that was decided since the last
+    /// call. Until its samples that wait elsewhere have this fate ([`Fate::decided`]), nothing may
+    /// be given to them.
     pub fn decided(&mut self) -> Option<bool> {
         self.is_kept.take()
     }

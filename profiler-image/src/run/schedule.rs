@@ -1,12 +1,14 @@
 //! When each worker is read: a pure function of a seed and time.
 //!
-//! Time is divided into slots of one period, and each worker has one sample in each slot, at an offset that is drawn from the whole slot. Even
-//! due times would be in step with programs: a loop as long as the period shows one of its functions only, and one that is almost as long
-//! drifts through them for seconds. A wake-up costs more than a read: workers due together are read in one, up to [`TOGETHER`]. More are
-//! groups: each has a turn in each slot, and which part of the slot it gets is drawn as well.
+//! Time is divided into slots of one period, and each worker has one sample in each slot, at an
+//! offset that is drawn from the whole slot. Even due times would be in step with programs: a loop
+//! as long as the period shows one of its functions only, and one that is almost as long drifts
+//! through them for seconds. A wake-up costs more than a read: workers due together are read in
+//! one, up to [`TOGETHER`]. More are groups: each has a turn in each slot, and which part of the
+//! slot it gets is drawn as well.
 //!
-//! Invariant: due times follow from the seed and the slot's begin alone, so lateness does not add up, and whatever turns are
-//! missed, each moment of a slot is as likely as any other.
+//! Invariant: due times follow from the seed and the slot's begin alone, so lateness does not add
+//! up, and whatever turns are missed, each moment of a slot is as likely as any other.
 
 /// The number of workers that one wake-up reads.
 pub const TOGETHER: usize = 64;
@@ -22,8 +24,9 @@ pub struct WakeSchedule {
     groups: u64,
 }
 
-/// The time that a sample represents. A sample at a random moment of it shows each function as often as it runs there, so
-/// its length does not depend on the moment: the time between two samples does.
+/// The time that a sample represents. A sample at a random moment of it shows each function as
+/// often as it runs there, so its length does not depend on the moment: the time between two
+/// samples does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleSlot {
     /// Its begin.
@@ -77,7 +80,8 @@ impl WakeSchedule {
         let missed = tick - self.tick;
         self.tick = tick + 1;
         let slot = self.slot_of(tick);
-        // Each slot begins with a random group, so each group is in each part of a slot equally often.
+        // Each slot begins with a random group, so each group is in each part of a slot equally
+        // often.
         let first = scaled(self.drawn(slot.from, Draw::Group), self.groups);
         let group = (first + tick % self.groups) % self.groups;
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
@@ -89,7 +93,8 @@ impl WakeSchedule {
         }
     }
 
-    /// Applies a new number of workers, or a new period, from the end of the last turn's part of its slot on.
+    /// Applies a new number of workers, or a new period, from the end of the last turn's part of
+    /// its slot on.
     pub fn follow(&mut self, period: u64, workers: usize) {
         let groups = groups(workers);
         if groups != self.groups || period != self.period {
@@ -156,7 +161,8 @@ fn scaled(random: u64, whole: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(0)
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

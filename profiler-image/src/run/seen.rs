@@ -1,6 +1,8 @@
-//! What is remembered of the workers of a run, also of those that have ended: bounded, however many there are.
+//! What is remembered of the workers of a run, also of those that have ended: bounded, however many
+//! there are.
 //!
-//! Invariant: workers that have ended share their engines, because of these only the version and the SAPI count then.
+//! Invariant: workers that have ended share their engines, because of these only the version and
+//! the SAPI count then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +11,12 @@ use phpprof_zend::engine::Engine;
 
 use super::snapshot::WorkerLabels;
 
-/// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
+/// The largest number of workers of one run that are distinguished; samples of later ones are
+/// summed together.
 pub const MAX_SEEN: usize = 4096;
 
-/// The number of kinds of engines that are kept for workers that have ended. Those of further kinds keep their own.
+/// The number of kinds of engines that are kept for workers that have ended. Those of further kinds
+/// keep their own.
 const MAX_KINDS: usize = 64;
 
 /// The workers of a run.

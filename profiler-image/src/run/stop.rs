@@ -34,8 +34,9 @@ impl StopSwitch {
     }
 }
 
-/// Handles SIGTERM, SIGINT and SIGHUP as requests to stop, which are read between two turns. Without a handler, the sampler would ignore
-/// SIGTERM as PID 1 of a container. A sampler that was started with `nohup` outlives its terminal.
+/// Handles SIGTERM, SIGINT and SIGHUP as requests to stop, which are read between two turns.
+/// Without a handler, the sampler would ignore SIGTERM as PID 1 of a container. A sampler that was
+/// started with `nohup` outlives its terminal.
 pub(super) fn signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);

@@ -1,4 +1,5 @@
-//! A clock and a scanner for tests of the loop: time passes when a run sleeps or works, as the test says. No test waits.
+//! A clock and a scanner for tests of the loop: time passes when a run sleeps or works, as the test
+//! says. No test waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,5 @@
-//! The loop by a clock of the test: one worker, whose stack is in the memory of this test, for seconds that do not pass.
+//! The loop by a clock of the test: one worker, whose stack is in the memory of this test, for
+//! seconds that do not pass.
 
 use std::rc::Rc;
 use std::sync::Mutex;

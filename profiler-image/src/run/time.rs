@@ -9,7 +9,8 @@ use crate::target::process::calls::cpu_time;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// What a run knows of time. A test gives its runs a clock of its own, whose time passes as the test says.
+/// What a run knows of time. A test gives its runs a clock of its own, whose time passes as the
+/// test says.
 pub(super) trait Clock {
     /// Nanoseconds of the monotonic clock.
     fn now(&self) -> u64;

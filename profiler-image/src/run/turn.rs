@@ -1,7 +1,7 @@
 //! One turn: checks each worker that is due, reads it unless it still sleeps, and sums its sample.
 //!
-//! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of a process that is known to
-//! be gone is not summed: its PID may belong to another one.
+//! Invariant: a turn that failed keeps its time, which goes to the worker's next sample. A read of
+//! a process that is known to be gone is not summed: its PID may belong to another one.
 
 use phpprof_profile::waiting::kind;
 use rustc_hash::FxHashMap;
@@ -83,9 +83,11 @@ impl RunLoop<'_> {
         let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
         let is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
         member.note(!is_asleep);
-        // Nothing ran from before the read to after it: the stack is true, and remains so for as long as the sleep lasts.
+        // Nothing ran from before the read to after it: the stack is true, and remains so for as
+        // long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
-        // The read used the thread id, which may have been another's by then, or that of another program.
+        // The read used the thread id, which may have been another's by then, or that of another
+        // program.
         if look == Err(NoLook::Gone) || !member.runs_the_same_program(current) {
             self.failed(index);
             return;
@@ -98,7 +100,8 @@ impl RunLoop<'_> {
             if sampled.is_open {
                 self.sampler.quality.open += 1;
             }
-            // A quiescent read may prove the edge, or name the function above the callers that stood.
+            // A quiescent read may prove the edge, or name the function above the callers that
+            // stood.
             if sampled.is_open || sampled.stack.ending == Ending::Cut {
                 *wanted = Some(index);
             }
@@ -151,7 +154,8 @@ impl RunLoop<'_> {
         self.may_be_gone = true;
     }
 
-    /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is certain.
+    /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is
+    /// certain.
     pub(super) fn add(
         &mut self,
         index: usize,
@@ -165,8 +169,9 @@ impl RunLoop<'_> {
         let ran = did == Did::Ran;
         let fate = self.fate(index, current, stack, is_certain, did);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
-        // A sample's wall value is the time that it represents. The time since the last sample would be longer the later in its slot
-        // this one is, and so count the functions there twice.
+        // A sample's wall value is the time that it represents. The time since the last sample
+        // would be longer the later in its slot this one is, and so count the functions there
+        // twice.
         let slot = member.sampled(current, self.slot);
         let wall = i64::try_from(slot.to - slot.from).unwrap_or(i64::MAX);
         let (requests, served) = (&mut self.requests, &mut member.served);

@@ -1,6 +1,7 @@
 //! Asks a call site whether it names its callee.
 //!
-//! Invariant: a read asks at most [`MOST_ASKED`] sites, and what a site needs of the code is read together.
+//! Invariant: a read asks at most [`MOST_ASKED`] sites, and what a site needs of the code is read
+//! together.
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::{Holder, is_closure};
@@ -19,7 +20,8 @@ use crate::stack::edges::Edge;
 use crate::stack::functions::was_there;
 use crate::stack::trace::Trace;
 
-/// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack waits for the next sample.
+/// How many call sites one read may ask, in any of its moments: beyond that, the rest of the stack
+/// waits for the next sample.
 const MOST_ASKED: usize = 128;
 /// Ops before a call that are read with it: the one that names the callee is usually among them.
 const OPS_TOGETHER: u64 = 32;
@@ -30,7 +32,8 @@ pub(super) struct SiteAnswer {
     pub evidence: Evidence,
     /// It says the same each time.
     pub is_steady: bool,
-    /// Memory that may tell more if it is read together with the frames, as an address and a length.
+    /// Memory that may tell more if it is read together with the frames, as an address and a
+    /// length.
     pub left: Option<(u64, usize)>,
 }
 
@@ -104,8 +107,9 @@ impl StackSampler {
         })
     }
 
-    /// Whether frame `index` runs a closure of which nothing tells that its function is the one that was read after the frame. Another
-    /// closure may have taken its place, of code that has replaced its own, or of any if no opline of its own tells the code.
+    /// Whether frame `index` runs a closure of which nothing tells that its function is the one
+    /// that was read after the frame. Another closure may have taken its place, of code that has
+    /// replaced its own, or of any if no opline of its own tells the code.
     pub(super) fn may_be_another_closure(
         &self,
         worker: &Worker,
@@ -149,8 +153,9 @@ fn has_called(trace: &Trace, index: usize) -> bool {
     !trace.frames[..index].iter().all(is_absent)
 }
 
-/// Reads what a call site needs of the code in one call: its ops, what leads to its inline cache, and the scopes of functions that are linked
-/// again in each request. `ends` are the indices and functions of the caller and the callee.
+/// Reads what a call site needs of the code in one call: its ops, what leads to its inline cache,
+/// and the scopes of functions that are linked again in each request. `ends` are the indices and
+/// functions of the caller and the callee.
 fn fetch_site<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
     layout: &Layout,

@@ -1,8 +1,10 @@
 //! Call paths of known calls that only one look has shown.
 //!
-//! One look can mix two call paths: each call is one that the program makes, but the callers are of another moment. So such a stack does not
-//! count until another sample proves its call path. Until then, and for good if none does, the sample counts for what the read has proven.
-//! Invariant: a candidate changes nothing that is known. It is only shown if the same call path has been proven without it.
+//! One look can mix two call paths: each call is one that the program makes, but the callers are of
+//! another moment. So such a stack does not count until another sample proves its call path. Until
+//! then, and for good if none does, the sample counts for what the read has proven.
+//! Invariant: a candidate changes nothing that is known. It is only shown if the same call path has
+//! been proven without it.
 
 use super::StackSampler;
 use super::climb::Climb;

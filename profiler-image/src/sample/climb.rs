@@ -1,8 +1,8 @@
-//! From the root of a stack towards its leaf, for as long as its edges are not refuted: each frame becomes a node of the
-//! call tree.
+//! From the root of a stack towards its leaf, until an edge is refuted: each frame becomes a
+//! node of the call tree.
 //!
-//! A known node costs one look-up. The sampler looks for a proof when it first sees an edge, and rarely again until it finds one
-//! ([`super::proof`]). Invariant: a path has proven and open edges only.
+//! A known node costs one look-up. The sampler looks for a proof when it first sees an edge, and
+//! rarely again until it finds one ([`super::proof`]). Invariant: no edge of a path is refuted.
 
 use std::sync::Arc;
 
@@ -34,11 +34,13 @@ pub(super) struct Climb {
     paths: Vec<PathId>,
     /// All frames have a path.
     pub is_whole: bool,
-    /// It ended at a frame that its caller's op does not call: that call has ended, or is not made yet.
+    /// It ended at a frame that its caller's op does not call: it has ended, or is not made yet.
     pub is_refuted: bool,
-    /// It ended at two frames that the looks next to the word do not show together: the upper one may be left from an ended call.
+    /// It ended at two frames that the looks next to the word do not show together: the upper may
+    /// be a remainder.
     is_apart: bool,
-    /// It ended at a call that nothing contradicts but whose edge is open, or at a closure that has no name yet.
+    /// It ended at a call that nothing contradicts but whose edge is open, or at a nameless
+    /// closure.
     pub is_unknown: bool,
     /// It ended at a call that the program makes, but that only one look shows by this call path.
     pub is_seen_once: bool,
@@ -48,7 +50,7 @@ pub(super) struct Climb {
     pub is_full: bool,
     /// The open edges.
     pub open: Vec<EdgeId>,
-    /// How many calls, from the root, are made at the ops of their nodes; all of them unless a caller has moved on.
+    /// How many calls, from the root, are made at the ops of their nodes.
     calls_at_nodes: usize,
 }
 
@@ -190,7 +192,7 @@ impl StackSampler {
         let (key, is_hidden) = (code.function.key, is_of_engine(&code.function));
         let op = op_index(engine.layout, engine.executor_globals, &key, frame.opline);
         if key.is_user() && op.is_none() && index > 0 {
-            // A caller's opline is inside its code. The leaf's own opline proves nothing, and no edge depends on it.
+            // A caller's opline is inside its code. The leaf's proves nothing.
             return None;
         }
         let found = AtOp { id, name, key, op };
@@ -202,7 +204,8 @@ impl StackSampler {
         call.is_hidden = is_hidden;
         let caller = trace.frames.get(index + 1);
         let depth = trace.frames.len() - index;
-        // A frame that stood needs no check: the caller's variable may have been assigned since the call. What an ended call left also stands.
+        // A frame that stood needs no check: the variable may have been assigned since. Remains of
+        // an ended call also stand.
         let needs_check = depth > trace.stood || at.has_gone_on;
         if needs_check
             && caller
@@ -247,7 +250,7 @@ impl StackSampler {
         Some(path)
     }
 
-    /// The call that the caller made at another op, before it moved on; `None` if nothing shows that the call has ended.
+    /// The call that the caller made at another op, before it moved on. `None` if it may still run.
     fn call_before(
         &self,
         worker: &Worker,
@@ -279,8 +282,8 @@ impl StackSampler {
         Some(call)
     }
 
-    /// Counts a sample for its calls that are not beyond doubt yet: one stands if two looks in a row show its frame, and all callers at their
-    /// ops. The callers of one that is trusted are trusted as well.
+    /// Counts a sample for its calls in doubt: one stands if two looks in a row show its frame, and
+    /// all callers at their ops. The callers of a trusted call are trusted as well.
     pub(super) fn count_calls(&mut self, worker: &Worker, trace: &Trace, climb: &Climb) {
         let (layout, copy) = (worker.process.engine.layout, &worker.reader.copy);
         let mut stand = None;
@@ -342,7 +345,7 @@ impl StackSampler {
                 return Some(CallPath::default());
             }
         }
-        // A call that is not proven may mix two moments: a look can show what an earlier call left above another caller.
+        // An unproven call may mix two moments: a look can show remains of an earlier call.
         if trace.together < trace.frames.len() - index {
             let edge = self.edge_at(trace, index, at.site, name)?;
             return self.told_apart(worker, trace, index, edge, climb);
@@ -368,8 +371,9 @@ impl StackSampler {
         Some(call)
     }
 
-    /// The call of frame `index`, which the looks next to the word do not show together with its caller: only the caller's op can tell that
-    /// call. `None` if it does not, and candidates are not taken; the climb then says whether the call can have ended.
+    /// The call of frame `index`, which the looks next to the word do not show together with its
+    /// caller: only the caller's op can tell that call. `None` if it does not, and candidates are
+    /// not taken; the climb then says whether the call can have ended.
     fn told_apart(
         &mut self,
         worker: &mut Worker,
@@ -395,7 +399,7 @@ impl StackSampler {
             None => self.refutes(worker, trace, index, edge),
         };
         climb.is_unknown = !climb.is_refuted && self.edges.is_open(&edge);
-        // A generator is marked like a call by the engine, but is resumed by one caller after the other.
+        // The engine marks a generator like a call, but several callers resume it in turn.
         let kind = &worker.process.engine.layout.call_info;
         climb.is_apart = frame.call_info & (kind.top | kind.generator) == kind.top;
         let is_possible = |check: &Relation| !climb.is_refuted && is_confirmed(*check);
@@ -416,9 +420,10 @@ impl StackSampler {
         }
     }
 
-    /// What is known of a stack's root. The engine begins with a script. For anything else that it calls, such as a shutdown function
-    /// or an output callback, a quiescent read is needed: in a torn chain any frame can look like its end. A
-    /// generator's frame, which is on the heap, has no caller for a moment while it is resumed; it is never a root.
+    /// What is known of a stack's root. The engine begins with a script. For anything else that it
+    /// calls, such as a shutdown function or an output callback, a quiescent read is needed: in a
+    /// torn chain any frame can look like its end. A generator's frame, which is on the heap, has
+    /// no caller for a moment while it is resumed; it is never a root.
     fn root(
         &mut self,
         worker: &mut Worker,
@@ -436,7 +441,7 @@ impl StackSampler {
         if !copy.inside(address) {
             return None;
         }
-        // The nameless frame at the bottom of a fiber is linked to its caller only after it was pushed.
+        // A fiber's nameless bottom frame is linked to its caller only after it was pushed.
         let is_first = !key.is_nameless() && copy.is_first(worker.process.engine.layout, address);
         let edge = Edge::of_root(name);
         if let Some(known) = self.edges.known(&edge) {
@@ -460,7 +465,7 @@ impl StackSampler {
         let caller = trace.ids.get(index + 1).copied().flatten()?;
         let caller = self.functions.get(caller)?;
         Some(Edge {
-            // Without user code above, as in an internal shutdown function, the internal caller is the site.
+            // Without user code above, the internal caller is the site.
             site: site.unwrap_or((caller.name, 0)),
             via: (!caller.function.key.is_user()).then_some(caller.name),
             callee,
@@ -468,7 +473,7 @@ impl StackSampler {
     }
 }
 
-/// The index of an opline in a function's code. While an exception unwinds, a caller's opline is the engine's own
+/// The index of an opline in a function's code. While an exception unwinds, it is the engine's own
 /// op in `EG(exception_op)`.
 pub(super) fn op_index(
     layout: &Layout,
@@ -489,8 +494,9 @@ fn is_of_engine(function: &ZendFunction) -> bool {
     function.key.is_nameless() || function.internal_name() == Some(collector::IN_FIBER)
 }
 
-/// Whether a frame is as it was read. Its function was read after it, and the address of that may have been reused: an opline within the
-/// function's code tells that it was not; without one, the frame must still be there.
+/// Whether a frame is as it was read. Its function was read after it, and that address may be
+/// reused: an opline in the function's code shows that it was not. Without one, the frame must
+/// still be there.
 fn is_still_there(worker: &Worker, frame: &Frame) -> bool {
     let engine = &worker.process.engine;
     stands(

@@ -1,7 +1,10 @@
-//! Where the collector of cycles stands in a stack: at its leaf, or below a destructor that it has called.
+//! Where the collector of cycles stands in a stack: at its leaf, or below a destructor that it has
+//! called.
 //!
-//! `GC_G(gc_active)` stays set while destructors run, so it tells only that the collector is somewhere in the stack. It cannot be there twice.
-//! Invariant: a frame is called by the collector only if its caller or its object tells that; where they do not, the stack is without it.
+//! `GC_G(gc_active)` stays set while destructors run, so it tells only that the collector is
+//! somewhere in the stack. It cannot be there twice.
+//! Invariant: a frame is called by the collector only if its caller or its object tells that; where
+//! they do not, the stack is without it.
 
 use phpprof_zend::collector::{Destructor, called_by_collector};
 use phpprof_zend::memory::word_at;
@@ -14,7 +17,8 @@ use crate::stack::trace::{GcPosition, Trace};
 
 /// The function that runs the collector.
 const COLLECTS: &str = "gc_collect_cycles";
-/// The function of the fiber in which the collector calls destructors if it runs in a fiber itself, from 8.4 on (Zend/zend_gc.c).
+/// The function of the fiber in which the collector calls destructors if it runs in a fiber itself,
+/// from 8.4 on (Zend/zend_gc.c).
 pub(super) const IN_FIBER: &str = "gc_destructor_fiber";
 const DESTRUCTOR: &[u8] = b"__destruct";
 
@@ -51,7 +55,8 @@ impl StackSampler {
         }
     }
 
-    /// Whether the caller of a frame tells that the collector has called it. A signal's handler is called from there too, from 8.4 on.
+    /// Whether the caller of a frame tells that the collector has called it. A signal's handler is
+    /// called from there too, from 8.4 on.
     fn is_by_call(&self, trace: &Trace, index: usize, is_active: bool) -> bool {
         let caller = self.code_at(trace, index + 1);
         let name = caller.and_then(|code| code.function.internal_name());

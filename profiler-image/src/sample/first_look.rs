@@ -1,8 +1,10 @@
-//! Follows the frames that the first look shows, where the first word's own leads to no whole stack.
+//! Follows the frames that the first look shows, where the first word's own leads to no whole
+//! stack.
 //!
-//! The calls of this look, up to the first word's depth, have the right shares; those of a later one do not. A frame above the first word's
-//! can be of a call that has begun since, or of one that ended long ago: its caller stays at the op of its last call while it runs code that
-//! stores no op.
+//! The calls of this look, up to the first word's depth, have the right shares; those of a later
+//! one do not. A frame above the first word's can be of a call that has begun since, or of one that
+//! ended long ago: its caller stays at the op of its last call while it runs code that stores no
+//! op.
 //! Invariant: a frame of this look counts only on the page, because other memory was read later.
 
 use phpprof_zend::site::frameless::is_absent;
@@ -79,8 +81,8 @@ impl StackSampler {
         self.follow_callees(worker, tops, kept, trace, climb, now)
     }
 
-    /// Follows the first look from the callers that have stood since, which a later moment shows, up to the first word's depth. Returns
-    /// whether that is a whole stack.
+    /// Follows the first look from the callers that have stood since, which a later moment shows,
+    /// up to the first word's depth. Returns whether that is a whole stack.
     pub(super) fn follow_callers(
         &mut self,
         worker: &mut Worker,
@@ -114,7 +116,8 @@ impl StackSampler {
         )
     }
 
-    /// Follows the first look from the known part up to the first word's depth; returns the known part if that is not whole.
+    /// Follows the first look from the known part up to the first word's depth; returns the known
+    /// part if that is not whole.
     fn follow_callees(
         &mut self,
         worker: &mut Worker,

@@ -1,9 +1,10 @@
 //! Finds the stack of a read: the first whole moment that the read shows.
 //!
-//! The sample's moment is the first word (a read of the top's pointer) with the first look after it. The program runs on between the two: if
-//! a call ends there, its frame is gone at the look, or another call's is in its place. Then the look's own frames are followed
-//! ([`super::first_look`]), up to the word's depth; later moments would favour calls that last longer. Only if these give no stack, the later
-//! moments are followed.
+//! The sample's moment is the first word (a read of the top's pointer) with the first look after
+//! it. The program runs on between the two: if a call ends there, its frame is gone at the look, or
+//! another call's is in its place. Then the look's own frames are followed ([`super::first_look`]),
+//! up to the word's depth; later moments would favour calls that last longer. Only if these give no
+//! stack, the later moments are followed.
 //! Invariant: the sample is the first whole stack in this order; later moments are not read.
 
 use std::ops::Range;
@@ -21,8 +22,8 @@ use crate::stack::trace::Trace;
 
 /// The looks around a word that have to show the frames if only words in memory tell the callee.
 const AROUND: usize = 3;
-/// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no further moment. It is a stack of 300 frames
-/// in each moment of a read.
+/// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no
+/// further moment. It is a stack of 300 frames in each moment of a read.
 pub(super) const MOST_UNWOUND: usize = 16_384;
 /// How far a stack could be followed.
 pub(super) enum Followed {
@@ -115,7 +116,8 @@ impl StackSampler {
                 return Followed::Part(climb.path());
             }
             if trace.is_late {
-                // The next read takes these frames with its looks. A later moment of this one would be without them.
+                // The next read takes these frames with its looks. A later moment of this one would
+                // be without them.
                 return Followed::Part(PathId::NONE);
             }
             if top == 0 {
@@ -135,8 +137,8 @@ impl StackSampler {
         Followed::Part(kept.path)
     }
 
-    /// Whether a climb has ended at a call that no quiescent read will prove. A later moment would be of another call: what can be proven would
-    /// take the time of what cannot.
+    /// Whether a climb has ended at a call that no quiescent read will prove. A later moment would
+    /// be of another call: what can be proven would take the time of what cannot.
     pub(super) fn stays_unknown(&self, climb: &Climb) -> bool {
         climb.is_unknown && self.is_without_quiescent_reads
     }
@@ -171,7 +173,8 @@ impl StackSampler {
         self.follow_from(worker, tops, start, trace, climb, now);
     }
 
-    /// Unwinds a look from an address, which is of about the moment of a word, identifies the frames, and climbs.
+    /// Unwinds a look from an address, which is of about the moment of a word, identifies the
+    /// frames, and climbs.
     pub(super) fn follow_from(
         &mut self,
         worker: &mut Worker,
@@ -224,8 +227,8 @@ pub(super) fn is_elsewhere(tops: &[Globals], copy: &Copy) -> bool {
     tops.first().is_some_and(|first| first.page != copy.base)
 }
 
-/// Whether the program has moved between half of the looks of a read, or there are too few looks to tell: then all can be in step with one
-/// of its loops.
+/// Whether the program has moved between half of the looks of a read, or there are too few looks to
+/// tell: then all can be in step with one of its loops.
 pub(super) fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)

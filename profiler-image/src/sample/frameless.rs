@@ -1,6 +1,8 @@
-//! Internal functions that PHP calls without a frame, from 8.4 on. Their frames are inserted where PHP's own backtraces have
-//! them: between a caller at such a call and the callee of the function; at the top of a stack only while the call lasts.
-//! Invariant: at most [`MAX_ABSENT`] are looked up in one stack, which is unknown from the next one on.
+//! Internal functions that PHP calls without a frame, from 8.4 on. Their frames are inserted where
+//! PHP's own backtraces have them: between a caller at such a call and the callee of the function;
+//! at the top of a stack only while the call lasts.
+//! Invariant: at most [`MAX_ABSENT`] are looked up in one stack, which is unknown from the next one
+//! on.
 
 use phpprof_zend::op::{Op, is_frameless};
 use phpprof_zend::site::frameless::{frame, function_of, is_inside};
@@ -38,7 +40,8 @@ impl StackSampler {
             else {
                 continue;
             };
-            // The top frame's opline does not change when its call has ended; under the JIT it may belong to an earlier frame.
+            // The top frame's opline does not change when its call has ended; under the JIT it may
+            // belong to an earlier frame.
             let frame_at = trace.frames[index];
             let may_be_over = || !is_inside(&worker.reader.copy, &frame_at, &op);
             if index == 0 && (may_be_over() || !worker.reader.is_interpreted()) {

@@ -1,13 +1,15 @@
 //! One sample of one worker: read, unwind, identify, prove.
 //!
-//! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU the top moves during
-//! most reads of call-heavy code. So one read looks at the part around the top several times, a microsecond apart, and at
-//! the pointer to the top in between. The sample is the first of these moments that shows a whole stack
-//! ([`follow`], [`climb`]). A later read would favour calls that last longer, so none is used: if no moment is
-//! whole, the callers that stood are kept, and the stack ends in `[unstable]`.
-//! Edges that no call site names wait for a proof ([`standing`]).
-//! A new call path that only the first look shows waits for a sample that proves it ([`candidate`]).
-//! Invariant: a frame is named only below proven or open edges, so no time is attributed to a wrong caller.
+//! A stack is accepted when every edge in it is proven, not when nothing moved: from another CPU
+//! the top moves during most reads of call-heavy code. So one read looks at the part around the top
+//! several times, a microsecond apart, and at the pointer to the top in between. The sample is the
+//! first of these moments that shows a whole stack ([`follow`], [`climb`]). A later read would
+//! favour calls that last longer, so none is used: if no moment is whole, the callers that stood
+//! are kept, and the stack ends in `[unstable]`. Edges that no call site names wait for a proof
+//! ([`standing`]). A new call path that only the first look shows waits for a sample that proves it
+//! ([`candidate`]).
+//! Invariant: a frame is named only below proven or open edges, so no time is attributed to a wrong
+//! caller.
 
 mod ask;
 mod candidate;
@@ -41,7 +43,8 @@ use climb::Climb;
 use follow::{Followed, MOST_UNWOUND, MomentIndex, is_elsewhere};
 use standing::Standing;
 
-/// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call of its own.
+/// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call
+/// of its own.
 const READS: usize = 4;
 
 /// What happened to the samples of a run.
@@ -106,7 +109,8 @@ pub struct StackSampler {
     pub quality: SampleQuality,
     /// Whether a sample that is hard to prove may cost more: not if the CPU budget has no room.
     pub has_room: bool,
-    /// Whether the quiescent reader cannot read workers that run: then a call that no site names is not proven soon either.
+    /// Whether the quiescent reader cannot read workers that run: then a call that no site names is
+    /// not proven soon either.
     pub is_without_quiescent_reads: bool,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
@@ -188,7 +192,8 @@ impl StackSampler {
         outcome
     }
 
-    /// Reads a worker once. Also returns whether frames of the stack were outside the page that was read.
+    /// Reads a worker once. Also returns whether frames of the stack were outside the page that was
+    /// read.
     fn read(
         &mut self,
         worker: &mut Worker,
@@ -236,8 +241,8 @@ impl StackSampler {
         (outcome, copy.fetches() > 0 || is_elsewhere(&tops, copy))
     }
 
-    /// Climbs the newest moment of this read for its proofs alone, because further calls of the kernel are closest to it. It makes calls of
-    /// its own.
+    /// Climbs the newest moment of this read for its proofs alone, because further calls of the
+    /// kernel are closest to it. It makes calls of its own.
     fn learn(
         &mut self,
         worker: &mut Worker,
@@ -348,7 +353,8 @@ fn place_and_reader<'a>(
         request: worker.process.engine.request_time.zip(request_time),
         shared: families.entry(worker.process.family).or_default(),
         local: &mut worker.local,
-        // On the command line the end of a request is not visible; elsewhere its time changes, once it is known.
+        // On the command line the end of a request is not visible; elsewhere its time changes, once
+        // it is known.
         request_ends: worker.generation != 0 && worker.process.engine.sapi != "cli",
         arena: worker.reader.arena().copied(),
         now,

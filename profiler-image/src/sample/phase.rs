@@ -1,8 +1,8 @@
 //! What the engine does besides running PHP code, as frames of a stack.
 //!
-//! A phase is recognised from words that were read between the two reads of the stack's top (`phpprof_zend::phase`), and only
-//! if both name the same frame. Each phase must also be possible at the stack's leaf. Invariant: a phase never
-//! changes which edges are accepted.
+//! A phase is recognised from words that were read between the two reads of the stack's top
+//! (`phpprof_zend::phase`), and only if both name the same frame. Each phase must also be possible
+//! at the stack's leaf. Invariant: a phase never changes which edges are accepted.
 
 use phpprof_zend::op::INCLUDE_OR_EVAL;
 use phpprof_zend::phase::{
@@ -87,7 +87,8 @@ impl StackSampler {
         (includes && is_inside()).then_some(FunctionNames::LOADING)
     }
 
-    /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or code at an op that can wait.
+    /// Whether a worker can sleep in the leaf of the trace's frames: an internal function, or code
+    /// at an op that can wait.
     pub(super) fn may_sleep(&mut self, worker: &Worker, trace: &Trace) -> bool {
         let Some((leaf, id)) = trace.leaf() else {
             return true;
@@ -109,8 +110,8 @@ impl StackSampler {
         Some(opcode)
     }
 
-    /// The indexes of the frames that may be autoloaders: each was called by code that looks up a class, and is neither a destructor nor the
-    /// body of a generator.
+    /// The indexes of the frames that may be autoloaders: each was called by code that looks up a
+    /// class, and is neither a destructor nor the body of a generator.
     pub(super) fn autoloaders(&mut self, worker: &Worker, trace: &Trace) -> SmallVec<[usize; 4]> {
         let kind = &worker.process.engine.layout.call_info;
         let is_called = |callee: &Frame| {
@@ -126,8 +127,9 @@ impl StackSampler {
             .collect()
     }
 
-    /// Whether the engine called the root of the trace to end a request, as a shutdown function. A script is begun before that, and what is
-    /// called in between, as the handler of an exception, ends before.
+    /// Whether the engine called the root of the trace to end a request, as a shutdown function. A
+    /// script is begun before that, and what is called in between, as the handler of an exception,
+    /// ends before.
     pub(super) fn ends_request(&self, worker: &Worker, trace: &Trace) -> bool {
         let copy = &worker.reader.copy;
         let root = trace.ids.last().copied().flatten();

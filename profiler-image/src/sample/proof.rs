@@ -1,10 +1,11 @@
 //! Proves an edge: its frames stand, or its call site names the callee.
 //!
-//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a call site takes two reads if its inline cache
-//! has the callee, else three; frames that stand take five ([`super::standing`]). Calls by the engine itself begin with the frames, because
-//! such a call may end soon.
-//! Invariant: an edge is proven by words of one moment, or by such as hold whenever the frames were read; what is neither proven nor refuted
-//! stays open.
+//! The cheapest check comes first: an op that pushes no frame refutes an edge without a read; a
+//! call site takes two reads if its inline cache has the callee, else three; frames that stand take
+//! five ([`super::standing`]). Calls by the engine itself begin with the frames, because such a
+//! call may end soon.
+//! Invariant: an edge is proven by words of one moment, or by such as hold whenever the frames were
+//! read; what is neither proven nor refuted stays open.
 
 use phpprof_zend::function::FunctionKey;
 use phpprof_zend::op::{is_frameless, is_yield_from, may_push_frame};
@@ -55,8 +56,9 @@ impl StackSampler {
         {
             return Some(self.edges.prove(edge, Relation::Nothing));
         }
-        // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two calls can stand together between two
-        // instructions: there the site must not refute the edge.
+        // Hardly any site names the callees of the engine itself. In code of the JIT, frames of two
+        // calls can stand together between two instructions: there the site must not refute the
+        // edge.
         if is_started
             && worker.reader.is_interpreted()
             && !self.calls_argument(trace, index + 1)
@@ -70,7 +72,8 @@ impl StackSampler {
         self.edge_by_site(worker, trace, index, edge, may_be_autoloader, now)
     }
 
-    /// Whether the tree of generators tells that the one of the caller delegates to that of frame `index`, by the op before its own.
+    /// Whether the tree of generators tells that the one of the caller delegates to that of frame
+    /// `index`, by the op before its own.
     pub(super) fn is_delegation(
         &mut self,
         worker: &Worker,
@@ -174,7 +177,8 @@ impl StackSampler {
         answer.evidence == Evidence::Refuted
     }
 
-    /// Whether user code above the callee stands at an op that has not called it: the two frames are of different moments.
+    /// Whether user code above the callee stands at an op that has not called it: the two frames
+    /// are of different moments.
     fn pushes_no_frame(
         &mut self,
         worker: &Worker,
@@ -194,7 +198,8 @@ impl StackSampler {
                 .functions
                 .op(&worker.reader.memory, layout, caller, edge.site.1)
                 .is_some_and(|(opcode, _)| {
-                    // A frameless op pushes no frame; frames of callbacks, which the engine pushes for it, are excluded above.
+                    // A frameless op pushes no frame; frames of callbacks, which the engine pushes
+                    // for it, are excluded above.
                     let pushes_none = is_frameless(opcode) && !is_absent(&trace.frames[index]);
                     pushes_none || !may_push_frame(opcode)
                 })
@@ -217,13 +222,14 @@ impl StackSampler {
         words: Words,
     ) -> bool {
         let callee = trace.frames.len() - index;
-        // Memory on the heap, such as the body of a generator, was read after the looks of the sample's own read.
+        // Memory on the heap, such as the body of a generator, was read after the looks of the
+        // sample's own read.
         let ends = trace.frames.get(index..index + 2).unwrap_or_default();
         let on_page = ends
             .iter()
             .all(|frame| worker.reader.copy.inside(frame.address));
-        // The looks of one read come at even intervals: they can be in step with a fast loop, and code of the JIT is so fast that words
-        // of two calls then look like those of one.
+        // The looks of one read come at even intervals: they can be in step with a fast loop, and
+        // code of the JIT is so fast that words of two calls then look like those of one.
         let may_be_in_step = trace.is_fast && !worker.reader.is_interpreted();
         let tells = on_page && !may_be_in_step;
         let operand = match words {
@@ -254,14 +260,16 @@ impl StackSampler {
         };
         let lowest = ends.last().map_or(u64::MAX, |caller| caller.address);
         let (standing, reader) = (&mut self.standing, &worker.reader);
-        // Consecutive generators have the same addresses, and so have the words that hold them: these words tell little.
+        // Consecutive generators have the same addresses, and so have the words that hold them:
+        // these words tell little.
         let calls = if on_page { WORDS } else { PROOF };
         let stand = standing.stand(reader, &trace.frames, lowest, top, calls);
         stand.holds_call(caller, top)
             && operand.is_none_or(|at| self.standing.shows(&worker.reader.copy, at))
     }
 
-    /// Whether the call of frame `index` stands, and its functions are those that they were identified as.
+    /// Whether the call of frame `index` stands, and its functions are those that they were
+    /// identified as.
     pub(super) fn stand(
         &mut self,
         worker: &mut Worker,
@@ -308,8 +316,9 @@ impl StackSampler {
         })
     }
 
-    /// Which frames have stood since their functions were identified, and have the same ones: another closure may have taken an
-    /// address before its code was read. They are looked at again, unless that was done for the call of frame `index`.
+    /// Which frames have stood since their functions were identified, and have the same ones:
+    /// another closure may have taken an address before its code was read. They are looked at
+    /// again, unless that was done for the call of frame `index`.
     fn look_since(
         &mut self,
         worker: &mut Worker,
@@ -332,7 +341,8 @@ impl StackSampler {
         })
     }
 
-    /// Which frames stand: they are looked at again, unless that was done for the call of frame `index`.
+    /// Which frames stand: they are looked at again, unless that was done for the call of frame
+    /// `index`.
     fn look_again(&mut self, worker: &Worker, trace: &mut Trace, index: usize) -> Stand {
         let (lowest, depth) = self.lowest_of(trace, index);
         match trace.stands {
@@ -346,7 +356,8 @@ impl StackSampler {
         }
     }
 
-    /// The lowest frame that the proof of the call of frame `index` needs: its address, and its place from the root.
+    /// The lowest frame that the proof of the call of frame `index` needs: its address, and its
+    /// place from the root.
     fn lowest_of(&self, trace: &Trace, index: usize) -> (u64, usize) {
         let site = self.site_of(trace, index);
         let lowest = trace.frames.get(site);
@@ -356,7 +367,8 @@ impl StackSampler {
         )
     }
 
-    /// The frames above `below` that have the same functions when they are identified again, up to the first that has another one.
+    /// The frames above `below` that have the same functions when they are identified again, up to
+    /// the first that has another one.
     fn still_the_same(
         &mut self,
         worker: &mut Worker,
@@ -377,7 +389,8 @@ impl StackSampler {
     }
 }
 
-/// Whether these words prove a call of which the looks show two moments. A caller that stood at its op has a temporary of that op alone.
+/// Whether these words prove a call of which the looks show two moments. A caller that stood at its
+/// op has a temporary of that op alone.
 fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words) -> bool {
     words == Words::Code
         || matches!(words, Words::Temporary(_))
@@ -385,8 +398,8 @@ fn are_of_any_moment(worker: &Worker, trace: &Trace, index: usize, words: Words)
             && caller_stood(worker, trace, index)
 }
 
-/// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one piece, and what stood above them shows that
-/// the call went on.
+/// Whether a callee's frame and a zval lie below the looks: both were read with the caller, as one
+/// piece, and what stood above them shows that the call went on.
 fn is_below_looks(worker: &Worker, callee: &Frame, zval: u64) -> bool {
     let (copy, size) = (
         &worker.reader.copy,

@@ -78,9 +78,11 @@ impl StackSampler {
         }
     }
 
-    /// Proves every edge of the trace's frames, which come from a quiescent read. Their root is only called by the engine if it is on the
-    /// VM stack's page: a generator that is being resumed has no caller yet. Between two instructions of the JIT's code
-    /// frames of two calls can stand together (observed with tracing on 8.4 and 8.5): that proves only what the call site leaves open.
+    /// Proves every edge of the trace's frames, which come from a quiescent read. Their root is
+    /// only called by the engine if it is on the VM stack's page: a generator that is being resumed
+    /// has no caller yet. Between two instructions of the JIT's code frames of two calls can stand
+    /// together (observed with tracing on 8.4 and 8.5): that proves only what the call site leaves
+    /// open.
     fn prove_all(
         &mut self,
         worker: &Worker,
@@ -119,7 +121,8 @@ impl StackSampler {
             };
             let key = code.function.key;
             if key.is_user() {
-                // Outside its code the opline is that of the exception that unwinds, or there is none.
+                // Outside its code the opline is that of the exception that unwinds, or there is
+                // none.
                 let op = key.op_index(layout, trace.frames[index].opline);
                 site = Some((name, op.unwrap_or(UNWINDING)));
                 via = None;

@@ -1,10 +1,11 @@
 //! Whether frames stand: further calls look at them again, at uneven intervals.
 //!
-//! Two frames from different moments are never in memory at the same time, so a call can show them only by chance. The looks of one
-//! call come at even intervals: they can be in step with a loop of the program, and all show the same mixture. So each call
-//! looks at the frames right before and after the pointer to the top, and several calls come at uneven
-//! intervals. If all of them show two frames, with a top above them on the same stack, the program makes that call: this needs neither a
-//! site that names the callee nor a CPU where the quiescent reader may run.
+//! Two frames from different moments are never in memory at the same time, so a call can show them
+//! only by chance. The looks of one call come at even intervals: they can be in step with a loop of
+//! the program, and all show the same mixture. So each call looks at the frames right before and
+//! after the pointer to the top, and several calls come at uneven intervals. If all of them show
+//! two frames, with a top above them on the same stack, the program makes that call: this needs
+//! neither a site that names the callee nor a CPU where the quiescent reader may run.
 //! Invariant: a frame that was not looked at, or was torn, does not stand.
 
 use phpprof_zend::Layout;
@@ -19,18 +20,20 @@ use crate::read::reader::Reader;
 use crate::stack::functions::Gather;
 use crate::stack::stand::Stand;
 
-/// Calls that have to show a call of the program. In a loop of some tenths of a microsecond one in twenty shows a mixture: this many are
-/// less likely than one in three million.
+/// Calls that have to show a call of the program. In a loop of some tenths of a microsecond one in
+/// twenty shows a mixture: this many are less likely than one in three million.
 pub(super) const PROOF: usize = 5;
 /// Calls that have to show two frames if words of the call site tell that one has called the other.
 pub(super) const WORDS: usize = 2;
 /// Calls that have to show the frame of a function, to prove the function.
 pub(super) const IDENTITY: usize = 1;
-/// How often one sample may check what stands, and each newest moment that is climbed for its proofs.
+/// How often one sample may check what stands, and each newest moment that is climbed for its
+/// proofs.
 const MOST: usize = 4;
 /// Looks of one call: before and after the pointer to the top.
 const LOOKS: usize = 2;
-/// The largest number of frames outside the stack's page, such as the bodies of generators on the heap.
+/// The largest number of frames outside the stack's page, such as the bodies of generators on the
+/// heap.
 const MAX_ELSEWHERE: usize = 4;
 /// How far below the part around the top a caller may lie.
 const MAX_BELOW: u64 = 16 << 10;
@@ -81,8 +84,8 @@ impl Default for Header {
 enum TopChoice {
     /// The one between the looks, for calls that have to stand.
     Between,
-    /// The one before the look or the one after it, for functions whose frames have to stand: in one of the looks a fast program has often
-    /// not made the call of the top yet.
+    /// The one before the look or the one after it, for functions whose frames have to stand: in
+    /// one of the looks a fast program has often not made the call of the top yet.
     NextTo,
 }
 
@@ -99,8 +102,9 @@ impl Standing {
         self.left = if has_room { MOST } else { 0 };
     }
 
-    /// Which of the frames, leaf first, stand in this many calls of the kernel; none if the callee, counted from the root, does not stand.
-    /// Looks at those on the stack from `lowest` on, or around the top if `lowest` is `u64::MAX`.
+    /// Which of the frames, leaf first, stand in this many calls of the kernel; none if the callee,
+    /// counted from the root, does not stand. Looks at those on the stack from `lowest` on, or
+    /// around the top if `lowest` is `u64::MAX`.
     pub(super) fn stand(
         &mut self,
         reader: &Reader,
@@ -196,8 +200,8 @@ impl Standing {
             && looks.all(|look| look.get(offset..).and_then(|rest| rest.get(..ZVAL)) == copied)
     }
 
-    /// Looks at the part around the top, and at the frames outside the stack's page: one call. What is near the top is read right before and
-    /// after the pointer to the top.
+    /// Looks at the part around the top, and at the frames outside the stack's page: one call. What
+    /// is near the top is read right before and after the pointer to the top.
     fn look(
         &mut self,
         reader: &Reader,
@@ -285,8 +289,9 @@ impl LooksShown {
         }
     }
 
-    /// How many of the frames, from the root, are on a look's stack below that top. Below the top there may be frames that an earlier call left, if
-    /// the frames from the top on do not lead to them: at any frame's address there may be another call by now, of another caller.
+    /// How many of the frames, from the root, are on a look's stack below that top. Below the top
+    /// there may be frames that an earlier call left, if the frames from the top on do not lead to
+    /// them: at any frame's address there may be another call by now, of another caller.
     fn on_stack(&self, layout: &Layout, look: usize, top: u64, frames: &[Frame]) -> usize {
         let mut address = top;
         let shown = frames.get(..self.frames).unwrap_or_default();

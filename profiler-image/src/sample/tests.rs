@@ -124,7 +124,8 @@ impl Scene {
         self.image.put_word(at, 0, seconds.to_bits());
     }
 
-    /// `found` is the top frame, at an op that calls `function` without a frame and has this result by now.
+    /// `found` is the top frame, at an op that calls `function` without a frame and has this result
+    /// by now.
     pub(crate) fn frameless(function: &str, result: u8) -> Self {
         let mut scene = Self::new();
         let image = &mut scene.image;
@@ -144,7 +145,8 @@ impl Scene {
         scene
     }
 
-    /// The top frame was not called by `found`, which is at an op that pushes no frame: samples end there.
+    /// The top frame was not called by `found`, which is at an op that pushes no frame: samples end
+    /// there.
     pub(crate) fn cut() -> Self {
         let mut scene = Self::frameless("implode", IS_NULL);
         scene.call("text", 0);
@@ -242,7 +244,8 @@ fn a_call_without_a_frame_that_has_its_result_is_over() {
     Scene::frameless("strpos", IS_STRING).check(&["{main}", "found"]);
 }
 
-/// Code of the JIT does not save the opline of an op without a call: it may be that of any earlier call.
+/// Code of the JIT does not save the opline of an op without a call: it may be that of any earlier
+/// call.
 #[test]
 fn under_the_jit_no_call_without_a_frame_is_a_leaf() {
     let scene = || Scene::frameless("strpos", IS_NULL);
@@ -269,7 +272,8 @@ fn what_is_called_back_stands_above_the_function_without_a_frame() {
     }
 }
 
-/// A frame of an ordinary call was not called by an op that pushes none: the two are from different moments.
+/// A frame of an ordinary call was not called by an op that pushes none: the two are from different
+/// moments.
 #[test]
 fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
     let (names, is_proven) = Scene::cut().sampled();
@@ -295,7 +299,8 @@ fn followed(
     (tops.to_vec(), trace)
 }
 
-/// Words of two moments can show a call that the program does not make. It is in a path since then, and stays open.
+/// Words of two moments can show a call that the program does not make. It is in a path since then,
+/// and stays open.
 #[test]
 fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
     let mut scene = Scene::frameless("implode", IS_NULL);
@@ -328,7 +333,8 @@ fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
     assert!(is_whole(&mut sampler, &mut worker).0);
 }
 
-/// Looks of one read can be in step with a loop of the JIT's code: then words of two calls look like those of one.
+/// Looks of one read can be in step with a loop of the JIT's code: then words of two calls look
+/// like those of one.
 #[test]
 fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
     for (code, is_fast, expected) in [(0, true, true), (32, false, true), (32, true, false)] {

@@ -1,9 +1,11 @@
 //! Calls that their callers alone tell, so that one look is enough to take them.
 //!
-//! One look can show what an earlier call left above another caller. That matters only where the call depends on more than its caller. So the
-//! caller has to be of the moment: between a call's last two writes, its frame still has the op of the call that was there before, and above
-//! it what that one called.
-//! Invariant: such a call is one that the program makes, from this caller and its callers, of whatever moment the callee's frame is.
+//! One look can show what an earlier call left above another caller. That matters only where the
+//! call depends on more than its caller. So the caller has to be of the moment: between a call's
+//! last two writes, its frame still has the op of the call that was there before, and above it what
+//! that one called.
+//! Invariant: such a call is one that the program makes, from this caller and its callers, of
+//! whatever moment the callee's frame is.
 
 use phpprof_zend::site::{Evidence, Relation, Words};
 

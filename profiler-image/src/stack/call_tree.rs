@@ -1,8 +1,10 @@
 //! The call paths of a run as a tree: a node is a function with all its callers, at one of its ops.
 //!
-//! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is stored separately, in [`Edges`], so that a
-//! new path does not prove a known edge again. Invariant: a path has proven and open edges only. It counts up to the first call
-//! that was seen again and again but hardly ever stands, while the same op makes the same call below other callers.
+//! A stack is a node, and costs a look-up for each of its frames. What call sites have proven is
+//! stored separately, in [`Edges`], so that a new path does not prove a known edge again.
+//! Invariant: a path has proven and open edges only. It counts up to the first call that was seen
+//! again and again but hardly ever stands, while the same op makes the same call below other
+//! callers.
 
 mod callers;
 mod paths;
@@ -20,16 +22,18 @@ use callers::{CallerChain, Chains};
 pub use paths::CallPaths;
 use paths::PathLine;
 
-/// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash table of 2^16.
+/// The largest number of nodes: with their calls some four megabytes. It is the capacity of a hash
+/// table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
-/// A call is doubtful after this many samples that do not show it standing, if it stands below other callers only: callers that differ by the
-/// depth of a recursion are the same ([`callers`]). A single look at calls of 50 ns
-/// can mix two call paths: the frame of a new call has the op of an earlier one, from another caller, until it stores its own, and above it is
-/// what that one called. Hardly ever do two looks in a row show the same mixture.
+/// A call is doubtful after this many samples that do not show it standing, if it stands below
+/// other callers only: callers that differ by the depth of a recursion are the same ([`callers`]).
+/// A single look at calls of 50 ns can mix two call paths: the frame of a new call has the op of an
+/// earlier one, from another caller, until it stores its own, and above it is what that one called.
+/// Hardly ever do two looks in a row show the same mixture.
 const DOUBTFUL: i8 = 16;
-/// One sample that shows a call standing outweighs this many that do not. In the fastest code (`paths` of `truth stacks`), 7 to 20 % show
-/// a caller standing.
+/// One sample that shows a call standing outweighs this many that do not. In the fastest code
+/// (`paths` of `truth stacks`), 7 to 20 % show a caller standing.
 const STANDS: i8 = 32;
 /// Doubt grows no further than this. At the negative of twice this it ends for good.
 const MOST_DOUBT: i8 = 32;
@@ -55,7 +59,8 @@ struct CallNode {
     line: u32,
     /// The index of its [`CallPath`].
     call: u32,
-    /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the first one.
+    /// The node of the same call, at another op, that was added before it; [`PathId::NONE`] for the
+    /// first one.
     earlier: PathId,
     /// The child that was asked for last; [`PathId::NONE`] before.
     last_child: PathId,
@@ -74,7 +79,8 @@ struct KnownCall {
     call: CallPath,
     /// Its last added node.
     newest: PathId,
-    /// The doubt whether it is made, which rises and falls with each sample of it; `None` once it has ended.
+    /// The doubt whether it is made, which rises and falls with each sample of it; `None` once it
+    /// has ended.
     doubt: Option<i8>,
 }
 
@@ -94,7 +100,8 @@ pub struct CallPath {
     pub check: Relation,
     /// Not shown to users: the engine's own nameless frames.
     pub is_hidden: bool,
-    /// The program has its edge, but only one look has shown the call path. It is not known until another sample shows that.
+    /// The program has its edge, but only one look has shown the call path. It is not known until
+    /// another sample shows that.
     pub is_candidate: bool,
 }
 
@@ -184,7 +191,8 @@ impl CallTree {
             .is_none_or(|known| known.doubt.is_none())
     }
 
-    /// Counts a sample of the call of a node, and whether that shows it standing: its frame, with all its callers at their ops.
+    /// Counts a sample of the call of a node, and whether that shows it standing: its frame, with
+    /// all its callers at their ops.
     pub fn count(&mut self, path: PathId, stands: bool) {
         let known = self.known_at_mut(path);
         let Some(doubt) = known.and_then(|known| known.doubt.as_mut()) else {
@@ -200,8 +208,8 @@ impl CallTree {
         }
     }
 
-    /// The node of the same call as this one, at an earlier op, that is known to call a function without doubt: the one whose line is nearest.
-    /// At a later op, the call may not be made yet.
+    /// The node of the same call as this one, at an earlier op, that is known to call a function
+    /// without doubt: the one whose line is nearest. At a later op, the call may not be made yet.
     #[must_use]
     pub fn nearest_op_that_calls(&self, path: PathId, name: NameId) -> Option<PathId> {
         let node = |path: PathId| self.nodes.get(path.0 as usize);
@@ -219,7 +227,8 @@ impl CallTree {
         callers.min_by_key(|&at| node(at).map(|node| node.line.abs_diff(this.line)))
     }
 
-    /// Adds a node; `call` describes the function's call, and is used at its first sight. `None` if there is no room.
+    /// Adds a node; `call` describes the function's call, and is used at its first sight. `None` if
+    /// there is no room.
     pub fn add(
         &mut self,
         parent: PathId,
@@ -398,8 +407,8 @@ fn hash_of(key: impl Hash) -> u64 {
     FxBuildHasher.hash_one(key)
 }
 
-/// An empty list with room for all nodes and the parent of the roots. Its memory is only used as nodes come; a list that doubles would
-/// reserve more.
+/// An empty list with room for all nodes and the parent of the roots. Its memory is only used as
+/// nodes come; a list that doubles would reserve more.
 fn all<T>(below: T) -> Vec<T> {
     let mut all = Vec::with_capacity(MAX_PATHS);
     all.push(below);

@@ -1,8 +1,8 @@
 //! Which edges (a call site and its callee) are known to exist in the program.
 //!
-//! An edge is keyed by names and the op's index, so that its proof outlives a request and serves every worker of the
-//! run. Invariant: an edge that samples refer to stays proven once it is; an edge becomes proven only by its call site, by frames that
-//! stood, or by a quiescent read.
+//! An edge is keyed by names and the op's index, so that its proof outlives a request and serves
+//! every worker of the run. Invariant: an edge that samples refer to stays proven once it is; an
+//! edge becomes proven only by its call site, by frames that stood, or by a quiescent read.
 
 use phpprof_zend::site::Relation;
 use rustc_hash::FxHashMap;
@@ -10,12 +10,15 @@ use smallvec::SmallVec;
 
 use super::names::{FunctionNames, NameId};
 
-/// At this number edges are forgotten, and proven again, except those that samples refer to. It is the capacity of a hash table of 2^15, in a good megabyte.
+/// At this number edges are forgotten, and proven again, except those that samples refer to. It is
+/// the capacity of a hash table of 2^15, in a good megabyte.
 pub const MAX_EDGES: usize = 28_672;
-/// The largest number of open edges in a run, which samples refer to until its end: beyond it an edge counts as refuted.
+/// The largest number of open edges in a run, which samples refer to until its end: beyond it an
+/// edge counts as refuted.
 const MAX_OPENED: usize = 8192;
 
-/// For this many sights of an open edge its proof is tried each time, and then at one in [`SELDOM`].
+/// For this many sights of an open edge its proof is tried each time, and then at one in
+/// [`SELDOM`].
 const EAGER_SIGHTS: u16 = 128;
 /// The same for one that was refuted.
 const REFUSALS: u16 = 32;
@@ -36,7 +39,8 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// A call by the engine of a stack's root that is not a script: a shutdown function, an output callback.
+    /// A call by the engine of a stack's root that is not a script: a shutdown function, an output
+    /// callback.
     #[must_use]
     pub fn of_root(callee: NameId) -> Self {
         Self {
@@ -108,7 +112,8 @@ pub struct Edges {
     opened: Vec<Edge>,
     /// The number of open ones: whether it falls tells if a quiescent read has helped.
     unsettled: usize,
-    /// Functions that are known as autoloaders, because a call site named them by the class that it looks up.
+    /// Functions that are known as autoloaders, because a call site named them by the class that it
+    /// looks up.
     autoloaders: SmallVec<[NameId; MAX_AUTOLOADERS]>,
 }
 
@@ -252,7 +257,8 @@ impl Edges {
 
     fn entry(&mut self, edge: Edge) -> &mut EdgeEntry {
         if self.entries.len() >= MAX_EDGES {
-            // This costs time, but no correctness: each of the others is proven again at its next sight.
+            // This costs time, but no correctness: each of the others is proven again at its next
+            // sight.
             self.entries.retain(|_, entry| entry.was_open);
         }
         self.entries.entry(edge).or_insert(EdgeEntry {

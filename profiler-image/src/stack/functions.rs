@@ -1,4 +1,5 @@
-//! From the functions of a stack's frames to their names, with caches whose entries live exactly as long as what they name.
+//! From the functions of a stack's frames to their names, with caches whose entries live exactly as
+//! long as what they name.
 //!
 //! | code | identified by | trusted |
 //! |---|---|---|
@@ -10,8 +11,9 @@
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //! | a closure that has ended | by its opline in the lists of the functions that hold its code | never |
 //!
-//! When opcache restarts, everything is forgotten that was learned before: a stack and what is known have the same [`Restarts`].
-//! All functions of a stack that have to be read in a sample are read in one gather. Names and lines are read at a function's first sight.
+//! When opcache restarts, everything is forgotten that was learned before: a stack and what is
+//! known have the same [`Restarts`]. All functions of a stack that have to be read in a sample are
+//! read in one gather. Names and lines are read at a function's first sight.
 
 mod fetch;
 mod held;
@@ -48,13 +50,13 @@ use super::stand::Stand;
 
 /// Names that are read in one sample; the others are read in the next one.
 const MAX_RESOLVED: usize = 64;
-/// The ops of new functions that are read in one sample, in bytes, without those of the last one: 500 for each of [`MAX_RESOLVED`]. The
-/// other functions are read in the next sample.
+/// The ops of new functions that are read in one sample, in bytes, without those of the last one:
+/// 500 for each of [`MAX_RESOLVED`]. The other functions are read in the next sample.
 const MAX_OPS_READ: usize = 1 << 20;
 /// Functions that one map remembers before it is cleared.
 const MAX_REMEMBERED: usize = 65_536;
-/// The memory of all functions together, in bytes, before all are forgotten. Without a visible end of a request, closures and
-/// eval()'d code accumulate.
+/// The memory of all functions together, in bytes, before all are forgotten. Without a visible end
+/// of a request, closures and eval()'d code accumulate.
 pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
 /// Reads after that of a name that have to find its function live and unchanged.
 const AGREEING_READS: usize = 4;
@@ -62,7 +64,8 @@ const AGREEING_READS: usize = 4;
 const CHECKED_EVERY: u64 = 1_000_000_000;
 /// for this long after it was first seen,
 const CHECKED_FOR: u64 = 30_000_000_000;
-/// at most this many at once, out of this many, and not sooner than this many nanoseconds after the last check,
+/// at most this many at once, out of this many, and not sooner than this many nanoseconds after the
+/// last check,
 const CHECKED_TOGETHER: usize = 64;
 const SEARCHED_TOGETHER: usize = 256;
 const BETWEEN_CHECKS: u64 = 15_000_000;
@@ -88,8 +91,9 @@ pub struct Code {
     /// The name as the root of a stack, once it was one.
     main: Option<NameId>,
     ops: Ops,
-    /// Where the engine's tables have an internal function. A class inherits an internal method as a copy, which is in
-    /// the memory of the request (`zend_duplicate_internal_function`, Zend/zend_inheritance.c).
+    /// Where the engine's tables have an internal function. A class inherits an internal method as
+    /// a copy, which is in the memory of the request (`zend_duplicate_internal_function`,
+    /// Zend/zend_inheritance.c).
     home: u64,
     /// The class under which its map knows it.
     scope: u64,
@@ -111,7 +115,8 @@ pub struct StackPlace<'a, M: Memory + ?Sized> {
     pub shared_ranges: &'a [Range<u64>],
     /// opcache's restarts when the stack was read.
     pub restarts: Restarts,
-    /// The address of the time at which the request began, and that time when the stack was read, if it is known.
+    /// The address of the time at which the request began, and that time when the stack was read,
+    /// if it is known.
     pub request: Option<(u64, u64)>,
     /// The known functions in memory that the engine's processes share.
     pub shared: &'a mut Map,
@@ -119,7 +124,8 @@ pub struct StackPlace<'a, M: Memory + ?Sized> {
     pub local: &'a mut Map,
     /// Whether the end of a request is visible, so that functions can be trusted until then.
     pub request_ends: bool,
-    /// The compiler's memory when the stack was read; `None` if closures that have ended are not searched for.
+    /// The compiler's memory when the stack was read; `None` if closures that have ended are not
+    /// searched for.
     pub arena: Option<Arena>,
     /// The time, in nanoseconds of the monotonic clock.
     pub now: u64,
@@ -155,8 +161,8 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Begins to identify the stacks of another read. Ids of earlier reads are not valid any more: if all functions take too much memory, they
-    /// are forgotten here, and nowhere else.
+    /// Begins to identify the stacks of another read. Ids of earlier reads are not valid any more:
+    /// if all functions take too much memory, they are forgotten here, and nowhere else.
     pub fn begin(&mut self) {
         self.refused.clear();
         self.searched.clear();
@@ -168,9 +174,10 @@ impl Functions {
         }
     }
 
-    /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent. If what is read of a function is only
-    /// valid while its frame stands, `look_again` looks at the frames, from this one on, counted from the root, by a gather that reads this
-    /// of the functions first, and tells which have stood.
+    /// Identifies the function of each frame, leaf first, into `ids`; `None` if it is inconsistent.
+    /// If what is read of a function is only valid while its frame stands, `look_again` looks at
+    /// the frames, from this one on, counted from the root, by a gather that reads this of the
+    /// functions first, and tells which have stood.
     pub fn identify<M: Memory + ?Sized>(
         &mut self,
         place: &mut StackPlace<'_, M>,
@@ -389,14 +396,16 @@ impl Functions {
         {
             return Some(entry.code);
         }
-        // A script's frame is pushed with its opline. For other frames the top one's own opline proves nothing; a caller's is saved
-        // before its callee is linked. In the frame of an internal function it is a remainder of an earlier call. So
-        // only the oplines of scripts and closures tell which code they run.
+        // A script's frame is pushed with its opline. For other frames the top one's own opline
+        // proves nothing; a caller's is saved before its callee is linked. In the frame of an
+        // internal function it is a remainder of an earlier call. So only the oplines of scripts
+        // and closures tell which code they run.
         if !frame.is_script(place.layout) && (is_leaf || !is_closure(place.layout, frame)) {
             return None;
         }
         let (_, block) = place.shared.blocks.range(..=frame.opline).next_back()?;
-        // A restart of opcache reuses the block of a file or a closure, and no function has to show it.
+        // A restart of opcache reuses the block of a file or a closure, and no function has to show
+        // it.
         let checked = block.checked.max(place.shared.scripts_checked);
         let is_recent = place.now.saturating_sub(checked) < TRUSTED_NANOSECONDS;
         (frame.opline < block.end && !block.is_ambiguous && is_recent).then_some(block.code)
@@ -422,7 +431,8 @@ impl Code {
     }
 }
 
-/// How long to wait after a search that found this many functions due, of this many: all are searched twice while one stays checked.
+/// How long to wait after a search that found this many functions due, of this many: all are
+/// searched twice while one stays checked.
 fn pause(due: usize, functions: usize) -> u64 {
     if due >= CHECKED_TOGETHER {
         return BETWEEN_CHECKS;

@@ -1,8 +1,9 @@
 //! The names in samples, each kept once.
 //!
-//! A name stays the same when a worker compiles a script again or is replaced. So names are the keys of stacks and proofs,
-//! and memory grows with the program's functions, not with time. Code that was changed has an id of its own under the same name: its op of
-//! the same index can be on another line, and call something else. Users see the name only ([`NameId::shown`]).
+//! A name stays the same when a worker compiles a script again or is replaced. So names are the
+//! keys of stacks and proofs, and memory grows with the program's functions, not with time. Code
+//! that was changed has an id of its own under the same name: its op of the same index can be on
+//! another line, and call something else. Users see the name only ([`NameId::shown`]).
 
 use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::num::NonZero;
@@ -14,8 +15,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 pub const MAX_NAMES: usize = 14_336;
 /// The same for the texts of all names and files together.
 pub const MAX_TEXT: usize = 1 << 20;
-/// How many changed bodies are told apart, of all functions together: further ones count as the first of their name. It is the capacity of
-/// a hash table of 2^11.
+/// How many changed bodies are told apart, of all functions together: further ones count as the
+/// first of their name. It is the capacity of a hash table of 2^11.
 pub const MAX_CHANGED: usize = 1792;
 
 /// Index into [`FunctionNames`], and the number of a changed body; as large with an `Option`.

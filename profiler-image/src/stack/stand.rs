@@ -1,6 +1,7 @@
 //! Which frames of a stack stood, that is, were unchanged when they were looked at again.
 //!
-//! Frames are counted from the root, which is 1. Invariant: a frame that was not looked at does not stand.
+//! Frames are counted from the root, which is 1. Invariant: a frame that was not looked at does not
+//! stand.
 
 /// The frames above `below`, up to `above`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -24,10 +24,11 @@ pub struct Trace {
     pub around: Range<usize>,
     /// The program moves between half of the looks, so they can be in step with one of its loops.
     pub is_fast: bool,
-    /// It was read from the first look up to the first word's depth: all frames are of the moment of the word or later ones, but a caller
-    /// may have moved to another op since.
+    /// It was read from the first look up to the first word's depth: all frames are of the moment
+    /// of the word or later ones, but a caller may have moved to another op since.
     pub may_have_gone_on: bool,
-    /// How many frames, from the root, are of one moment: neither of the two looks next to the top's word contradicts them.
+    /// How many frames, from the root, are of one moment: neither of the two looks next to the
+    /// top's word contradicts them.
     pub together: usize,
     /// How many frames, from the root, all of these looks show.
     pub stood: usize,
@@ -111,7 +112,8 @@ pub struct SummedStack {
     pub ending: Ending,
     /// What the engine does on behalf of the leaf.
     pub phase: Option<NameId>,
-    /// The call path that takes the place of this one once another sample has proven it; [`PathId::NONE`] if there is none.
+    /// The call path that takes the place of this one once another sample has proven it;
+    /// [`PathId::NONE`] if there is none.
     pub candidate: PathId,
 }
 

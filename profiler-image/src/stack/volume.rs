@@ -1,8 +1,11 @@
-//! Paths as users know them: without the folder that the kubelet makes for each version of a ConfigMap's or Secret's volume,
-//! `..2026_11_25_03_36_07.1502734181` (`Write` in pkg/volume/util/atomic_writer.go of Kubernetes).
+//! Paths as users know them: without the folder that the kubelet makes for each version of a
+//! ConfigMap's or Secret's volume, `..2026_11_25_03_36_07.1502734181` (`Write` in
+//! pkg/volume/util/atomic_writer.go of Kubernetes).
 //!
-//! PHP resolves the link that leads there, so without this a function would have another name after each change of the volume.
-//! Invariant: the path without the folder leads to the same file in the pod, as long as its volume has that version.
+//! PHP resolves the link that leads there, so without this a function would have another name after
+//! each change of the volume.
+//! Invariant: the path without the folder leads to the same file in the pod, as long as its volume
+//! has that version.
 
 use std::borrow::Cow;
 

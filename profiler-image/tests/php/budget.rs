@@ -1,7 +1,8 @@
-//! The built sampler, driven over its CPU budget, in parallel with one without a budget, on the same PHP 8.2.
+//! The built sampler, driven over its CPU budget, in parallel with one without a budget, on the
+//! same PHP 8.2.
 //!
-//! The CPU time is compared late in the run, since the budget does not count its first three seconds, and both samplers run at once, so that
-//! a busy machine slows both.
+//! The CPU time is compared late in the run, since the budget does not count its first three
+//! seconds, and both samplers run at once, so that a busy machine slows both.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Compares the ops that push frames with this machine's PHP 8.2, which is stopped at random moments while it makes every kind of
-//! call: a frame that is not marked as the engine's own call was pushed by such an op. With FULL=1 at more
-//! moments.
+//! Compares the ops that push frames with this machine's PHP 8.2, which is stopped at random
+//! moments while it makes every kind of call: a frame that is not marked as the engine's own call
+//! was pushed by such an op. With FULL=1 at more moments.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -123,8 +123,8 @@ impl Target {
         })
     }
 
-    /// The frames of a moment, leaf first, each with its caller's opcode if that is user code; `None` if the stack is
-    /// inconsistent, as while the engine links a frame.
+    /// The frames of a moment, leaf first, each with its caller's opcode if that is user code;
+    /// `None` if the stack is inconsistent, as while the engine links a frame.
     fn stopped(&self) -> Result<Option<Vec<(Frame, u8)>>> {
         kill(self.pid, Signal::SIGSTOP)?;
         let status = waitpid(self.pid, Some(WaitPidFlag::WUNTRACED))?;
@@ -191,7 +191,8 @@ fn check(settings: &[&str]) -> Result<()> {
         .find(|&(&opcode, counts)| counts.0 > 0 && !may_push_frame(opcode));
     ensure!(wrong.is_none(), "{settings:?}: {wrong:?} of {seen:?}");
     ensure!(torn < 10, "{settings:?}: {torn} stacks are torn");
-    // Otherwise nothing was proven: the required ops must have been seen, and many calls of the engine at other ops.
+    // Otherwise nothing was proven: the required ops must have been seen, and many calls of the
+    // engine at other ops.
     for opcode in PUSHES {
         let calls = calls(&seen, opcode);
         ensure!(calls > 0, "{settings:?}: no call at {opcode}: {seen:?}");

@@ -1,4 +1,5 @@
-//! Checkpoints and live samples of a run in progress: with this machine's PHP 8.2, and a store that is slow or refuses.
+//! Checkpoints and live samples of a run in progress: with this machine's PHP 8.2, and a store that
+//! is slow or refuses.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -171,7 +172,8 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     let rest = all - samples;
     ensure!((1..=99 * 2).contains(&rest), "{samples} samples of {all}");
     ensure!(cpu > 0 && cpu < total(&whole, "cpu"), "{cpu} ns of CPU");
-    // No second loses CPU time that its samples get later. The target also ran before and after the run: longer on a busy machine.
+    // No second loses CPU time that its samples get later. The target also ran before and after the
+    // run: longer on a busy machine.
     let share = total(&whole, "cpu") as f64 / on_cpu as f64;
     ensure!(share > 0.5 && share <= 1.0, "{share} of its CPU time");
     let unattributed = recording.cpu_unattributed.as_nanos() as f64 / on_cpu as f64;

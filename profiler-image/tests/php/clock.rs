@@ -1,5 +1,5 @@
-//! A node whose clock is minutes ahead: the sampler asks the server that takes its profile for the time. This test's server has the other
-//! clock.
+//! A node whose clock is minutes ahead: the sampler asks the server that takes its profile for the
+//! time. This test's server has the other clock.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! The documentation's commands for a host run here, with this machine's PHP 8.2. It requires root, php-fpm, cgi-fcgi, script(1) and Go.
+//! The documentation's commands for a host run here, with this machine's PHP 8.2. It requires root,
+//! php-fpm, cgi-fcgi, script(1) and Go.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,8 @@ function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum;
 for ($end = hrtime(true) + 5e8; hrtime(true) < $end;) price(1000);
 ";
 
-/// A process that ends with its test, together with the php-fpm workers that are its children: workers of a killed master would stay.
+/// A process that ends with its test, together with the php-fpm workers that are its children:
+/// workers of a killed master would stay.
 struct Running(Child);
 
 impl Drop for Running {

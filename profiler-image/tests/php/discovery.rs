@@ -82,7 +82,8 @@ fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> 
     Ok(found)
 }
 
-/// A program that the discovery knows, started again: its engine is found again with few reads, and is what a complete search finds.
+/// A program that the discovery knows, started again: its engine is found again with few reads, and
+/// is what a complete search finds.
 #[test]
 fn a_known_program_is_found_again_where_it_was_loaded() -> Result<()> {
     let (first, second) = (Target::php()?, Target::php()?);
@@ -279,7 +280,8 @@ fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Resul
     Ok(())
 }
 
-/// The kernel gives the next PID to the next process on this machine, which may be a foreign one, so this is tried again.
+/// The kernel gives the next PID to the next process on this machine, which may be a foreign one,
+/// so this is tried again.
 #[test]
 fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
     let began = Instant::now();

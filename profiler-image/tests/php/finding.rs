@@ -1,5 +1,5 @@
-//! Engines that are hard to find: deleted binaries, programs that start or do an `execve` during a run, and a
-//! PHP without symbols. With this machine's PHP 8.2.
+//! Engines that are hard to find: deleted binaries, programs that start or do an `execve` during a
+//! run, and a PHP without symbols. With this machine's PHP 8.2.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Frames that no ordinary call pushes, in profiles of this machine's PHP 8.2: fibers, code that opcache has preloaded, and
-//! scripts that are changed while they run.
+//! Frames that no ordinary call pushes, in profiles of this machine's PHP 8.2: fibers, code that
+//! opcache has preloaded, and scripts that are changed while they run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -34,7 +34,8 @@ function after() { return sha1(str_repeat('x', 50000)); }
 while (true) { (include __DIR__ . '/part.php')(); }
 "#;
 
-/// Half of the time is below a chain of generators, each of which delegates to the next one; and half in `other`.
+/// Half of the time is below a chain of generators, each of which delegates to the next one; and
+/// half in `other`.
 const DELEGATES: &str = r#"
 function busy(int $us) { $end = hrtime(true) + $us * mt_rand(400, 1600); while (hrtime(true) < $end) { md5('x'); } }
 function gen($depth) { global $us;
@@ -44,7 +45,8 @@ function other() { global $us; busy($us); busy($us); busy($us); }
 while (true) { consume($depth); other(); }
 "#;
 
-/// Two generators delegate to one; generators consume generators; and a chain of them is suspended with its fiber.
+/// Two generators delegate to one; generators consume generators; and a chain of them is suspended
+/// with its fiber.
 const GENERATORS: &str = r#"<?php
 function busy(int $us) { $end = hrtime(true) + $us * 1000; while (hrtime(true) < $end) { md5('x'); } }
 function inner() { for ($i = 0; $i < 8; $i++) { busy(500); yield $i; } }
@@ -173,7 +175,8 @@ fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
     )
 }
 
-/// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no name.
+/// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no
+/// name.
 #[test]
 fn of_many_fibers_that_run_in_turn_half_of_the_samples_have_a_name() -> Result<()> {
     let folder = TempDir::new()?;
@@ -279,8 +282,9 @@ fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
     below.map(|(_, samples)| samples).sum()
 }
 
-/// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU: so the bounds are wide. In the place of a
-/// chain that cannot be followed, there would be almost nothing.
+/// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU:
+/// so the bounds are wide. In the place of a chain that cannot be followed, there would be almost
+/// nothing.
 #[test]
 fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
     for (depth, microseconds, opcache) in [
@@ -302,7 +306,8 @@ fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
         };
         let is_right = |stacks: &HashMap<String, i64>| {
             let (chain, other, all) = counts(stacks);
-            // A debug build takes longer for a sample of the longest chain than until the next turn is due: these turns are missed.
+            // A debug build takes longer for a sample of the longest chain than until the next turn
+            // is due: these turns are missed.
             let least = if depth < 1000 { 25 } else { 1 };
             let is_large = |count: i64| count >= 4 && count * 100 >= all * least;
             is_large(chain) && is_large(other) && all >= 60 && (chain + other) * 100 >= all * 94

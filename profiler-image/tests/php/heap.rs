@@ -1,5 +1,5 @@
-//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how much a loop leaks, and how near the limit a
-//! heap was. With FULL=1 also other available versions.
+//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how
+//! much a loop leaks, and how near the limit a heap was. With FULL=1 also other available versions.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,8 @@ use tempfile::TempDir;
 /// In percentage points.
 const TOLERANCE: f64 = 5.0;
 
-/// Five parts of memory in ten, three and two, each in 100 ms: the pages that strings of these lengths take. `temporary` keeps nothing.
+/// Five parts of memory in ten, three and two, each in 100 ms: the pages that strings of these
+/// lengths take. `temporary` keeps nothing.
 const FUNCTIONS: &str = r#"<?php
 function build($count, $length, $pause) {
     [$strings, $next] = [[], hrtime(true)];
@@ -276,8 +277,8 @@ fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> R
     let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
     let sums = recorded.by_function("heap_change")?;
     let [leak, temporary] = ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
-    // About 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
-    // a read saw that it is freed.
+    // About 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now,
+    // and what was leaked before a read saw that it is freed.
     ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
     Ok(())
 }
@@ -350,7 +351,8 @@ fn a_heap_is_one_more_piece_of_the_same_call() -> Result<()> {
 fn check_pieces(pid: u32) -> Result<()> {
     let (calls, pieces) = calls_of_a_sample(pid, false)?;
     let (calls_with, pieces_with) = calls_of_a_sample(pid, true)?;
-    // A read that another process delayed is made again with all its pieces. A sample's other call has one piece.
+    // A read that another process delayed is made again with all its pieces. A sample's other call
+    // has one piece.
     let of_read = pieces - (calls - 1.0);
     let more_calls = calls_with - calls;
     let more_pieces = pieces_with - pieces - more_calls * of_read;

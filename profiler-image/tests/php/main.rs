@@ -1,7 +1,8 @@
-//! The sampler against real PHP on this machine: `make php` runs these tests, each in a process of its own.
+//! The sampler against real PHP on this machine: `make php` runs these tests, each in a process of
+//! its own.
 //!
-//! They need Debian's PHP 8.2 (command line, php-fpm, opcache), and some of them root. A test that judges a share or a time has the
-//! machine for itself (`.config/nextest.toml`).
+//! They need Debian's PHP 8.2 (command line, php-fpm, opcache), and some of them root. A test that
+//! judges a share or a time has the machine for itself (`.config/nextest.toml`).
 
 mod access;
 mod budget;

@@ -1,4 +1,5 @@
-//! The scripts in opcache's table, compared with what opcache says itself. With this machine's PHP 8.2, or the command in `PHP`.
+//! The scripts in opcache's table, compared with what opcache says itself. With this machine's PHP
+//! 8.2, or the command in `PHP`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

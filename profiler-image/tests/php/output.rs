@@ -1,5 +1,5 @@
-//! `-o FILE` of the built sampler: a bad path fails at once, a signal keeps the samples so far, and an older file exists until
-//! the new one is complete. With this machine's PHP 8.2.
+//! `-o FILE` of the built sampler: a bad path fails at once, a signal keeps the samples so far, and
+//! an older file exists until the new one is complete. With this machine's PHP 8.2.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -181,7 +181,8 @@ fn a_pipe_is_written_to() -> Result<()> {
     Ok(())
 }
 
-/// Linux carries `ru_maxrss` over an exec, so a sampler that a large process starts would seem large.
+/// Linux carries `ru_maxrss` over an exec, so a sampler that a large process starts would seem
+/// large.
 #[test]
 fn the_peak_of_memory_is_the_samplers_own() -> Result<()> {
     let (folder, target) = (TempDir::new()?, Running::php()?);

@@ -1,5 +1,6 @@
-//! Loops as long as the time between two samples, on this machine's PHP 8.2: samples are not in step with them. Each program measures
-//! by its own clock how long each of its functions took, and the samples agree within a binomial bound.
+//! Loops as long as the time between two samples, on this machine's PHP 8.2: samples are not in
+//! step with them. Each program measures by its own clock how long each of its functions took, and
+//! the samples agree within a binomial bound.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -13,7 +14,8 @@ use phpprof_profile::{Limits, Lookup, decode};
 
 use crate::target::{Target, options};
 
-/// A loop whose turn takes exactly a slot at 99 Hz, by absolute times: `a` takes a half, `b` and `c` a quarter each.
+/// A loop whose turn takes exactly a slot at 99 Hz, by absolute times: `a` takes a half, `b` and
+/// `c` a quarter each.
 const IN_STEP: &str = r"
 function until($end) { do { md5('x'); } while (hrtime(true) < $end); }
 function a($end) { until($end); } function b($end) { until($end); } function c($end) { until($end); }
@@ -44,7 +46,8 @@ struct Ran {
     samples: HashMap<String, f64>,
     cpu: HashMap<String, f64>,
     times: HashMap<String, f64>,
-    /// The share of the turns that were missed: the machine had no CPU for the sampler, and likely none for the program either.
+    /// The share of the turns that were missed: the machine had no CPU for the sampler, and likely
+    /// none for the program either.
     missed: f64,
     /// The share of the time for which the program waited for a CPU while it could have run.
     waited: f64,
@@ -129,8 +132,8 @@ fn a_loop_of_work_and_sleep_has_its_shares_and_its_sleep_no_cpu_time() -> Result
     for rate in [99, 199] {
         let ran = ran(HALF_ASLEEP, rate)?;
         check(&ran, rate)?;
-        // The time of falling asleep and waking up is the sleep's own: below 1 % on a quiet machine. What waits for a CPU after a sleep
-        // cannot be told from running.
+        // The time of falling asleep and waking up is the sleep's own: below 1 % on a quiet
+        // machine. What waits for a CPU after a sleep cannot be told from running.
         let asleep = share(&ran.cpu, "usleep");
         let most = 0.03 + ran.waited;
         ensure!(

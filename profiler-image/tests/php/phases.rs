@@ -39,7 +39,8 @@ class Ring { public $self; function __construct() { $this->self = $this; } funct
 while (true) { new Ring; gc_collect_cycles(); }
 "#;
 
-/// The collector runs by itself, and in a destructor that it has not called; it closes generators, also while it is disabled.
+/// The collector runs by itself, and in a destructor that it has not called; it closes generators,
+/// also while it is disabled.
 const COLLECTS: &str = r#"
 class Ring { public $self; function __construct() { $this->self = $this; } }
 class Node extends Ring { function __destruct() { static $count = 0; if (++$count % 1000 == 0) { spin(9000); } } }
@@ -84,7 +85,8 @@ spin(700000);
 throw new Exception;
 "#;
 
-/// What the engine calls in the middle of other code, and destructors and generators below an autoloader's op.
+/// What the engine calls in the middle of other code, and destructors and generators below an
+/// autoloader's op.
 const CALLS_BACK: &str = r#"
 class Rows implements Iterator {
     private $row = 0;
@@ -244,7 +246,8 @@ fn spinning(script: &str, seconds: u64, expected: &[&str]) -> Result<HashMap<Str
     sampled_until(&target, seconds, expected, ENOUGH)
 }
 
-/// The stacks of a target: for this time, and again until each of the expected ones was seen often enough.
+/// The stacks of a target: for this time, and again until each of the expected ones was seen often
+/// enough.
 fn sampled_until(
     target: &Target,
     seconds: u64,
@@ -273,7 +276,8 @@ fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
     found.map(|(_, samples)| samples).sum()
 }
 
-/// Checks that a script has enough samples of each of these, and that at most one in a hundred has a stack with one of the wrong parts.
+/// Checks that a script has enough samples of each of these, and that at most one in a hundred has
+/// a stack with one of the wrong parts.
 fn check(script: &str, seconds: u64, expected: &[&str], wrong: &[&str]) -> Result<()> {
     let stacks = spinning(script, seconds, expected)?;
     for frames in expected {
@@ -426,7 +430,8 @@ fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
     Ok(())
 }
 
-/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the samples by stack, with idle ones.
+/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the
+/// samples by stack, with idle ones.
 fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
     let folder = TempDir::new()?;
     let path = folder.path().join("worker.php");

@@ -1,4 +1,5 @@
-//! Requests in profiles, on this machine's PHP 8.2: the shares of routes, filters, ages, and no secrets.
+//! Requests in profiles, on this machine's PHP 8.2: the shares of routes, filters, ages, and no
+//! secrets.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,7 +20,8 @@ const READS_OF_A_REQUEST: f64 = 8.0;
 /// The largest peak of the sampler's memory in bytes.
 const PEAK: u64 = 32 << 20;
 
-/// Five routes of one front controller, whose ids are secrets: the shares have to be those that the application has measured.
+/// Five routes of one front controller, whose ids are secrets: the shares have to be those that the
+/// application has measured.
 #[test]
 fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -75,7 +77,8 @@ fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()
     Ok(())
 }
 
-/// Requests that last 700 ms on one of two workers are listed before all others, each with its moments.
+/// Requests that last 700 ms on one of two workers are listed before all others, each with its
+/// moments.
 #[test]
 fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -217,7 +220,8 @@ fn check_filters(fpm: &Fpm, clients: &Clients) -> Result<()> {
     Ok(())
 }
 
-/// One request of a hundred is slow: a filter by age shows its functions, also those at its beginning.
+/// One request of a hundred is slow: a filter by age shows its functions, also those at its
+/// beginning.
 #[test]
 fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -242,8 +246,8 @@ fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
     Ok(())
 }
 
-/// Records requests from an age of 300 ms on, and checks that these are the slow ones, and others only where the application was stopped
-/// for so long in them.
+/// Records requests from an age of 300 ms on, and checks that these are the slow ones, and others
+/// only where the application was stopped for so long in them.
 fn with_minimum_age(fpm: &Fpm, clients: &Clients, arguments: &[&str]) -> Result<Recorded> {
     const AGE: Duration = Duration::from_millis(300);
     const DEFAULT_RATE: f64 = 99.0;
@@ -294,7 +298,8 @@ fn the_built_in_servers_routes_are_told() -> Result<()> {
     Ok(())
 }
 
-/// Routes, their functions and no secret, for another server; with FULL=1 for longer. RoadRunner's worker here only handles GET.
+/// Routes, their functions and no secret, for another server; with FULL=1 for longer. RoadRunner's
+/// worker here only handles GET.
 #[track_caller]
 fn check_other(kind: Kind) -> Result<()> {
     let Some(server) = Other::start(kind)? else {
@@ -316,8 +321,8 @@ fn check_other(kind: Kind) -> Result<()> {
     let (told, all): (i64, i64) = (with.map(|(_, sum)| sum).sum(), recorded.samples());
     let receipt = recorded.receipt()?;
     let count = |field: &str| receipt["requests"][field].as_i64().unwrap_or(0);
-    // Each sample without a route is counted. A read that the kernel interrupts for over a millisecond is refused, which
-    // happens often on a machine that has more to do than CPUs.
+    // Each sample without a route is counted. A read that the kernel interrupts for over a
+    // millisecond is refused, which happens often on a machine that has more to do than CPUs.
     let refused = count("changed") + count("unknown");
     ensure!(
         (told + refused) * 100 >= all * 99 && told * 100 > all * 85,

@@ -1,5 +1,5 @@
-//! php-fpm whose opcache restarts under load: scripts take each other's places in its memory, and no stack may show one script's functions
-//! below another's. With this machine's PHP 8.2.
+//! php-fpm whose opcache restarts under load: scripts take each other's places in its memory, and
+//! no stack may show one script's functions below another's. With this machine's PHP 8.2.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -28,7 +28,8 @@ const PAGES: usize = 4;
 const SECONDS: u64 = 4;
 /// The functions of pages that have the same size in opcache's memory.
 const EQUAL: usize = 2000;
-/// Long ago, so that opcache caches the files at once (`opcache.file_update_protection`); it sees changes by whole seconds.
+/// Long ago, so that opcache caches the files at once (`opcache.file_update_protection`); it sees
+/// changes by whole seconds.
 const LONG_AGO: u64 = 1_600_000_000;
 const STATUS: &str = "<?php $s = opcache_get_status(false)['opcache_statistics'];
 echo '#', $s['oom_restarts'] + $s['hash_restarts'], ' ', $s['manual_restarts'], '#';";
@@ -137,7 +138,8 @@ impl Scene {
         });
     }
 
-    /// Asks for a page some times, replaces one by a page of the same size, and so on, in no order: after each restart others come first.
+    /// Asks for a page some times, replaces one by a page of the same size, and so on, in no order:
+    /// after each restart others come first.
     fn replace_and_ask(&mut self) {
         let mut version = 0_usize;
         self.repeat(Duration::ZERO, move |folder| {
@@ -174,7 +176,8 @@ impl Scene {
         })?)
     }
 
-    /// How often opcache has restarted because it was full, and because it was told to, as it says itself.
+    /// How often opcache has restarted because it was full, and because it was told to, as it says
+    /// itself.
     fn restarts(&self) -> Result<[u64; 2]> {
         let folder = self.folder.path();
         let answer = ask(&folder.join("fpm.sock"), &folder.join("status.php"))?;
@@ -263,7 +266,8 @@ fn page_of_request(profile: &Profile, sample: &Sample) -> Option<char> {
     page.chars().next().filter(char::is_ascii_digit)
 }
 
-/// Checks that no stack has functions of two pages, or of a page that does not serve its request, and that most samples have a page.
+/// Checks that no stack has functions of two pages, or of a page that does not serve its request,
+/// and that most samples have a page.
 fn check(recording: &Recording) -> Result<()> {
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     let profile = decode(&bytes, &Limits::default())?;
@@ -275,7 +279,8 @@ fn check(recording: &Recording) -> Result<()> {
         let pages = frames.iter().filter_map(|it| page_of(it.name, it.file));
         let mut pages: Vec<char> = pages.collect();
         pages.dedup();
-        // Of some thousand samples, one whose stack is only the script itself has the label of the next request.
+        // Of some thousand samples, one whose stack is only the script itself has the label of the
+        // next request.
         let asked = page_of_request(&profile, sample).filter(|_| frames.len() > 1);
         let asked = asked.filter(|_| !pages.is_empty());
         known += i64::from(asked.is_some()) * sample.value[0];
@@ -324,8 +329,9 @@ fn after_a_reset_no_script_has_the_names_of_another() -> Result<()> {
     check(&recording)
 }
 
-/// Changed scripts leave their memory to nobody until opcache is full of them and restarts. Then each page takes the place of another one, with
-/// its code and names at the same addresses: only the restart tells them apart.
+/// Changed scripts leave their memory to nobody until opcache is full of them and restarts. Then
+/// each page takes the place of another one, with its code and names at the same addresses: only
+/// the restart tells them apart.
 #[test]
 fn scripts_that_are_replaced_until_opcache_is_full_keep_their_names() -> Result<()> {
     let settings = [

@@ -1,5 +1,6 @@
-//! The cost of looking for workers on a machine where nothing starts or ends: 64 workers of php-fpm and 100 sleeping processes,
-//! in a PID namespace of their own, so that no other processes count. It requires root, unshare and PHP 8.2.
+//! The cost of looking for workers on a machine where nothing starts or ends: 64 workers of php-fpm
+//! and 100 sleeping processes, in a PID namespace of their own, so that no other processes count.
+//! It requires root, unshare and PHP 8.2.
 
 use std::collections::HashSet;
 use std::fs;
@@ -44,8 +45,8 @@ fn inside() -> Result<()> {
     let _sleepers = (0..SLEEPERS)
         .map(|_| Command::new("sleep").arg("600").spawn())
         .collect::<Result<Vec<Child>, _>>()?;
-    // All workers exist before the first scan, so their order of start does not matter; and all processes are too old to count as
-    // starting.
+    // All workers exist before the first scan, so their order of start does not matter; and all
+    // processes are too old to count as starting.
     std::thread::sleep(Duration::from_secs(3));
     let mut discovery = Discovery::new(Scope::All);
     let found = discovery.scan().new;

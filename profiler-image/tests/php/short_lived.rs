@@ -1,5 +1,5 @@
-//! Processes that live for milliseconds, on this machine's PHP 8.2: their samples represent their time by the program's own clock, and what nobody
-//! saw is a number.
+//! Processes that live for milliseconds, on this machine's PHP 8.2: their samples represent their
+//! time by the program's own clock, and what nobody saw is a number.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -19,7 +19,8 @@ use crate::target::{Target, options};
 
 const PHP: &str = "/usr/bin/php8.2";
 
-/// A job that is busy for some milliseconds by its own clock, and reports how long it took: on a busy machine it takes longer.
+/// A job that is busy for some milliseconds by its own clock, and reports how long it took: on a
+/// busy machine it takes longer.
 const JOB: &str = r"
 function job($ms) { $began = hrtime(true); do { md5('a'); } while (hrtime(true) < $began + $ms * 1000000); return hrtime(true) - $began; }
 ";
@@ -36,7 +37,8 @@ function runJob($ms) {
 }
 ";
 
-/// The same with a second fork, whose parent ends at once, so that the job has left the tree of processes.
+/// The same with a second fork, whose parent ends at once, so that the job has left the tree of
+/// processes.
 const ORPHANS: &str = r"
 $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 function runJob($ms) {
@@ -70,8 +72,8 @@ function runJob($ms) {
 }
 ";
 
-/// Says that it has begun, runs jobs for four seconds, and prints how many nanoseconds they took, and how many seconds of CPU time its children
-/// and it itself used.
+/// Says that it has begun, runs jobs for four seconds, and prints how many nanoseconds they took,
+/// and how many seconds of CPU time its children and it itself used.
 const MAIN: &str = r"
 function used($whose) {
     $used = getrusage($whose);
@@ -251,7 +253,8 @@ fn what_nobody_saw_is_a_number() -> Result<()> {
     let (unseen, all) = (missed.reaped.as_secs_f64() * 1e9, ran.true_cpu);
     eprintln!("{missed:?}, {} ns sampled, of {all} ns", ran.all_cpu);
     ensure!(missed.processes > 0, "{missed:?}");
-    // The kernel reports steps of 10 ms. What children use before a run on a busy machine has begun is in neither.
+    // The kernel reports steps of 10 ms. What children use before a run on a busy machine has begun
+    // is in neither.
     let known = ran.all_cpu + unseen;
     ensure!(
         known > 0.8 * all && known < 1.1 * all + 3e7,

@@ -1,4 +1,5 @@
-//! A process that a test starts, and that ends with it; and the options of a run that most tests have.
+//! A process that a test starts, and that ends with it; and the options of a run that most tests
+//! have.
 
 use std::process::Child;
 use std::time::Duration;

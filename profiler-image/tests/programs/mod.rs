@@ -1,6 +1,6 @@
-//! Programs that a test copies and then runs. This process never has such a file open for writing: a child that another
-//! test starts at that moment would hold it open until its own `execve`, and the kernel refuses to run a file that is open for
-//! writing (ETXTBSY, execve(2)).
+//! Programs that a test copies and then runs. This process never has such a file open for writing:
+//! a child that another test starts at that moment would hold it open until its own `execve`, and
+//! the kernel refuses to run a file that is open for writing (ETXTBSY, execve(2)).
 
 use std::path::Path;
 use std::process::Command;

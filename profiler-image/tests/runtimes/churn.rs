@@ -1,7 +1,8 @@
 //! Workers that come and go: php-fpm starts them on demand, and ends each after five requests.
 //!
-//! One in four lives 200 ms and must be seen; the others may start and end between two scans. The sampler must not keep anything
-//! of those that have ended: its descriptors and its memory are watched while it runs.
+//! One in four lives 200 ms and must be seen; the others may start and end between two scans. The
+//! sampler must not keep anything of those that have ended: its descriptors and its memory are
+//! watched while it runs.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -87,7 +88,8 @@ fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Out
         let born = lives.entry(answer.pid).or_insert(answer.begin);
         *born = answer.begin.min(*born);
     }
-    // An idle worker has no stack. A worker is missed if it was busy at a turn when it had to be known.
+    // An idle worker has no stack. A worker is missed if it was busy at a turn when it had to be
+    // known.
     let was_due = |answer: &&Answer| {
         let known = lives.get(&answer.pid).unwrap_or(&answer.begin) + NOTICED;
         answer.end.saturating_sub(answer.begin.max(known)) > TURN

@@ -1,5 +1,6 @@
-//! Heaps of PHP in common runtimes: functions that keep memory have the shares of `profiler-image/runtimes/truth/Memory.php`, over several requests
-//! too, and functions that free it have almost none.
+//! Heaps of PHP in common runtimes: functions that keep memory have the shares of
+//! `profiler-image/runtimes/truth/Memory.php`, over several requests too, and functions that free
+//! it have almost none.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -89,7 +90,8 @@ pub const KINDS: &[Kind] = &[
     ),
 ];
 
-/// Whether a kind agrees with the truth. If not, it is measured once more, because a busy machine may be the cause.
+/// Whether a kind agrees with the truth. If not, it is measured once more, because a busy machine
+/// may be the cause.
 pub fn holds(kind: &Kind) -> bool {
     let faults = match measured(kind) {
         Ok(faults) if faults.is_empty() => Ok(faults),

@@ -34,8 +34,8 @@ impl Kind {
         self.targets.iter().map(|target| target.workers).sum()
     }
 
-    /// Whether each request's route is known. In FrankenPHP's classic mode it is known if the script uses `$_SERVER`, which the truth does
-    /// not.
+    /// Whether each request's route is known. In FrankenPHP's classic mode it is known if the
+    /// script uses `$_SERVER`, which the truth does not.
     pub fn tells_routes(&self) -> bool {
         let tells = |target: &Target| {
             !matches!(

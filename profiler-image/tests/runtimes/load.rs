@@ -1,4 +1,5 @@
-//! The load on a server, and its answers: clients that each wait for an answer before they send the next request.
+//! The load on a server, and its answers: clients that each wait for an answer before they send the
+//! next request.
 //!
 //! Invariant: an invalid answer is an error of the whole run, and never left out.
 
@@ -52,7 +53,8 @@ impl Load {
         }
     }
 
-    /// The number of answers so far. Fails if a client has ended, because the caller would wait without end.
+    /// The number of answers so far. Fails if a client has ended, because the caller would wait
+    /// without end.
     pub fn answers(&self) -> Result<u64> {
         ensure!(
             !self.clients.iter().any(JoinHandle::is_finished),

@@ -1,7 +1,8 @@
-//! `make real`: PHP in common runtimes, sampled with the built binary, and compared with the ground truth.
+//! `make real`: PHP in common runtimes, sampled with the built binary, and compared with the ground
+//! truth.
 //!
-//! It prints a line for each kind, and its faults. With FULL=1 all kinds; with words, those whose names
-//! contain one of them. It does not build runtimes: profiler-image/runtimes/build does.
+//! It prints a line for each kind, and its faults. With FULL=1 all kinds; with words, those whose
+//! names contain one of them. It does not build runtimes: profiler-image/runtimes/build does.
 
 mod churn;
 mod heap;
@@ -81,8 +82,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a kind agrees with the truth. If shares differ, leaves are unproven, or workers are sampled too rarely, it is measured once
-/// more, for longer, because on a busy machine that may be chance. Wrong calls and missing workers are never chance.
+/// Whether a kind agrees with the truth. If shares differ, leaves are unproven, or workers are
+/// sampled too rarely, it is measured once more, for longer, because on a busy machine that may be
+/// chance. Wrong calls and missing workers are never chance.
 fn holds(kind: &Kind) -> bool {
     let seconds = if kind.workers() < 4 {
         SECONDS

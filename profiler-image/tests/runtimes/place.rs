@@ -223,7 +223,8 @@ pub fn folder_of_scripts() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// The php.ini that a PHP from source needs to load opcache, from its build folder or its final place.
+/// The php.ini that a PHP from source needs to load opcache, from its build folder or its final
+/// place.
 pub fn ini(php: Php) -> Result<String> {
     let Php::Built(name) = php else {
         return Ok("zend_extension=opcache.so\n".to_owned());

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::runtime::{Php, Program};
 
-/// Debian's PHP for i386, which this machine's kernel runs if it was built with CONFIG_IA32_EMULATION.
+/// Debian's PHP for i386, which this machine's kernel runs if it was built with
+/// CONFIG_IA32_EMULATION.
 const PHP: Php = Php::Chroot("debian-bookworm-i386", "8.2");
 pub const NAME: &str = "cli 8.2 of 32 bits";
 /// That of `UnsupportedVersion`.

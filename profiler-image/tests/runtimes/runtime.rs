@@ -72,7 +72,8 @@ impl Php {
 
     /// A command of this PHP's machine.
     pub fn command(self, folder: &Path, program: &Path) -> Command {
-        // The sampler and the clients have priority if CPUs are short, because a process that waits for a CPU is measured by chance.
+        // The sampler and the clients have priority if CPUs are short, because a process that waits
+        // for a CPU is measured by chance.
         let mut command = Command::new("nice");
         if let Self::Root(name, _) | Self::Container(name) = self {
             command.arg(sources().join("enter"));

@@ -51,7 +51,8 @@ impl Asking {
 }
 
 impl Running {
-    /// Starts a server with this many workers, from a copy of the program if its file is to be removed or replaced.
+    /// Starts a server with this many workers, from a copy of the program if its file is to be
+    /// removed or replaced.
     pub fn start(php: Php, server: Server, workers: usize, file: File) -> Result<Self> {
         Self::start_with(php, server, workers, (file, "index.php"))
     }

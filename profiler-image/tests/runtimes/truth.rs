@@ -1,4 +1,5 @@
-//! Compares a profile with the calls of the ground truth (profiler-image/runtimes/truth), and with its measurements: pure.
+//! Compares a profile with the calls of the ground truth (profiler-image/runtimes/truth), and with
+//! its measurements: pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -48,7 +49,8 @@ impl Truth {
         })
     }
 
-    /// Adds the part of an answer in the time of the profile. The code paths of an answer follow each other.
+    /// Adds the part of an answer in the time of the profile. The code paths of an answer follow
+    /// each other.
     pub fn add(&mut self, answer: &str) -> Result<()> {
         let shown = || format!("this is not an answer: {answer:?}");
         let of_answer: HashMap<String, u64> = serde_json::from_str(answer).with_context(shown)?;
@@ -213,7 +215,8 @@ fn judge_shares(verdict: &mut Verdict, sums: [i64; PATHS.len()], truth: &Truth, 
             ));
         }
     }
-    // Apart from the paths, there is only the work of each server around a request, and its wait for the next one.
+    // Apart from the paths, there is only the work of each server around a request, and its wait
+    // for the next one.
     if percent(known, wall) < 80.0 {
         verdict.faults.push(format!(
             "the code paths are {:.1} % of the profile only",
@@ -247,7 +250,8 @@ fn judge_workers(verdict: &mut Verdict, workers: usize) {
     }
 }
 
-/// Method and route of a sample's request; the route of FrankenPHP's workers is the path of their own script.
+/// Method and route of a sample's request; the route of FrankenPHP's workers is the path of their
+/// own script.
 fn route(profile: &Profile, sample: &Sample) -> Option<String> {
     let value = |key: &str| {
         let label = |label: &&phpprof_profile::proto::Label| profile.string(label.key) == key;
@@ -272,7 +276,8 @@ fn percent(part: i64, whole: i64) -> f64 {
     100.0 * part as f64 / (whole as f64).max(1.0)
 }
 
-/// Judges made-up profiles: a correct one must pass, and each kind of fault be found. Returns the failures.
+/// Judges made-up profiles: a correct one must pass, and each kind of fault be found. Returns the
+/// failures.
 pub fn check_verdicts(calls: &Calls<'_>) -> Vec<String> {
     let right = [
         "Orders::rounded",

@@ -1,7 +1,7 @@
 //! Writes `src/layouts/rows.rs` from `src/layouts/php-abi.json` (`make generate`).
 //!
-//! Each row is the template below with the JSON's numbers in place of their names; 0 means that the version has no such field.
-//! What this program does not do: contain a number itself.
+//! Each row is the template below with the JSON's numbers in place of their names; 0 means that the
+//! version has no such field. What this program does not do: contain a number itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -100,7 +100,8 @@ fn number(numbers: &BTreeMap<String, Value>, name: &str) -> String {
         .map_or_else(|| "0".to_owned(), Value::to_string)
 }
 
-/// The template with its names replaced. A name has no space, which distinguishes it from a block of Rust.
+/// The template with its names replaced. A name has no space, which distinguishes it from a block
+/// of Rust.
 fn filled(template: &str, numbers: &BTreeMap<String, Value>) -> String {
     let mut text = String::new();
     let mut rest = template;

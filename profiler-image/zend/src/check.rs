@@ -1,7 +1,8 @@
 //! Compares a row of offsets with the live engine, before anything is sampled.
 //!
-//! The structures below exist from the engine's start on, and each check tests several offsets at once: a wrong row
-//! fails by its first wrong number. What this module does not do: repair, or try another row.
+//! The structures below exist from the engine's start on, and each check tests several offsets at
+//! once: a wrong row fails by its first wrong number. What this module does not do: repair, or try
+//! another row.
 
 use crate::engine::EngineRefusal;
 use crate::hash::{Bucket, find, first};
@@ -17,8 +18,8 @@ fn mismatch(what: &'static str) -> EngineRefusal {
     EngineRefusal::LayoutMismatch(what)
 }
 
-/// `PHP_VERSION` from the module `core` (`php_module_startup`, main/main.c); `None` if there is no such
-/// module, as in an engine that is just starting.
+/// `PHP_VERSION` from the module `core` (`php_module_startup`, main/main.c); `None` if there is no
+/// such module, as in an engine that is just starting.
 pub fn version<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -31,8 +32,8 @@ pub fn version<M: Memory + ?Sized>(
     c_string(memory, text, 64)
 }
 
-/// The module `core` must have the row's API number and a build without debugging. If the version string contradicts
-/// the engine, the engine is refused here.
+/// The module `core` must have the row's API number and a build without debugging. If the version
+/// string contradicts the engine, the engine is refused here.
 pub fn modules<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -103,8 +104,9 @@ pub fn is_whole<M: Memory + ?Sized>(memory: &M, layout: &Layout, thread: &Thread
     globals(memory, layout, executor_globals, compiler_globals).is_ok()
 }
 
-/// The first function's own name must be its key in the table, and its module one of the engine's: this checks
-/// `zend_array`, `Bucket`, `zend_string`, `zend_function.common` and `zend_internal_function` at once.
+/// The first function's own name must be its key in the table, and its module one of the engine's:
+/// this checks `zend_array`, `Bucket`, `zend_string`, `zend_function.common` and
+/// `zend_internal_function` at once.
 fn function_table<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -176,8 +178,8 @@ fn vm_stack<M: Memory + ?Sized>(
         word(row.vm_stack_end),
         word(row.vm_stack),
     );
-    // The words are read while the engine runs, so only conditions that hold at each moment are checked; a stack that has been
-    // freed leaves its old words.
+    // The words are read while the engine runs, so only conditions that hold at each moment are
+    // checked; a stack that has been freed leaves its old words.
     let sound = page == 0
         || (page.is_multiple_of(8)
             && end.saturating_sub(page) <= MAX_PAGE

@@ -1,9 +1,10 @@
 //! Finds the code of a closure whose object is gone, in a function that holds it.
 //!
-//! A closure is an object with a copy of its op_array (Zend/zend_closures.c). When it has ended, another closure takes its address. But
-//! its code stays as long as the function that declares it, which has it in a list (`dynamic_func_defs`, since 8.1), and that is held by
-//! a live object, or by the engine's tables. Invariant: what is found was compiled before the stack was read, and is held after it was
-//! read, so no other code can have been in its place.
+//! A closure is an object with a copy of its op_array (Zend/zend_closures.c). When it has ended,
+//! another closure takes its address. But its code stays as long as the function that declares it,
+//! which has it in a list (`dynamic_func_defs`, since 8.1), and that is held by a live object, or
+//! by the engine's tables. Invariant: what is found was compiled before the stack was read, and is
+//! held after it was read, so no other code can have been in its place.
 
 use crate::function::FunctionKey;
 use crate::layouts::Layout;
@@ -19,12 +20,13 @@ const SIZE: usize = 208;
 const MAX_READ: usize = 256;
 /// How many functions are around a closure, at most.
 const MAX_DEPTH: usize = 6;
-/// The type and the flags of a live object: neither its destructor nor `free_obj` has been called (`zend_objects_store_del`,
-/// Zend/zend_objects_API.c). The first word of a freed one is the address of another free place.
+/// The type and the flags of a live object: neither its destructor nor `free_obj` has been called
+/// (`zend_objects_store_del`, Zend/zend_objects_API.c). The first word of a freed one is the
+/// address of another free place.
 const TYPE_AND_FLAGS: u32 = 0x3ff;
 
-/// The memory from which the compiler took op_arrays of closures until a stack was read (`CG(arena)`, Zend/zend_compile.c). During a
-/// request it only grows.
+/// The memory from which the compiler took op_arrays of closures until a stack was read
+/// (`CG(arena)`, Zend/zend_compile.c). During a request it only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arena {
     /// The address of `CG(arena)`.
@@ -112,7 +114,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The function of a frame, if something holds it now: a live closure's object, or the engine's tables.
+    /// The function of a frame, if something holds it now: a live closure's object, or the engine's
+    /// tables.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, frame: &Frame) -> Option<Self> {
         let is_closure = is_closure(layout, frame);
         let (mut object, mut function) = ([0; 8], [0; SIZE]);
@@ -144,8 +147,8 @@ impl Holder {
         })
     }
 
-    /// The key of the function that contains this op: this one, or one that it declares, or that those declare. `is_old` tells whether
-    /// an op_array existed when the stack was read.
+    /// The key of the function that contains this op: this one, or one that it declares, or that
+    /// those declare. `is_old` tells whether an op_array existed when the stack was read.
     pub fn find<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -171,8 +174,9 @@ impl Holder {
         None
     }
 
-    /// Whether it is still held, and was compiled before the stack was read: something that it declares was, or nothing was compiled
-    /// since. Then its code, and all that it declares, were in their places for the whole time. `arena` is that of the read, if it is known.
+    /// Whether it is still held, and was compiled before the stack was read: something that it
+    /// declares was, or nothing was compiled since. Then its code, and all that it declares, were
+    /// in their places for the whole time. `arena` is that of the read, if it is known.
     pub fn has_stood<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -216,7 +220,8 @@ pub fn is_closure(layout: &Layout, frame: &Frame) -> bool {
     frame.call_info & (flags.closure | flags.fake_closure) == flags.closure
 }
 
-/// Whether the first bytes of an object are those of a live one (`zend_refcounted_h`, Zend/zend_types.h).
+/// Whether the first bytes of an object are those of a live one (`zend_refcounted_h`,
+/// Zend/zend_types.h).
 fn is_live(object: &[u8; 8]) -> bool {
     let (references, info) = (half_at(object, 0), half_at(object, 4));
     references > 0 && info & TYPE_AND_FLAGS == u32::from(IS_OBJECT)

@@ -1,14 +1,18 @@
-//! Who has called a destructor: the collector of cycles, or a count of references that fell to zero.
+//! Who has called a destructor: the collector of cycles, or a count of references that fell to
+//! zero.
 //!
-//! The collector calls the destructors of all garbage before it frees any (`zend_gc_collect_cycles`, Zend/zend_gc.c). Just before that, it
-//! colours their objects purple in its buffer of roots. Each other object in the buffer is purple only until a run of the collector
-//! has marked it. Invariant: the words are read together with the frame of the destructor, and say nothing if that is another one by then.
+//! The collector calls the destructors of all garbage before it frees any
+//! (`zend_gc_collect_cycles`, Zend/zend_gc.c). Just before that, it colours their objects purple in
+//! its buffer of roots. Each other object in the buffer is purple only until a run of the collector
+//! has marked it. Invariant: the words are read together with the frame of the destructor, and say
+//! nothing if that is another one by then.
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece};
 use crate::unwind::Frame;
 
-/// Destructors in one stack, and bodies of generators, which run their `finally` when they are destroyed.
+/// Destructors in one stack, and bodies of generators, which run their `finally` when they are
+/// destroyed.
 pub const MAX_DESTRUCTORS: usize = 256;
 /// `zend_refcounted_h.u.type_info` (Zend/zend_types.h), in all versions.
 const TYPE_INFO: u64 = 4;
@@ -41,8 +45,9 @@ struct DestructorBytes {
     flags: [u8; 4],
 }
 
-/// The indexes of those that the collector has called. `gc_enabled` is the address of that word, before `gc_active`. `None` if it cannot be
-/// told: the words are unknown (up to 7.3, which does not colour them), or of another moment than the frames.
+/// The indexes of those that the collector has called. `gc_enabled` is the address of that word,
+/// before `gc_active`. `None` if it cannot be told: the words are unknown (up to 7.3, which does
+/// not colour them), or of another moment than the frames.
 pub fn called_by_collector<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -113,7 +118,8 @@ mod tests {
     const TOP_OF_ROOTS: u32 = 7 << INFO_SHIFT;
     const IN_BUFFER: u32 = TOP_OF_ROOTS | PURPLE << INFO_SHIFT;
 
-    /// Which of these are called by the collector: each is the `type_info` of an object, and the flags of a generator.
+    /// Which of these are called by the collector: each is the `type_info` of an object, and the
+    /// flags of a generator.
     fn called(
         layout: &'static Layout,
         objects: &[(u32, Option<u32>)],
@@ -152,7 +158,8 @@ mod tests {
                 assert_eq!(called(layout, objects, |_, _, _| {}), expected);
             };
             check(&[(IN_BUFFER | 0x18, None)], &[0]);
-            // By a count of references: not in the buffer, or black, grey or white by a run that has seen it.
+            // By a count of references: not in the buffer, or black, grey or white by a run that
+            // has seen it.
             let black = TOP_OF_ROOTS;
             let grey = TOP_OF_ROOTS | 0x20_0000 << INFO_SHIFT;
             check(&[(0x18, None), (black, None), (grey, None)], &[]);

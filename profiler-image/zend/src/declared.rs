@@ -1,16 +1,18 @@
 //! Checks whether the engine's own tables have a function under the name that was read for it.
 //!
-//! Names are in memory that is freed and reused: a text at the address of a class's name may be another one.
-//! The tables lead from the name to the function, and are emptied at a request's end. Invariant: true only
-//! if the function, and its class, are found at the addresses from which the names were read.
+//! Names are in memory that is freed and reused: a text at the address of a class's name may be
+//! another one. The tables lead from the name to the function, and are emptied at a request's end.
+//! Invariant: true only if the function, and its class, are found at the addresses from which the
+//! names were read.
 
 use crate::function::ZendFunction;
 use crate::hash::find;
 use crate::layouts::Layout;
 use crate::memory::Memory;
 
-/// Whether `func` is in the table of functions, or in that of its class, and its class in the table of classes. Also false
-/// for functions in no table: closures, top-level code, methods that another class has inherited as copies.
+/// Whether `func` is in the table of functions, or in that of its class, and its class in the table
+/// of classes. Also false for functions in no table: closures, top-level code, methods that another
+/// class has inherited as copies.
 pub fn is_declared<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -44,7 +46,8 @@ mod tests {
     use crate::layouts::{Machine, layout_of};
     use crate::testing::EngineImage;
 
-    /// The tables have `append` and `Journal::append`; the function at this offset from it was read under these names.
+    /// The tables have `append` and `Journal::append`; the function at this offset from it was read
+    /// under these names.
     fn check(class: &str, name: &str, offset: u64, expected: bool) {
         let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());
         let (layout, globals) = (image.layout, image.executor_globals);

@@ -1,8 +1,9 @@
 //! An ELF image in a process's memory: program headers, dynamic symbols, build id, read-only data.
 //!
-//! Only memory is read, never a file, so that it also works if the file is gone, replaced or in another mount
-//! namespace. Section headers are not mapped and so are not used. Sources: the System V ABI, and glibc's `dl-lookup.c`
-//! for `DT_GNU_HASH`. Invariant: every count in the image is bounded before it is used.
+//! Only memory is read, never a file, so that it also works if the file is gone, replaced or in
+//! another mount namespace. Section headers are not mapped and so are not used. Sources: the System
+//! V ABI, and glibc's `dl-lookup.c` for `DT_GNU_HASH`. Invariant: every count in the image is
+//! bounded before it is used.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const NT_GNU_BUILD_ID: u32 = 3;
 const MAX_PROGRAM_HEADERS: u16 = 64;
 const MAX_DYNAMIC_ENTRIES: usize = 512;
-/// A chain of a valid table has a few entries; this bounds a hostile one, in each of a process's images.
+/// A chain of a valid table has a few entries; this bounds a hostile one, in each of a process's
+/// images.
 const MAX_CHAIN: u32 = 128;
 const MAX_RODATA: u64 = 64 << 20;
 
@@ -43,7 +45,8 @@ pub struct Symbol {
     pub size: u64,
 }
 
-/// Whether the read-only data of a 32-bit little-endian image contain a text. Nothing else is read of such an image.
+/// Whether the read-only data of a 32-bit little-endian image contain a text. Nothing else is read
+/// of such an image.
 pub fn has_text_in_32_bit<M: Memory + ?Sized>(memory: &M, base: u64, text: &[u8]) -> bool {
     let found = || {
         let mut header = [0_u8; 52];
@@ -97,7 +100,8 @@ struct Dynamic {
 }
 
 impl Image {
-    /// Reads the image whose first page is mapped at `base`; `None` if it is not a 64-bit little-endian ELF.
+    /// Reads the image whose first page is mapped at `base`; `None` if it is not a 64-bit
+    /// little-endian ELF.
     pub fn read<M: Memory + ?Sized>(memory: &M, base: u64) -> Option<Self> {
         let mut header = [0_u8; 64];
         memory.read(base, &mut header).ok()?;
@@ -165,7 +169,8 @@ impl Image {
         })
     }
 
-    /// glibc relocates the pointers of the dynamic section in place; musl leaves them as in the file.
+    /// glibc relocates the pointers of the dynamic section in place; musl leaves them as in the
+    /// file.
     fn absolute(&self, pointer: u64) -> u64 {
         if pointer < self.bias {
             pointer.wrapping_add(self.bias)
@@ -271,7 +276,8 @@ impl Image {
             .collect()
     }
 
-    /// The text after `needle` up to the next NUL or line end, at its first occurrence in the read-only data.
+    /// The text after `needle` up to the next NUL or line end, at its first occurrence in the
+    /// read-only data.
     pub fn text_after<M: Memory + ?Sized>(&self, memory: &M, needle: &[u8]) -> Option<String> {
         const WINDOW: u64 = 256 << 10;
         const TAIL: u64 = 128;
@@ -401,7 +407,8 @@ pub(crate) mod tests {
         assert_eq!(position(b"", needle), None);
     }
 
-    /// A 32-bit executable at 0x8048000, as `readelf -lh` shows one of Debian's i386: code at its beginning, then read-only data.
+    /// A 32-bit executable at 0x8048000, as `readelf -lh` shows one of Debian's i386: code at its
+    /// beginning, then read-only data.
     pub(crate) fn image_of_32_bit(data: &[u8]) -> Recorded {
         let mut first = vec![0; 0x200];
         first[..6].copy_from_slice(b"\x7fELF\x01\x01");

@@ -1,7 +1,8 @@
 //! Finds a PHP engine among a process's mapped images, and refuses an unknown one.
 //!
-//! The version comes from the module `core`, the symbols from `.dynsym`, and the row's offsets are checked against live
-//! structures before anything is sampled. What this module does not do: guess an address or a version.
+//! The version comes from the module `core`, the symbols from `.dynsym`, and the row's offsets are
+//! checked against live structures before anything is sampled. What this module does not do: guess
+//! an address or a version.
 
 use std::fmt;
 
@@ -13,8 +14,8 @@ use crate::phase::{PhaseGlobals, returned_byte};
 use crate::text::c_string;
 use crate::tsrm::{IdsAt, Thread, Threads};
 
-/// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: each build since 7.0 has it, and unlike the version alone the linker
-/// never merges it with another string.
+/// main/SAPI.h, `SAPI_PHP_VERSION_HEADER`: each build since 7.0 has it, and unlike the version
+/// alone the linker never merges it with another string.
 const VERSION_HEADER: &[u8] = b"X-Powered-By: PHP/";
 
 /// A mapped file that may hold an engine.
@@ -26,7 +27,8 @@ pub struct Module {
     pub path: String,
 }
 
-/// An engine with a known layout, which was checked: a process's, or one thread's of a thread-safe build.
+/// An engine with a known layout, which was checked: a process's, or one thread's of a thread-safe
+/// build.
 #[derive(Debug, Clone)]
 pub struct Engine {
     /// The layout row of its version and machine.
@@ -37,14 +39,15 @@ pub struct Engine {
     pub sapi: String,
     /// The address of `executor_globals`; 0 if each thread has its own.
     pub executor_globals: u64,
-    /// The address of a pointer that differs between two engines and is the same in a fork: `CG(function_table)`, or
-    /// `tsrm_tls_table`.
+    /// The address of a pointer that differs between two engines and is the same in a fork:
+    /// `CG(function_table)`, or `tsrm_tls_table`.
     pub fingerprint_at: u64,
     /// The address of `sapi_globals.global_request_time`, if the symbol exists.
     pub request_time: Option<u64>,
     /// The words that tell phases: compiling, collecting garbage, starting, shutting down.
     pub phase_globals: PhaseGlobals,
-    /// The address of the pointer `zend_flf_functions`: the functions that are called without a frame, from 8.4 on.
+    /// The address of the pointer `zend_flf_functions`: the functions that are called without a
+    /// frame, from 8.4 on.
     pub frameless_functions: Option<u64>,
     /// The address of `module_registry`: the extensions by their names.
     pub module_registry: u64,
@@ -150,8 +153,9 @@ impl fmt::Display for EngineRefusal {
 
 impl std::error::Error for EngineRefusal {}
 
-/// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a data symbol is
-/// taken from the first module that defines it, because after a copy relocation the executable's one is used.
+/// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a
+/// data symbol is taken from the first module that defines it, because after a copy relocation the
+/// executable's one is used.
 ///
 /// # Errors
 /// A [`EngineRefusal`] that names what is missing.
@@ -243,7 +247,8 @@ impl<M: Memory + ?Sized> FoundImage<'_, M> {
         Ok(engine)
     }
 
-    /// Up to 7.2 it is a symbol; from 7.3 on a static variable, one field of which the function `gc_enabled()` returns.
+    /// Up to 7.2 it is a symbol; from 7.3 on a static variable, one field of which the function
+    /// `gc_enabled()` returns.
     fn gc_globals(&self, layout: &Layout) -> Option<u64> {
         self.symbol("gc_globals").or_else(|| {
             let gc_enabled =
@@ -319,7 +324,8 @@ fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) 
     }
 }
 
-/// The module of a 32-bit process that is PHP: its main executable, or a library that is called so, as Apache's is.
+/// The module of a 32-bit process that is PHP: its main executable, or a library that is called so,
+/// as Apache's is.
 fn only_32_bit<M: Memory + ?Sized>(memory: &M, modules: &[Module]) -> Option<String> {
     let is_called_php = |module: &Module| {
         let name = module.path.rsplit('/').next().unwrap_or_default();

@@ -1,7 +1,9 @@
-//! Extensions that change the cost of PHP: whether Xdebug runs each call, and the state of opcache's memory.
+//! Extensions that change the cost of PHP: whether Xdebug runs each call, and the state of
+//! opcache's memory.
 //!
-//! The kernel's list of mappings has the addresses of images and shared memory; the engine's memory has the rest. Invariant: a state is
-//! only reported if its structures are consistent; otherwise it is `None`.
+//! The kernel's list of mappings has the addresses of images and shared memory; the engine's memory
+//! has the rest. Invariant: a state is only reported if its structures are consistent; otherwise it
+//! is `None`.
 
 use std::ops::Range;
 
@@ -36,14 +38,16 @@ pub enum OpcacheState {
     On {
         /// It accepts no more scripts until it restarts (`cache_full` of `opcache_get_status()`).
         is_full: bool,
-        /// How often it restarted, because it was full or was told to (`oom_restarts`, `hash_restarts` and `manual_restarts`).
+        /// How often it restarted, because it was full or was told to (`oom_restarts`,
+        /// `hash_restarts` and `manual_restarts`).
         restarts: u64,
     },
 }
 
 impl Extensions {
-    /// Reads the state; `None` if the engine has not begun a request, because extensions may still be missing. `modules` are the mapped
-    /// files, and `shared` is the memory that is shared with other processes.
+    /// Reads the state; `None` if the engine has not begun a request, because extensions may still
+    /// be missing. `modules` are the mapped files, and `shared` is the memory that is shared with
+    /// other processes.
     pub fn read<M: Memory + ?Sized>(
         memory: &M,
         engine: &Engine,
@@ -60,7 +64,8 @@ impl Extensions {
     }
 }
 
-/// Whether `zend_execute_ex` is Xdebug's. In mode `off` Xdebug does not replace it (observed with Xdebug 3.0 to 3.4 in each mode).
+/// Whether `zend_execute_ex` is Xdebug's. In mode `off` Xdebug does not replace it (observed with
+/// Xdebug 3.0 to 3.4 in each mode).
 fn runs_calls<M: Memory + ?Sized>(memory: &M, engine: &Engine, modules: &[Module]) -> bool {
     let hook = engine.execute_hook.and_then(|at| memory.word(at).ok());
     let mut named = modules.iter().filter(|it| it.path.ends_with(XDEBUG));

@@ -45,7 +45,8 @@ pub struct FunctionKey {
     pub filename: u64,
     /// The line of the declaration; 0 for an internal function.
     pub line_start: u32,
-    /// The address of the `zend_module_entry` of an internal function's extension; 0 if it has none.
+    /// The address of the `zend_module_entry` of an internal function's extension; 0 if it has
+    /// none.
     pub module: u64,
 }
 
@@ -62,7 +63,8 @@ impl FunctionKey {
             .filter(|key| key.name == 0 && key.op_index(layout, opline).is_some())
     }
 
-    /// Reads the identity from the first [`HEAD`] bytes of a `zend_function`; `None` if they are inconsistent.
+    /// Reads the identity from the first [`HEAD`] bytes of a `zend_function`; `None` if they are
+    /// inconsistent.
     #[must_use]
     pub fn parse(layout: &Layout, head: &[u8]) -> Option<Self> {
         let row = &layout.function;
@@ -78,7 +80,8 @@ impl FunctionKey {
             kind,
             passing: flags & row.passing_flags != 0,
             name: word_at(head, row.function_name),
-            // The top level of a file that is included from a method inherits the method's scope, which is not its own.
+            // The top level of a file that is included from a method inherits the method's scope,
+            // which is not its own.
             scope: if word_at(head, row.function_name) == 0 {
                 0
             } else {
@@ -118,7 +121,8 @@ impl FunctionKey {
         !self.passing && self.name != 0
     }
 
-    /// Whether this is an engine's function without a name: the bottom of a fiber. Users do not see it.
+    /// Whether this is an engine's function without a name: the bottom of a fiber. Users do not see
+    /// it.
     #[must_use]
     pub fn is_nameless(&self) -> bool {
         self.name == 0 && !self.is_user()
@@ -136,9 +140,10 @@ impl FunctionKey {
         self.name == 0 && self.is_user()
     }
 
-    /// The addresses of the `zend_string`s whose texts tell whether the key still means the same, 0 for none. From 8.1 on, code
-    /// such as eval()'d code is freed together with its file name after its call (`destroy_op_array`, Zend/zend_opcode.c), and
-    /// the next one's file name takes its address.
+    /// The addresses of the `zend_string`s whose texts tell whether the key still means the same, 0
+    /// for none. From 8.1 on, code such as eval()'d code is freed together with its file name after
+    /// its call (`destroy_op_array`, Zend/zend_opcode.c), and the next one's file name takes its
+    /// address.
     #[must_use]
     pub fn anchors(&self) -> [u64; 2] {
         let may_be_freed = self.is_user() && !self.is_named();
@@ -169,7 +174,8 @@ pub struct ZendFunction {
     pub class: ShortName,
     /// Hashes of the texts at [`FunctionKey::anchors`]: [`ZendString::fingerprint`], 0 for none.
     pub fingerprints: [u64; 2],
-    /// Whether each of its texts, also that of its file, agrees with its stored hash ([`ZendString::is_checked`]).
+    /// Whether each of its texts, also that of its file, agrees with its stored hash
+    /// ([`ZendString::is_checked`]).
     pub is_checked: bool,
 }
 
@@ -217,13 +223,15 @@ impl NamedFunction {
         }
     }
 
-    /// The name for users: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for one without a name.
+    /// The name for users: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`;
+    /// empty for one without a name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.shown.get(..self.name_ends).unwrap_or_default()
     }
 
-    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` if the extension is unknown.
+    /// `<internal:standard>` for a function of the engine or an extension, `<internal>` if the
+    /// extension is unknown.
     #[must_use]
     pub fn file(&self) -> &str {
         self.shown.get(self.name_ends..).unwrap_or_default()
@@ -304,7 +312,8 @@ impl NamedFunction {
     }
 }
 
-/// Appends the replacement for the file of an internal function: its extension, by the name for `extension_loaded`.
+/// Appends the replacement for the file of an internal function: its extension, by the name for
+/// `extension_loaded`.
 fn show_extension<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,

@@ -1,4 +1,5 @@
-//! Looks a key up in a `zend_array`, as `zend_hash_find` and `zend_hash_index_find` do (Zend/zend_hash.c), and reads a list of two.
+//! Looks a key up in a `zend_array`, as `zend_hash_find` and `zend_hash_index_find` do
+//! (Zend/zend_hash.c), and reads a list of two.
 //!
 //! Invariant: every count in the array is bounded, and each walk along a chain ends.
 
@@ -62,7 +63,8 @@ impl TableHead {
         hashes_of(text).find_map(|hash| self.find(memory, layout, hash, Some(text)))
     }
 
-    /// The entry with this hash and this text; without a text, the one whose key is the hash itself, an integer.
+    /// The entry with this hash and this text; without a text, the one whose key is the hash
+    /// itself, an integer.
     fn find<M: Memory + ?Sized>(
         &self,
         memory: &M,

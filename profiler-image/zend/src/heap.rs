@@ -1,8 +1,10 @@
 //! Finds the heap of a worker (`zend_mm_heap`, Zend/zend_alloc.c), and reads its sizes.
 //!
-//! It has no symbol. The VM stack is a block of the heap; all blocks except huge ones are in chunks that begin at a multiple of their size,
-//! and a chunk begins with a pointer to its heap. What this module does not do: walk blocks, or read their content.
-//! Invariant: a heap is accepted only if its own first chunk points to it; inconsistent sizes give no result.
+//! It has no symbol. The VM stack is a block of the heap; all blocks except huge ones are in chunks
+//! that begin at a multiple of their size, and a chunk begins with a pointer to its heap. What this
+//! module does not do: walk blocks, or read their content.
+//! Invariant: a heap is accepted only if its own first chunk points to it; inconsistent sizes give
+//! no result.
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at, word_at};
@@ -21,7 +23,8 @@ pub struct Sizes {
     pub size: u64,
     /// The largest size in this request: `memory_get_peak_usage()`.
     pub peak: u64,
-    /// The most that was taken from the system at once, which `memory_limit` limits: `memory_get_peak_usage(true)`.
+    /// The most that was taken from the system at once, which `memory_limit` limits:
+    /// `memory_get_peak_usage(true)`.
     pub real_peak: u64,
     /// `memory_limit`; `None` if there is no limit.
     pub limit: Option<u64>,
@@ -33,8 +36,8 @@ pub fn length(layout: &Layout) -> usize {
     (layout.mm_heap.limit + 8).min(HEAD)
 }
 
-/// The heap whose block a page of the VM stack is; `None` if there is none: the engine runs without its memory manager
-/// (`USE_ZEND_ALLOC=0`), or the page is a huge block. Takes two gathers.
+/// The heap whose block a page of the VM stack is; `None` if there is none: the engine runs without
+/// its memory manager (`USE_ZEND_ALLOC=0`), or the page is a huge block. Takes two gathers.
 pub fn find<M: Memory + ?Sized>(memory: &M, layout: &Layout, vm_stack: u64) -> Option<u64> {
     let chunk = vm_stack & !(CHUNK_SIZE - 1);
     // A chunk begins with its own header; a block at the beginning of a chunk is a huge block.
@@ -74,7 +77,8 @@ pub fn sizes(layout: &Layout, head: &[u8]) -> Option<Sizes> {
     let limit = word_at(head, row.limit);
     // An allocation sets the size before the peak.
     let (peak, real_peak) = (peak.max(size), real_peak.max(real_size));
-    // Up to 7.4 chunks that were kept from an earlier request do not count as taken: more may be in use than that.
+    // Up to 7.4 chunks that were kept from an earlier request do not count as taken: more may be in
+    // use than that.
     let are_pages = real_size > 0 && real_size % PAGE_SIZE == 0 && real_peak % PAGE_SIZE == 0;
     let fits = are_pages && peak.max(real_peak) < END_OF_USER_SPACE && limit > 0;
     (fits && !uses_custom_heap).then_some(Sizes {
@@ -98,7 +102,8 @@ mod tests {
     const OTHER_CHUNK: u64 = CHUNK + CHUNK_SIZE;
     const MIB: u64 = 1 << 20;
 
-    /// A heap of 3 MiB with a peak of 5, of 8 taken and a limit of 128; the VM stack is in another of its chunks.
+    /// A heap of 3 MiB with a peak of 5, of 8 taken and a limit of 128; the VM stack is in another
+    /// of its chunks.
     fn memory(layout: &Layout) -> Recorded {
         let mut memory = Recorded::default();
         memory.room(CHUNK, 4096);

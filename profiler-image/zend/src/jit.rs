@@ -1,8 +1,9 @@
 //! Tells whether opcache's JIT buffer has compiled code.
 //!
-//! Debian's PHP 8.4 sets the buffer up although the JIT is disabled, so its existence tells nothing. Its last two words
-//! do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next code goes, and where the first code went. What this
-//! module does not do: tell which functions were compiled.
+//! Debian's PHP 8.4 sets the buffer up although the JIT is disabled, so its existence tells
+//! nothing. Its last two words do (`zend_jit_startup`, ext/opcache/jit/zend_jit.c): where the next
+//! code goes, and where the first code went. What this module does not do: tell which functions
+//! were compiled.
 
 use crate::memory::word_at;
 
@@ -22,7 +23,8 @@ impl JitBuffer {
         self.end.saturating_sub(16)
     }
 
-    /// Whether the JIT has compiled anything since its start or restart, from these bytes; `None` if they do not tell.
+    /// Whether the JIT has compiled anything since its start or restart, from these bytes; `None`
+    /// if they do not tell.
     #[must_use]
     pub fn has_code(&self, marks: &[u8; 16]) -> Option<bool> {
         let [next, first] = [word_at(marks, 0), word_at(marks, 8)];

@@ -1,10 +1,12 @@
 //! Reads a PHP stack from a view of memory.
 //!
-//! Everything here is pure: it reads through the [`Memory`] trait (a live process, a recorded fixture, a fake), never
-//! blocks, never panics on any bytes and bounds every length and loop. What it deliberately does not do: open
-//! anything, cache anything across samples, or depend on the time.
+//! Everything here is pure: it reads through the [`Memory`] trait (a live process, a recorded
+//! fixture, a fake), never blocks, never panics on any bytes and bounds every length and loop. What
+//! it deliberately does not do: open anything, cache anything across samples, or depend on the
+//! time.
 //!
-//! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in php-src.
+//! The words are Zend's own (`execute_data`, `op_array`, `opline`), so that they can be searched in
+//! php-src.
 
 #![warn(clippy::match_bool)]
 

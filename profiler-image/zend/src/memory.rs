@@ -47,7 +47,8 @@ pub fn is_in(ranges: &[Range<u64>], address: u64) -> bool {
     ranges.iter().any(|range| range.contains(&address))
 }
 
-/// The memory of one process. Addresses and words are little-endian 64-bit, as on x86_64 and aarch64.
+/// The memory of one process. Addresses and words are little-endian 64-bit, as on x86_64 and
+/// aarch64.
 pub trait Memory {
     /// Fills `bytes` from `address`.
     ///
@@ -90,7 +91,8 @@ pub trait Memory {
     }
 }
 
-/// No address of a process is above: a larger word is not a pointer, and sums of an address and an offset cannot overflow.
+/// No address of a process is above: a larger word is not a pointer, and sums of an address and an
+/// offset cannot overflow.
 pub const END_OF_USER_SPACE: u64 = 1 << 56;
 
 /// The 64-bit word at `offset`, or 0 beyond the end: all users refuse a zero pointer.
@@ -171,7 +173,8 @@ impl Memory for Recorded {
             bytes.copy_from_slice(&self.regions[index].1[range]);
             return Ok(());
         }
-        // A read may span adjacent regions: then it is answered byte by byte, from the newest region that has the byte.
+        // A read may span adjacent regions: then it is answered byte by byte, from the newest
+        // region that has the byte.
         for (index, byte) in bytes.iter_mut().enumerate() {
             let at = address
                 .checked_add(index as u64)

@@ -5,8 +5,8 @@
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at};
 
-// Opcodes of calls have not changed since 7.0 (Zend/zend_vm_opcodes.h); later ones have numbers that no
-// earlier version uses. A test compares them with each version's table.
+// Opcodes of calls have not changed since 7.0 (Zend/zend_vm_opcodes.h); later ones have numbers
+// that no earlier version uses. A test compares them with each version's table.
 pub(crate) const CONCAT: u8 = 8;
 /// From 7.4 on, as the next four, CAST and ECHO ([`crate::layouts::VersionRules::has_assign_op`]).
 pub(crate) const ASSIGN_OBJ: u8 = 24;
@@ -116,7 +116,8 @@ pub const CALL_OPCODES: &[(&str, u8)] = &[
     ("CALLABLE_CONVERT_PARTIAL", CALLABLE_CONVERT_PARTIAL),
 ];
 
-/// Whether this may be YIELD_FROM, whose number changed with 7.4: the first one is now DECLARE_LAMBDA_FUNCTION.
+/// Whether this may be YIELD_FROM, whose number changed with 7.4: the first one is now
+/// DECLARE_LAMBDA_FUNCTION.
 #[must_use]
 pub fn is_yield_from(opcode: u8) -> bool {
     matches!(opcode, 142 | 166)
@@ -130,8 +131,8 @@ pub(crate) fn is_send(opcode: u8) -> bool {
     )
 }
 
-/// Whether an op with this opcode can have pushed the callee's frame, other than by `zend_call_function`, which marks
-/// its callee (`ZEND_CALL_TOP`), or by resuming a generator.
+/// Whether an op with this opcode can have pushed the callee's frame, other than by
+/// `zend_call_function`, which marks its callee (`ZEND_CALL_TOP`), or by resuming a generator.
 #[must_use]
 pub fn may_push_frame(opcode: u8) -> bool {
     is_do(opcode)

@@ -1,10 +1,12 @@
 //! Reads the table of the scripts that opcache has cached, and how often opcache has restarted.
 //!
-//! opcache's memory begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h), which leads to
-//! `zend_accel_shared_globals` (ZendAccelerator.h) and its table (zend_accelerator_hash.h). An included file runs in a copy of
-//! its script's `main_op_array`, which the engine frees when the file returns; the script's own stays until opcache restarts, also if the
-//! file is changed or invalidated (`zend_accel_discard_script` only counts it as wasted). A restart raises a counter first, and then gives
-//! the memory to other scripts (`accel_activate`, ZendAccelerator.c).
+//! opcache's memory begins with `zend_smm_shared_globals` (ext/opcache/zend_shared_alloc.h), which
+//! leads to `zend_accel_shared_globals` (ZendAccelerator.h) and its table
+//! (zend_accelerator_hash.h). An included file runs in a copy of its script's `main_op_array`,
+//! which the engine frees when the file returns; the script's own stays until opcache restarts,
+//! also if the file is changed or invalidated (`zend_accel_discard_script` only counts it as
+//! wasted). A restart raises a counter first, and then gives the memory to other scripts
+//! (`accel_activate`, ZendAccelerator.c).
 //! Invariant: each address that is followed is in shared memory, and each count is bounded.
 
 use std::ops::Range;
@@ -21,9 +23,11 @@ const MAX_RANGES: usize = 16;
 /// opcache requests one segment, and several smaller ones if that is refused.
 const MAX_SEGMENTS: u32 = 1024;
 
-/// Offsets, which are the same in 7.4, 8.2, 8.4, 8.5 and 8.6 (tests/opcache.rs): `zend_smm_shared_globals.app_shared_globals`,
+/// Offsets, which are the same in 7.4, 8.2, 8.4, 8.5 and 8.6 (tests/opcache.rs):
+/// `zend_smm_shared_globals.app_shared_globals`,
 pub(crate) const APP_SHARED_GLOBALS: u64 = 56;
-/// `zend_accel_shared_globals.oom_restarts`, `hash_restarts` and `manual_restarts`, which follow hits, misses and misses by the blacklist,
+/// `zend_accel_shared_globals.oom_restarts`, `hash_restarts` and `manual_restarts`, which follow
+/// hits, misses and misses by the blacklist,
 const RESTARTS: u64 = 24;
 /// `zend_accel_shared_globals.hash`,
 pub(crate) const HASH: u64 = 48;
@@ -36,8 +40,9 @@ const ENTRY: usize = 40;
 /// and `zend_persistent_script.script.main_op_array`, which follows the file's name.
 pub const MAIN_OP_ARRAY: u64 = 8;
 
-/// opcache's counters of its restarts: because it was full, had too many scripts, or was told to (`opcache_reset()`). What an address in its
-/// memory means lasts as long as they stay the same; without an opcache they are 0.
+/// opcache's counters of its restarts: because it was full, had too many scripts, or was told to
+/// (`opcache_reset()`). What an address in its memory means lasts as long as they stay the same;
+/// without an opcache they are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restarts(pub [u8; Restarts::SIZE]);
 
@@ -64,9 +69,10 @@ pub struct Accelerator {
 }
 
 impl Accelerator {
-    /// That of a range, which has to lead to a segment with its own address (ext/opcache/zend_shared_alloc.h: the segments, their count, the
-    /// free and wasted bytes, whether it is exhausted, the saved state, `zend_accel_shared_globals`). It is the same in 7.4, 8.2, 8.4,
-    /// 8.5 and 8.6, where it was compared with `opcache_get_status()`.
+    /// That of a range, which has to lead to a segment with its own address
+    /// (ext/opcache/zend_shared_alloc.h: the segments, their count, the free and wasted bytes,
+    /// whether it is exhausted, the saved state, `zend_accel_shared_globals`). It is the same in
+    /// 7.4, 8.2, 8.4, 8.5 and 8.6, where it was compared with `opcache_get_status()`.
     pub fn read<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<Self> {
         let mut globals = [0_u8; 64];
         memory.read(range.start, &mut globals).ok()?;
@@ -108,7 +114,8 @@ pub struct Script {
     pub main_op_array: u64,
 }
 
-/// Lists the cached scripts in the order of their code; none if no range is opcache's memory. It allocates only if the list grows.
+/// Lists the cached scripts in the order of their code; none if no range is opcache's memory. It
+/// allocates only if the list grows.
 pub fn read_scripts<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,

@@ -1,7 +1,9 @@
-//! The phases in which the engine does not run PHP code: it begins and ends requests, compiles, loads scripts, autoloads classes,
-//! collects garbage.
+//! The phases in which the engine does not run PHP code: it begins and ends requests, compiles,
+//! loads scripts, autoloads classes, collects garbage.
 //!
-//! They are derived from the engine's own words, most of which the read of the stack includes. Invariant: an uncertain phase is not reported, and its time then belongs to the PHP code at the leaf.
+//! They are derived from the engine's own words, most of which the read of the stack includes.
+//! Invariant: an uncertain phase is not reported, and its time then belongs to the PHP code at the
+//! leaf.
 
 use crate::layouts::{Layout, Machine};
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at};
@@ -113,8 +115,8 @@ impl MomentBytes {
     }
 }
 
-/// The address of the byte that a function loads and returns at once: `movzbl d(%rip),%eax` on x86_64 after an optional
-/// `endbr64`, `adrp` and `ldrb` on aarch64 after an optional `bti c`.
+/// The address of the byte that a function loads and returns at once: `movzbl d(%rip),%eax` on
+/// x86_64 after an optional `endbr64`, `adrp` and `ldrb` on aarch64 after an optional `bti c`.
 pub fn returned_byte<M: Memory + ?Sized>(
     memory: &M,
     machine: Machine,
@@ -179,7 +181,8 @@ pub enum Phase {
 impl PhaseWords {
     /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
     fn phase(self) -> Phase {
-        // Once the executor is gone, the end of a request cannot be distinguished from the wait for the next one.
+        // Once the executor is gone, the end of a request cannot be distinguished from the wait for
+        // the next one.
         if self.in_compilation {
             Phase::Compiling
         } else if self.during_request_startup {
@@ -194,8 +197,9 @@ impl PhaseWords {
     }
 }
 
-/// Whether code at this opcode looks up a class. Then a function that the engine calls from here, although no site
-/// names it, may be an autoloader; `EG(in_autoload)` tells whether an autoloader is running.
+/// Whether code at this opcode looks up a class. Then a function that the engine calls from here,
+/// although no site names it, may be an autoloader; `EG(in_autoload)` tells whether an autoloader
+/// is running.
 #[must_use]
 pub fn looks_up_class(opcode: u8) -> bool {
     matches!(
@@ -211,8 +215,9 @@ pub fn looks_up_class(opcode: u8) -> bool {
     )
 }
 
-/// Whether code at this opcode can wait for something without a frame that says so: an include for its file, output for its reader, and a
-/// loop for the next row of an iterator that is not written in PHP.
+/// Whether code at this opcode can wait for something without a frame that says so: an include for
+/// its file, output for its reader, and a loop for the next row of an iterator that is not written
+/// in PHP.
 #[must_use]
 pub fn can_wait(layout: &Layout, opcode: u8) -> bool {
     let echo = if layout.rules.has_assign_op {
@@ -253,8 +258,9 @@ pub fn function_looks_up_class(name: &str) -> bool {
     )
 }
 
-/// How many classes are being autoloaded (`EG(in_autoload)`); `None` if that is unknown. `known` is the address of their table at the last
-/// call, 0 before the first one: if the table is still there, this takes one read.
+/// How many classes are being autoloaded (`EG(in_autoload)`); `None` if that is unknown. `known` is
+/// the address of their table at the last call, 0 before the first one: if the table is still
+/// there, this takes one read.
 pub fn autoloads<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -286,10 +292,12 @@ pub fn autoloads<M: Memory + ?Sized>(
     usize::try_from(memory.half(count_at(table)).ok()?).ok()
 }
 
-/// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being searched for or loaded.
+/// Whether a leaf whose saved opline is this op is inside it: an include, whose script is being
+/// searched for or loaded.
 ///
-/// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is trusted only if the ops that
-/// follow lead, without a jump, to one that does (`SAVE_OPLINE`); the ops between them take almost no time.
+/// The leaf's own opline lags: ops that cannot fail do not save theirs. So it is trusted only if
+/// the ops that follow lead, without a jump, to one that does (`SAVE_OPLINE`); the ops between them
+/// take almost no time.
 #[must_use]
 pub fn is_inside_include<M: Memory + ?Sized>(memory: &M, layout: &Layout, address: u64) -> bool {
     let size = layout.zend_op.sizeof;
@@ -320,7 +328,8 @@ fn saves_opline(opcode: u8) -> bool {
     )
 }
 
-/// Ops between two calls that never jump: FREE, ASSIGN, the SEND_*, INIT_* and FETCH_* of straight code.
+/// Ops between two calls that never jump: FREE, ASSIGN, the SEND_*, INIT_* and FETCH_* of straight
+/// code.
 fn is_straight(opcode: u8) -> bool {
     const ASSIGN: u8 = 22;
     const FREE: u8 = 70;

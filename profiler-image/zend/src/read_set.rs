@@ -1,8 +1,9 @@
 //! A memory in front of which is the result of a gather.
 //!
-//! Reading a name takes a dozen short reads, each a call of the kernel. Most of their addresses are known beforehand: these are
-//! fetched together, and the same code then reads them from here. Invariant: anything not fetched is read from the memory
-//! itself, so a fetch changes the cost and the moment of a read, never its meaning.
+//! Reading a name takes a dozen short reads, each a call of the kernel. Most of their addresses are
+//! known beforehand: these are fetched together, and the same code then reads them from here.
+//! Invariant: anything not fetched is read from the memory itself, so a fetch changes the cost and
+//! the moment of a read, never its meaning.
 
 use std::cell::{Cell, RefCell};
 
@@ -37,13 +38,15 @@ impl<'a, M: Memory + ?Sized> ReadSet<'a, M> {
         }
     }
 
-    /// Fetches ranges, each an address and a length, in one gather; keeps none if one of them is not mapped.
+    /// Fetches ranges, each an address and a length, in one gather; keeps none if one of them is
+    /// not mapped.
     pub fn fetch(&self, wanted: impl IntoIterator<Item = (u64, usize)>) {
         // Without the ranges, each read goes to the memory itself.
         let _ = self.fetch_around(wanted, &mut [], []);
     }
 
-    /// The same for the ranges `before` and `after` pieces, which it fills in between, all in one gather.
+    /// The same for the ranges `before` and `after` pieces, which it fills in between, all in one
+    /// gather.
     ///
     /// # Errors
     /// A [`MemoryFault`] if a range or a piece is not mapped; then the pieces are unspecified.

@@ -1,10 +1,13 @@
 //! An engine that was found before, in another process that runs the same program.
 //!
-//! To find an engine takes hundreds of reads, and some megabytes while it is still starting. A program that is started for each job would
-//! be gone by then. Its engine is at the same places of its image, so some dozen reads tell whether it is the same and whether it has started.
-//! What a thread-safe engine has elsewhere in each process, the globals of its threads, is found by variables of the image.
+//! To find an engine takes hundreds of reads, and some megabytes while it is still starting. A
+//! program that is started for each job would be gone by then. Its engine is at the same places of
+//! its image, so some dozen reads tell whether it is the same and whether it has started. What a
+//! thread-safe engine has elsewhere in each process, the globals of its threads, is found by
+//! variables of the image.
 //!
-//! Invariant: what is returned has passed the checks of [`find`](crate::engine::find), on an image with the same build id, or of the same file.
+//! Invariant: what is returned has passed the checks of [`find`](crate::engine::find), on an image
+//! with the same build id, or of the same file.
 
 use crate::check;
 use crate::elf::Image;
@@ -15,14 +18,15 @@ use crate::text::c_string;
 use crate::tsrm::{Thread, Threads};
 
 impl Engine {
-    /// Whether it can be found again in a process that runs the same executable: not if it is in a library.
+    /// Whether it can be found again in a process that runs the same executable: not if it is in a
+    /// library.
     #[must_use]
     pub fn is_recognisable(&self, executable: &str) -> bool {
         self.module.path == executable
     }
 
-    /// The same engine in a process whose executable is mapped at `base`; `None` if that is another program. An executable without a build id
-    /// is the same only if `is_same_file`.
+    /// The same engine in a process whose executable is mapped at `base`; `None` if that is another
+    /// program. An executable without a build id is the same only if `is_same_file`.
     ///
     /// # Errors
     /// A [`EngineRefusal`], usually [`Refusal::Starting`].

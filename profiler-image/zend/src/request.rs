@@ -1,8 +1,9 @@
 //! Reads the request that a worker serves: its method, path, script, and its `traceparent`.
 //!
-//! They are read where the SAPI keeps them, in a few gathers. [`Trail`] has the words through which they were read: while these are the
-//! same, the request is the same. What this module does not do: read a query string, a cookie, a body or another header. A URI is cut at
-//! its first byte that is not path before it leaves this module.
+//! They are read where the SAPI keeps them, in a few gathers. [`Trail`] has the words through which
+//! they were read: while these are the same, the request is the same. What this module does not do:
+//! read a query string, a cookie, a body or another header. A URI is cut at its first byte that is
+//! not path before it leaves this module.
 //! Invariant: every length, chain and read is bounded, and inconsistent data is `None`.
 
 mod apache;
@@ -15,7 +16,8 @@ use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, MemoryFault, Piece, word_at};
 use crate::shown::{show_whole, without_cut_character};
 
-/// `sapi_globals` up to `request_info.request_uri`: the pointers that the beginning of a request sets.
+/// `sapi_globals` up to `request_info.request_uri`: the pointers that the beginning of a request
+/// sets.
 pub const SLICE: usize = 56;
 /// Gathers for one request; the caller needs one more to check whether it is still the same.
 const MAX_GATHERS: u32 = 7;
@@ -34,12 +36,13 @@ pub enum RequestSource {
     FastCgi,
     /// The built-in server: `request_info.request_uri` is the requested URI.
     RequestInfo,
-    /// `$_SERVER`, which it also builds again for each request of a worker. Its `request_info` has the URI after rewrites, and no script in
-    /// `path_translated`.
+    /// `$_SERVER`, which it also builds again for each request of a worker. Its `request_info` has
+    /// the URI after rewrites, and no script in `path_translated`.
     FrankenPhp,
     /// mod_php: the client's request line.
     Apache,
-    /// A worker on the command line that serves requests, such as RoadRunner's: `$_SERVER` of this iteration.
+    /// A worker on the command line that serves requests, such as RoadRunner's: `$_SERVER` of this
+    /// iteration.
     Iteration,
     /// The command line: a script without a request.
     Script,
@@ -104,7 +107,8 @@ pub struct HttpRequest {
     pub began: Option<f64>,
 }
 
-/// The words and bytes through which a request was read: while they are all the same, reading it again would give the same.
+/// The words and bytes through which a request was read: while they are all the same, reading it
+/// again would give the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trail {
     /// Address and length of each range, in the order of their bytes.
@@ -120,7 +124,8 @@ impl Trail {
     }
 }
 
-/// Reads the request of a worker with these first bytes of `sapi_globals`. If there is no request, the trail tells when to look again.
+/// Reads the request of a worker with these first bytes of `sapi_globals`. If there is no request,
+/// the trail tells when to look again.
 pub fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -165,8 +170,8 @@ pub fn read<M: Memory + ?Sized>(
     (request, trail)
 }
 
-/// For SAPIs whose headers cannot be read in a few gathers: `$_SERVER`, once the engine has built it, except for the script, which has
-/// the same name before that.
+/// For SAPIs whose headers cannot be read in a few gathers: `$_SERVER`, once the engine has built
+/// it, except for the script, which has the same name before that.
 fn traced<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -315,7 +320,8 @@ fn on_page(address: u64, length: usize) -> usize {
     usize::try_from(PAGE - address % PAGE).map_or(length, |rest| length.min(rest))
 }
 
-/// C strings of at most this many bytes, with their end: the NUL, or the limit. A null pointer gives an empty one.
+/// C strings of at most this many bytes, with their end: the NUL, or the limit. A null pointer
+/// gives an empty one.
 fn c_strings<M: Memory + ?Sized, const N: usize>(
     memory: &M,
     wanted: [(u64, usize); N],
@@ -341,7 +347,8 @@ fn c_strings<M: Memory + ?Sized, const N: usize>(
     Some(strings)
 }
 
-/// A text for users, up to its NUL; `None` if it is empty. One that may have been cut ends with a mark.
+/// A text for users, up to its NUL; `None` if it is empty. One that may have been cut ends with a
+/// mark.
 fn text(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.split(|&byte| byte == 0).next()?;
     let mut text = String::new();
@@ -361,7 +368,8 @@ fn method_of(bytes: &[u8]) -> Option<String> {
     (method.len() < MAX_METHOD && method.bytes().all(may_be)).then_some(method)
 }
 
-/// The range of a URI's path: from the first slash after an authority to the first byte that is not path.
+/// The range of a URI's path: from the first slash after an authority to the first byte that is not
+/// path.
 fn path_bytes(uri: &[u8]) -> std::ops::Range<usize> {
     let is_path = |byte: &u8| !matches!(byte, b'?' | b'#' | 0..=b' ' | 0x7f);
     let end = uri
@@ -395,7 +403,8 @@ fn shown_path(uri: &[u8], path: &std::ops::Range<usize>) -> Option<String> {
     }
 }
 
-/// The trace's id in a `traceparent` (W3C Trace Context, version 00): `00-<32 hexadecimal digits>-<16>-<2>`.
+/// The trace's id in a `traceparent` (W3C Trace Context, version 00): `00-<32 hexadecimal
+/// digits>-<16>-<2>`.
 fn trace_id(header: &[u8]) -> Option<String> {
     let mut parts = header.split(|&byte| byte == b'-');
     let mut next = |length: usize| {

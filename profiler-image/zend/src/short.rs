@@ -1,4 +1,5 @@
-//! A list that needs no allocation while it is short, because a sample reads dozens of texts and ranges.
+//! A list that needs no allocation while it is short, because a sample reads dozens of texts and
+//! ranges.
 //!
 //! Invariant: it behaves like a `Vec` of the same elements.
 

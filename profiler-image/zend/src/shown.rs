@@ -1,10 +1,12 @@
 //! Writes the bytes of a name or a path as a text for users: pure.
 //!
-//! PHP takes any byte from 0x80 on for a letter, and Linux any but NUL and `/` in a path. UTF-8 is shown as it is. A byte that is none, each byte
-//! of a control character, and of a character that reorders a line or ends it, is shown as `<hh>`, its two hexadecimal digits, as vim and less
-//! do. A text that has such a mark itself has `<3c>` for its `<`.
-//! Invariant: two different texts that are not cut are shown differently, and what is shown has no control character. A longer text than the
-//! limit keeps both ends, and has its length and its hash at its end.
+//! PHP takes any byte from 0x80 on for a letter, and Linux any but NUL and `/` in a path. UTF-8 is
+//! shown as it is. A byte that is none, each byte of a control character, and of a character that
+//! reorders a line or ends it, is shown as `<hh>`, its two hexadecimal digits, as vim and less do.
+//! A text that has such a mark itself has `<3c>` for its `<`.
+//! Invariant: two different texts that are not cut are shown differently, and what is shown has no
+//! control character. A longer text than the limit keeps both ends, and has its length and its hash
+//! at its end.
 
 use std::fmt::Write as _;
 
@@ -73,8 +75,9 @@ fn is_mark(text: &[u8]) -> bool {
     matches!(text, [b'<', one, two, b'>', ..] if is_digit(*one) && is_digit(*two))
 }
 
-/// Whether a terminal or a page may take a character for something else than a letter: control characters, both ends of lines, what
-/// reorders a line (Unicode's bidirectional controls), and what XML does not have.
+/// Whether a terminal or a page may take a character for something else than a letter: control
+/// characters, both ends of lines, what reorders a line (Unicode's bidirectional controls), and
+/// what XML does not have.
 fn is_special(letter: char) -> bool {
     letter.is_control()
         || matches!(

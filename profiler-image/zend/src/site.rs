@@ -1,12 +1,14 @@
 //! The call-site proof: does the program have this edge from a caller to a callee?
 //!
-//! The engine saves the caller's `opline` before it links a callee, and keeps at the call site a record of the callees
-//! of that site (its inline cache). So a real edge can be distinguished from two frames that were read at different
-//! moments: the site must be one that pushes a frame, and it must have called, or name, this callee.
+//! The engine saves the caller's `opline` before it links a callee, and keeps at the call site a
+//! record of the callees of that site (its inline cache). So a real edge can be distinguished from
+//! two frames that were read at different moments: the site must be one that pushes a frame, and it
+//! must have called, or name, this callee.
 //!
-//! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here without naming the
-//! callee: callbacks, magic methods, destructors; only a quiescent read can prove those). What this module does not do:
-//! trust the top frame's own opline, or a callee's `zend_function` address by itself.
+//! Three answers: proven, refuted (this pair of frames is torn), and open (the engine calls here
+//! without naming the callee: callbacks, magic methods, destructors; only a quiescent read can
+//! prove those). What this module does not do: trust the top frame's own opline, or a callee's
+//! `zend_function` address by itself.
 
 use crate::function::ZendFunction;
 use crate::hash::find;
@@ -41,7 +43,8 @@ mod words;
 pub use operand::own_cache;
 pub use words::Words;
 
-/// How far back from a DO_* its INIT_* is searched for: a call with more ops between them is refused.
+/// How far back from a DO_* its INIT_* is searched for: a call with more ops between them is
+/// refused.
 const MAX_OPS_BACK: u64 = 4096;
 
 /// A call site's answer for an edge.
@@ -56,8 +59,8 @@ pub enum Evidence {
     Refuted,
 }
 
-/// A relation between caller and callee that is visible in their frames alone. It does not prove an edge; it shows
-/// that two frames of a proven edge were read at different moments.
+/// A relation between caller and callee that is visible in their frames alone. It does not prove an
+/// edge; it shows that two frames of a proven edge were read at different moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Relation {
     /// Any two frames agree with it.
@@ -67,8 +70,8 @@ pub enum Relation {
     SameThis,
     /// `$cv->m()`: the callee's `This` is the object in the caller's variable at this offset.
     ThisIn(u32),
-    /// `f($cv)`: the callee's argument `to` is the object in the caller's variable `from`, both as offsets into the frames
-    /// (`opline->result.var` and `op1.var` of ZEND_SEND_VAR).
+    /// `f($cv)`: the callee's argument `to` is the object in the caller's variable `from`, both as
+    /// offsets into the frames (`opline->result.var` and `op1.var` of ZEND_SEND_VAR).
     Passed {
         /// The offset in the caller's frame.
         from: u32,
@@ -117,9 +120,11 @@ pub struct EdgeSide<'a> {
     pub function: &'a ZendFunction,
     /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
     pub scope: u64,
-    /// Other code can have replaced its code at the same addresses since it was read, as with eval()'d code.
+    /// Other code can have replaced its code at the same addresses since it was read, as with
+    /// eval()'d code.
     pub is_passing: bool,
-    /// Its frame's opline proves which code it runs: it has called something since the frame was pushed.
+    /// Its frame's opline proves which code it runs: it has called something since the frame was
+    /// pushed.
     pub has_own_opline: bool,
 }
 
@@ -146,8 +151,8 @@ pub struct Site<'a, M: Memory + ?Sized> {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Judges the edge. `op` is the op at the caller's opline, which the caller of this function found to be inside
-    /// the caller's code; it is unused if the caller is an internal function.
+    /// Judges the edge. `op` is the op at the caller's opline, which the caller of this function
+    /// found to be inside the caller's code; it is unused if the caller is an internal function.
     #[must_use]
     pub fn judge(&self, op: Option<&Op>) -> Evidence {
         if let (Some(name), Some(op)) = (self.through, op) {
@@ -159,8 +164,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let top = self.callee.frame.call_info & self.layout.call_info.top != 0;
         let nameless = self.callee.function.key.is_nameless();
         let Some(op) = op else {
-            // An internal function calls through zend_call_function, which sets TOP; the nameless frame at the bottom
-            // of a fiber is the one exception.
+            // An internal function calls through zend_call_function, which sets TOP; the nameless
+            // frame at the bottom of a fiber is the one exception.
             let named = || {
                 self.autoloads_for_internal()
                     .or_else(|| self.calls_argument())
@@ -182,9 +187,11 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let is_called_back =
             top && (callee.key.is_user() || !callee.class.is_empty()) && !self.denies_hook(op);
         match self.judge_op(op) {
-            // zend_call_function sets TOP, and from user code it calls functions that no site names: a destructor, an error handler, a
-            // magic method. None of these is a plain internal function, which a torn frame can make appear with TOP. If an
-            // extension has replaced `zend_execute_ex`, every user callee has TOP, and then the site does name this one.
+            // zend_call_function sets TOP, and from user code it calls functions that no site
+            // names: a destructor, an error handler, a magic method. None of these is a plain
+            // internal function, which a torn frame can make appear with TOP. If an extension has
+            // replaced `zend_execute_ex`, every user callee has TOP, and then the site does name
+            // this one.
             Evidence::Refuted if is_called_back => Evidence::Open,
             evidence => evidence,
         }
@@ -262,7 +269,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let cached = self.judge_slots(init);
         let has_class = matches!(init.opcode, NEW | INIT_STATIC_METHOD_CALL);
         match cached {
-            // A closure's cache is only that of its frame. If the code names the callee's class, that is the better proof.
+            // A closure's cache is only that of its frame. If the code names the callee's class,
+            // that is the better proof.
             Some(Evidence::Proven(_, Words::Cache)) if has_class => {}
             Some(evidence) => return evidence,
             None => {}
@@ -393,7 +401,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
     fn judge_magic_call(&self, init: &Op, check: Relation) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
-        // A static call inside an object of the class finds `__call` too; a call on an object finds only `__call`.
+        // A static call inside an object of the class finds `__call` too; a call on an object finds
+        // only `__call`.
         let statically =
             init.opcode == INIT_STATIC_METHOD_CALL && name.eq_ignore_ascii_case(b"__callStatic");
         if !name.eq_ignore_ascii_case(b"__call") && !statically {

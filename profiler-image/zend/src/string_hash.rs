@@ -1,7 +1,9 @@
-//! PHP's hash of a string (`zend_inline_hash_func`, Zend/zend_string.h): DJBX33A with the top bit set.
+//! PHP's hash of a string (`zend_inline_hash_func`, Zend/zend_string.h): DJBX33A with the top bit
+//! set.
 //!
-//! Its source adds a `char`, and so a compiler decides what a byte from 0x80 on counts. Measured with Debian's PHP 8.2: on x86_64 each byte is
-//! signed; on aarch64 those of whole groups of eight are unsigned, because they are taken out of a word, and the rest is signed.
+//! Its source adds a `char`, and so a compiler decides what a byte from 0x80 on counts. Measured
+//! with Debian's PHP 8.2: on x86_64 each byte is signed; on aarch64 those of whole groups of eight
+//! are unsigned, because they are taken out of a word, and the rest is signed.
 //! Invariant: the rules agree on ASCII, so such a text is hashed once.
 
 use crate::layouts::Machine;
@@ -109,7 +111,8 @@ mod tests {
         }
     }
 
-    /// The engine's source for aarch64 (Zend/zend_string.h of 8.2), with a signed `char`: by the letter, not by a loop over single bytes.
+    /// The engine's source for aarch64 (Zend/zend_string.h of 8.2), with a signed `char`: by the
+    /// letter, not by a loop over single bytes.
     fn of_aarch64(mut text: &[u8]) -> u64 {
         let power = |exponent: u32| 33_u64.wrapping_pow(exponent);
         let mut hash = BEGIN;

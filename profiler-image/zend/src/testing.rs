@@ -1,8 +1,10 @@
-//! A small engine for tests: strings, functions, classes, frames, tables and globals, laid out by one row.
+//! A small engine for tests: strings, functions, classes, frames, tables and globals, laid out by
+//! one row.
 //!
-//! Structures that the crate parses ([`Frame`], an `Op`, a `Key`) are written back here. So an image proves that a reader follows its row
-//! in every version; it cannot prove that a row is right. Only tests have it: the feature `testing` is for their
-//! dependencies. Invariant: only what was put is mapped, and in a test's own memory no byte moves.
+//! Structures that the crate parses ([`Frame`], an `Op`, a `Key`) are written back here. So an
+//! image proves that a reader follows its row in every version; it cannot prove that a row is
+//! right. Only tests have it: the feature `testing` is for their dependencies. Invariant: only what
+//! was put is mapped, and in a test's own memory no byte moves.
 
 mod code;
 mod counted;
@@ -30,7 +32,8 @@ const GLOBALS_SIZE: u64 = 0x1800;
 const PAGE_SIZE: u64 = 0x4000;
 const OWN_SIZE: usize = 0x2_0000;
 
-/// The memory of one engine: its globals, a page of its VM stack, and anything else that a test puts there.
+/// The memory of one engine: its globals, a page of its VM stack, and anything else that a test
+/// puts there.
 pub struct EngineImage {
     /// The layout row of all structures.
     pub layout: &'static Layout,
@@ -162,7 +165,8 @@ impl EngineImage {
         self.put(at + row.val as u64, text);
     }
 
-    /// The begin of opcache's memory, whose table has this many entries. The caller puts the entries.
+    /// The begin of opcache's memory, whose table has this many entries. The caller puts the
+    /// entries.
     pub fn put_opcache(&mut self, start: u64, entries: u64, count: u32) {
         let globals = start + BLOCK / 2;
         self.room(start, BLOCK);

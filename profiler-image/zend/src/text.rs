@@ -1,7 +1,8 @@
 //! Reads `zend_string`s, and makes texts for users from them.
 //!
-//! Invariant: a text is `checked` only if its stored hash, if there is one, is the hash of the bytes that were read. Another one may be of a string that
-//! was freed or overwritten meanwhile: it names nothing until another proof does. A header that is not a string's, or a length beyond all
+//! Invariant: a text is `checked` only if its stored hash, if there is one, is the hash of the
+//! bytes that were read. Another one may be of a string that was freed or overwritten meanwhile: it
+//! names nothing until another proof does. A header that is not a string's, or a length beyond all
 //! names, is refused.
 
 use crate::layouts::Layout;
@@ -11,7 +12,8 @@ use crate::shown::{MAX_NAME, MAX_PATH, show};
 use crate::string_hash::{HighByteRule, is_hash_of};
 use crate::zval::IS_STRING;
 
-/// The longest text that is read whole, and so can be checked. PHP has no limit, and paths have 4,096 bytes at most.
+/// The longest text that is read whole, and so can be checked. PHP has no limit, and paths have
+/// 4,096 bytes at most.
 const MAX_WHOLE: usize = 8192;
 /// What is read of a longer one: its begin and its end.
 const BEGIN: usize = MAX_PATH;
@@ -19,8 +21,9 @@ const END: usize = 1024;
 /// A longer text is not a name; it is probably garbage.
 const MAX_LENGTH: u64 = 1 << 30;
 
-/// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed block the heap
-/// has its pointer to the next free block there, and from 8.4 on another one at the block's end, over the text.
+/// `gc.u.type_info` of a string: its type, then flags, which all end below the same bit. In a freed
+/// block the heap has its pointer to the next free block there, and from 8.4 on another one at the
+/// block's end, over the text.
 const TYPE_MASK: u32 = 0x0f;
 const END_OF_FLAGS: u32 = 0x2000;
 const TYPE_INFO: usize = 4;
@@ -150,9 +153,9 @@ impl ClassName {
         Some(Self { stored: name, line })
     }
 
-    /// Appends the name for users. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`, up to 7.3 as
-    /// `class@anonymous\0FILE0xADDRESS`; the file and line distinguish two of them, and the rest differs in the
-    /// next request.
+    /// Appends the name for users. An anonymous class is stored as `class@anonymous\0FILE:LINE$N`,
+    /// up to 7.3 as `class@anonymous\0FILE0xADDRESS`; the file and line distinguish two of them,
+    /// and the rest differs in the next request.
     pub(crate) fn show(&self, shown: &mut String) {
         let mut parts = self.stored.bytes.splitn(2, |&byte| byte == 0);
         let name = parts.next().unwrap_or_default();
@@ -174,7 +177,8 @@ impl ClassName {
     }
 }
 
-/// Reads a C string of at most `limit` bytes, without its NUL; `None` if there is no NUL within the limit.
+/// Reads a C string of at most `limit` bytes, without its NUL; `None` if there is no NUL within the
+/// limit.
 pub fn c_string<M: Memory + ?Sized>(memory: &M, address: u64, limit: usize) -> Option<String> {
     let mut bytes = Vec::new();
     // In pieces of 16 bytes, so that a short string at the end of a mapping is not refused.

@@ -1,9 +1,10 @@
 //! The threads of a thread-safe engine: every `tsrm_tls_entry` in `tsrm_tls_table` (TSRM/TSRM.c).
 //!
-//! The table is a static variable without a symbol. It is searched for among the words of the image's writable segments: a
-//! pointer with a bucket count next to it, all of whose entries are consistent down to a thread's globals. No
-//! code is decoded, so that it works the same for each machine and compiler. What this module does not do: know
-//! which of the threads are still alive; a thread that ends may leave its entry.
+//! The table is a static variable without a symbol. It is searched for among the words of the
+//! image's writable segments: a pointer with a bucket count next to it, all of whose entries are
+//! consistent down to a thread's globals. No code is decoded, so that it works the same for each
+//! machine and compiler. What this module does not do: know which of the threads are still alive; a
+//! thread that ends may leave its entry.
 //!
 //! Invariant: every count is bounded, and each walk along a chain ends.
 
@@ -16,14 +17,16 @@ use crate::memory::{END_OF_USER_SPACE, Memory, half_at, word_at};
 /// How much of all writable segments is searched.
 const MAX_SEARCHED: u64 = 64 << 20;
 const CHUNK: usize = 1 << 20;
-/// `tsrm_tls_table_size` is next to the table: gcc puts it 4 before it on x86_64 and 8 before it on aarch64.
+/// `tsrm_tls_table_size` is next to the table: gcc puts it 4 before it on x86_64 and 8 before it on
+/// aarch64.
 const SIZE_DISTANCES: [i64; 7] = [-4, -8, 8, -12, 12, -16, 16];
 /// SAPIs request as many buckets as they expect threads.
 const MAX_BUCKETS: u32 = 1 << 14;
 const MAX_THREADS: usize = 4096;
 /// Resources that one engine registers: its own and its extensions'.
 const MAX_RESOURCES: u32 = 4096;
-/// Tables and entries that one search reads: a segment full of pointers to long chains must not delay it.
+/// Tables and entries that one search reads: a segment full of pointers to long chains must not
+/// delay it.
 const MAX_LOOKS: usize = 1 << 19;
 /// How many of these a check of one thread's globals against the row counts for.
 const LOOKS_OF_A_CHECK: usize = 64;
@@ -84,7 +87,8 @@ pub struct TsrmIds {
     pub compiler: u32,
     /// `sapi_globals_id`, if it is known.
     pub sapi: Option<u32>,
-    /// `core_globals_id`, if it is known; the next one is the collector's (main/main.c, Zend/zend_gc.c).
+    /// `core_globals_id`, if it is known; the next one is the collector's (main/main.c,
+    /// Zend/zend_gc.c).
     pub core: Option<u32>,
     /// `executor_globals_offset`, if the version has it.
     pub executor_offset: Option<u64>,
@@ -178,8 +182,8 @@ impl Threads {
         None
     }
 
-    /// The same table in another process, where its variables are: its size and the ids are read again, since they are that process's own.
-    /// `holds` is as in [`Threads::find`].
+    /// The same table in another process, where its variables are: its size and the ids are read
+    /// again, since they are that process's own. `holds` is as in [`Threads::find`].
     pub fn again<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -216,7 +220,8 @@ impl Threads {
         }
     }
 
-    /// The current threads, without those that are just beginning; `None` if the table cannot be read.
+    /// The current threads, without those that are just beginning; `None` if the table cannot be
+    /// read.
     pub fn list<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout) -> Option<Vec<Thread>> {
         let row = layout.tsrm_tls_entry.as_ref()?;
         let mut looks = MAX_LOOKS;

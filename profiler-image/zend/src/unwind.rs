@@ -1,9 +1,10 @@
 //! Unwinds the frames of a stack from `EG(current_execute_data)`, in one copy of the VM stack.
 //!
-//! The target runs while it is read, so any word can be from another moment than its neighbour. So unwinding
-//! trusts nothing: every address is bounded, frames inside the copy must descend, and a chain that does not end at a
-//! frame that the engine itself starts (`ZEND_CALL_TOP`) is torn. A consistent chain is not necessarily true:
-//! [`crate::site`] and quiescent reads prove that. Invariant: unwinding ends on any bytes.
+//! The target runs while it is read, so any word can be from another moment than its neighbour. So
+//! unwinding trusts nothing: every address is bounded, frames inside the copy must descend, and a
+//! chain that does not end at a frame that the engine itself starts (`ZEND_CALL_TOP`) is torn. A
+//! consistent chain is not necessarily true: [`crate::site`] and quiescent reads prove that.
+//! Invariant: unwinding ends on any bytes.
 
 mod beside;
 mod copy;
@@ -23,7 +24,8 @@ const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 const HALF: usize = 4;
 /// The types of values with their flags are below, and no program is (`vm.mmap_min_addr`).
 const END_OF_TYPES: u64 = 64 << 10;
-/// The numbers beside these types are mostly below. By itself, the kernel maps nothing from 4 to 64 GiB.
+/// The numbers beside these types are mostly below. By itself, the kernel maps nothing from 4 to 64
+/// GiB.
 const END_OF_U2: u64 = 16;
 /// Dummy frames and placeholders in one stack; each is beside a frame with a function.
 const MAX_NAMELESS: usize = 1024;
@@ -47,7 +49,8 @@ pub struct Frame {
     pub call_info: u32,
     /// The type of `This`; up to 7.0 it is that of an object even if there is none.
     pub this_type: u8,
-    /// It is of a generator that delegates to another one. As long as the frame above it stands, so does this one.
+    /// It is of a generator that delegates to another one. As long as the frame above it stands, so
+    /// does this one.
     pub is_delegating: bool,
 }
 
@@ -69,7 +72,8 @@ impl Frame {
         }
     }
 
-    /// Whether the frame runs the top level of a script or of eval()'d code, and so a function without a name.
+    /// Whether the frame runs the top level of a script or of eval()'d code, and so a function
+    /// without a name.
     #[must_use]
     pub fn is_script(&self, layout: &Layout) -> bool {
         self.call_info & layout.call_info.code != 0
@@ -82,8 +86,9 @@ impl Frame {
         Self { opline, ..*self } == *other
     }
 
-    /// Whether the word that is written last when a frame is pushed is there: `This` is an object or nothing, and shares its word with the
-    /// call's flags (`zend_vm_init_call_frame`, Zend/zend_execute.h). Before that, the word is a remainder of an earlier call.
+    /// Whether the word that is written last when a frame is pushed is there: `This` is an object
+    /// or nothing, and shares its word with the call's flags (`zend_vm_init_call_frame`,
+    /// Zend/zend_execute.h). Before that, the word is a remainder of an earlier call.
     #[must_use]
     pub fn is_pushed(&self) -> bool {
         matches!(self.this_type, IS_UNDEF | IS_OBJECT)
@@ -107,8 +112,9 @@ pub enum UnwindEnd {
     TooDeep,
 }
 
-/// Whether the top frame of the stack has its caller. A generator's frame becomes the top an instant before its
-/// caller is written into it; only then it is marked as running (`zend_generator_resume`, Zend/zend_generators.c).
+/// Whether the top frame of the stack has its caller. A generator's frame becomes the top an
+/// instant before its caller is written into it; only then it is marked as running
+/// (`zend_generator_resume`, Zend/zend_generators.c).
 fn has_caller<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -150,7 +156,8 @@ fn walk<M: Memory + ?Sized>(
     frames.clear();
     let mut address = start;
     let mut nameless = 0;
-    // Within one page callers are below their callees: because of this unwinding ends without a set of visited frames.
+    // Within one page callers are below their callees: because of this unwinding ends without a set
+    // of visited frames.
     let mut ceiling = u64::MAX;
     while address != 0 {
         if !address.is_multiple_of(8) {
@@ -199,14 +206,16 @@ fn walk<M: Memory + ?Sized>(
     }
 }
 
-/// Whether a word is the type of a zval (`u1.type_info`, below a small `u2`) and not an address. Variables take the place of a frame that
-/// has ended; the word beside such a type would lead to memory that has nothing to do with the stack.
+/// Whether a word is the type of a zval (`u1.type_info`, below a small `u2`) and not an address.
+/// Variables take the place of a frame that has ended; the word beside such a type would lead to
+/// memory that has nothing to do with the stack.
 fn is_type_of_zval(word: u64) -> bool {
     word & 0xffff_ffff < END_OF_TYPES && word >> 32 < END_OF_U2
 }
 
-/// Whether a frame without a function is the placeholder of `yield from`: `execute_fake` inside a `zend_generator`. The
-/// other kind (`dummy_execute_data` of `zend_call_function`, up to 8.0) is on the C stack.
+/// Whether a frame without a function is the placeholder of `yield from`: `execute_fake` inside a
+/// `zend_generator`. The other kind (`dummy_execute_data` of `zend_call_function`, up to 8.0) is on
+/// the C stack.
 fn is_placeholder(layout: &Layout, frame: &Frame) -> bool {
     frame.this != 0
         && frame.this.checked_add(layout.generator.execute_fake as u64) == Some(frame.address)

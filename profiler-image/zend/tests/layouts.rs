@@ -92,8 +92,9 @@ fn the_opcodes_of_calls_are_those_of_each_version() {
     }
 }
 
-/// All opcodes that push a frame and do not mark it as `zend_call_function` does: DO_* makes a call that an INIT_* has prepared, the
-/// FRAMELESS_* replace it, an include runs a file, and from 8.4 on a property's hook runs in place.
+/// All opcodes that push a frame and do not mark it as `zend_call_function` does: DO_* makes a call
+/// that an INIT_* has prepared, the FRAMELESS_* replace it, an include runs a file, and from 8.4 on
+/// a property's hook runs in place.
 const PUSH_FRAMES: [&str; 11] = [
     "DO_FCALL",
     "DO_ICALL",

@@ -12,7 +12,8 @@ use serde::Deserialize;
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// A watch, a page of the list before it, or a call for the lease. Their number depends on the time, not on the requests.
+    /// A watch, a page of the list before it, or a call for the lease. Their number depends on the
+    /// time, not on the requests.
     Watch,
     /// A patch of a request's status.
     Status,

@@ -1,4 +1,5 @@
-//! Simulates the kubelets of all nodes: they start the samplers that are added to pods, and report how these end.
+//! Simulates the kubelets of all nodes: they start the samplers that are added to pods, and report
+//! how these end.
 //!
 //! Invariant: each sampler is started once, and a pod's status has all samplers of the pod.
 
@@ -141,7 +142,8 @@ impl Kubelets {
         self.say(pod, container, json!({"terminated": ended})).await
     }
 
-    /// Writes the state of one sampler next to those of the others. It does nothing for a pod that is deleted.
+    /// Writes the state of one sampler next to those of the others. It does nothing for a pod that
+    /// is deleted.
     async fn say(&self, pod: &Pod, container: &EphemeralContainer, state: Value) -> Result<()> {
         let of_pod = self
             .state()

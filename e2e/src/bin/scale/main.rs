@@ -1,9 +1,10 @@
-//! scale OPERATOR FOLDER: the operator with a real API server and etcd, and thousands of pods whose kubelets and samplers this program
-//! simulates.
+//! scale OPERATOR FOLDER: the operator with a real API server and etcd, and thousands of pods whose
+//! kubelets and samplers this program simulates.
 //!
-//! It makes one request over 100 pods. Then it makes requests over all pods, in addition to many that are complete and kept, while it replaces
-//! every pod and restarts the operator. It prints the cost next to its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form
-//! that takes seconds.
+//! It makes one request over 100 pods. Then it makes requests over all pods, in addition to many
+//! that are complete and kept, while it replaces every pod and restarts the operator. It prints the
+//! cost next to its limits, and writes FOLDER/results.csv and logs. SCALE=smoke is a form that
+//! takes seconds.
 //!
 //! Invariant: all load is bounded in number and time, and stays on loopback.
 
@@ -258,7 +259,8 @@ impl Cast {
         over
     }
 
-    /// Creates the requests one by one. Replaces the pods of workloads whose request is not created yet, or is complete.
+    /// Creates the requests one by one. Replaces the pods of workloads whose request is not created
+    /// yet, or is complete.
     async fn make_all(&self, form: &Form) -> Result<Vec<Made>> {
         let count = self.workloads.count();
         let pause = form.spread / u32::try_from(count)?;

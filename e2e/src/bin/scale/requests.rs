@@ -128,7 +128,8 @@ impl Requests {
     }
 }
 
-/// Checks that every pod is profiled except those that ended before, and that nothing else is reported.
+/// Checks that every pod is profiled except those that ended before, and that nothing else is
+/// reported.
 pub fn check(made: &Made, status: &ProfileRequestStatus) -> Result<()> {
     let reason = status
         .conditions

@@ -105,7 +105,8 @@ impl Workloads {
         self.size.namespaces * self.size.workloads_per_namespace
     }
 
-    /// The workload with this number. Workloads with neighbouring numbers are in different namespaces.
+    /// The workload with this number. Workloads with neighbouring numbers are in different
+    /// namespaces.
     pub fn workload(&self, number: usize) -> Workload {
         Workload {
             namespace: number % self.size.namespaces,

@@ -1,6 +1,7 @@
 //! Judges the release itself, without a workload: what the chart's test asks.
 //!
-//! Invariant: the store is good only by the operator's own word. A setting of the Deployment is none.
+//! Invariant: the store is good only by the operator's own word. A setting of the Deployment is
+//! none.
 
 use super::{Check, Observed, Verdict, api, check, operator, reached, store_as_told};
 

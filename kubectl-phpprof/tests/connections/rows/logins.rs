@@ -209,7 +209,8 @@ pub fn execs(cluster: &Cluster) -> Vec<Row> {
     ]
 }
 
-/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each plugin.
+/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each
+/// plugin.
 pub fn policies(cluster: &Cluster) -> Vec<Row> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;

@@ -15,12 +15,13 @@ use phpprof_operator::storage::store::{Store, StoreConfig};
 
 use crate::Failed;
 
-/// Runs a sampler for each pod of a ProfileRequest, and merges their uploads into one profile. The chart sets every flag.
+/// Runs a sampler for each pod of a ProfileRequest, and merges their uploads into one profile. The
+/// chart sets every flag.
 #[derive(Parser)]
 #[command(version)]
 pub struct Args {
-    /// Where profiles are stored: file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix;
-    /// credentials come from the environment
+    /// Where profiles are stored: file:///folder, s3://bucket/prefix, gs://bucket/prefix or
+    /// az://container/prefix; credentials come from the environment
     #[arg(long)]
     pub store_url: String,
     /// Endpoint of an S3 server outside AWS, for instance https://s3.example.org
@@ -38,7 +39,8 @@ pub struct Args {
     /// PEM file of a private CA that signed the store's certificate
     #[arg(long)]
     pub store_ca_bundle: Option<PathBuf>,
-    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's, else the bucket's own setting
+    /// How S3 encrypts objects: AES256, aws:kms or aws:kms:dsse; without it, the environment's,
+    /// else the bucket's own setting
     #[arg(long)]
     pub store_encryption: Option<String>,
     /// KMS key for it, by id or ARN
@@ -50,7 +52,8 @@ pub struct Args {
     /// Checksum that samplers send with direct uploads to S3, unsigned
     #[arg(long)]
     pub store_direct_checksum: Option<DirectChecksum>,
-    /// Whether to accept requests if the store has no create-only writes. Uploads then go through the operator
+    /// Whether to accept requests if the store has no create-only writes. Uploads then go through
+    /// the operator
     #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
     pub store_allow_overwrite: bool,
     /// ConfigMap, as namespace/name, into which the operator writes how the store is. It must exist
@@ -65,10 +68,12 @@ pub struct Args {
     /// Percent of one core that a sampler may use; a sampler that needs more samples less often
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=400))]
     pub sampler_cpu_percent: u32,
-    /// Name of a route, as GLOB=NAME: * matches one segment of a path, ** matches the rest. May be repeated; the first match applies
+    /// Name of a route, as GLOB=NAME: * matches one segment of a path, ** matches the rest. May be
+    /// repeated; the first match applies
     #[arg(long)]
     pub route: Vec<Route>,
-    /// Accept requests of every namespace, not only of namespaces labelled phpprof.dev/profiling=enabled
+    /// Accept requests of every namespace, not only of namespaces labelled
+    /// phpprof.dev/profiling=enabled
     #[arg(long)]
     pub all_namespaces: bool,
     /// Handle the requests of this namespace only. May be repeated
@@ -95,10 +100,12 @@ pub struct Args {
     /// The most samplers that run at the same time on a node; requests for more wait
     #[arg(long, default_value_t = 16)]
     pub max_samplers_per_node: usize,
-    /// The most bytes that a namespace's profiles may use in the store. Above it, no request is accepted there. 0 means no limit
+    /// The most bytes that a namespace's profiles may use in the store. Above it, no request is
+    /// accepted there. 0 means no limit
     #[arg(long, default_value_t = 0)]
     pub max_stored_bytes_per_namespace: u64,
-    /// User, as the API server names it, whose requests may have resident samplers, which stay in their pods. May be repeated
+    /// User, as the API server names it, whose requests may have resident samplers, which stay in
+    /// their pods. May be repeated
     #[arg(long)]
     pub resident_user: Vec<String>,
     /// Seconds between two polls of a resident sampler for a run
@@ -119,10 +126,12 @@ pub struct Args {
     /// How long uploads are retried; grants expire after that
     #[arg(long, default_value_t = 600)]
     pub upload_deadline_seconds: i64,
-    /// Seconds between two checkpoints, after the first ones at 5, 10, 20 and 40 s; long runs have longer intervals, and at most 30 checkpoints
+    /// Seconds between two checkpoints, after the first ones at 5, 10, 20 and 40 s; long runs have
+    /// longer intervals, and at most 30 checkpoints
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(i32).range(10..))]
     pub checkpoint_seconds: i32,
-    /// How long after the upload deadline the operator still tries to verify and merge profiles, while the store does not answer
+    /// How long after the upload deadline the operator still tries to verify and merge profiles,
+    /// while the store does not answer
     #[arg(long, default_value_t = 300)]
     pub store_grace_seconds: i64,
     /// Address to listen on for the relay, which receives profiles from samplers
@@ -134,26 +143,31 @@ pub struct Args {
     /// What the relay does with an upload that does not come from an address of its pod
     #[arg(long, value_enum, default_value_t)]
     pub verify_source: VerifySource,
-    /// Secret for the operator's keys, as namespace/name. It must exist; the operator fills it at its first start
+    /// Secret for the operator's keys, as namespace/name. It must exist; the operator fills it at
+    /// its first start
     #[arg(long)]
     pub key_secret: String,
-    /// Lease, as namespace/name. The replica that holds it handles requests. It must exist. Without this flag, run one replica only
+    /// Lease, as namespace/name. The replica that holds it handles requests. It must exist. Without
+    /// this flag, run one replica only
     #[arg(long)]
     pub lease: Option<String>,
-    /// Replicas of the operator. With more than one, none hears all samplers, so none says that it has not heard from one
+    /// Replicas of the operator. With more than one, none hears all samplers, so none says that it
+    /// has not heard from one
     #[arg(long, default_value_t = 1)]
     pub replicas: u32,
     /// ConfigMap, as namespace/name, that stops all profiling if it has profiling: stopped
     #[arg(long)]
     pub switch_config_map: Option<String>,
-    /// Address to listen on for results. They are served without TLS: use an Ingress, a port-forward or the API server
+    /// Address to listen on for results. They are served without TLS: use an Ingress, a
+    /// port-forward or the API server
     #[arg(long, default_value = "[::]:8080")]
     pub results_address: SocketAddr,
-    /// URL of the results for people, for instance https://phpprof.example.org. Each request's status then links to its flame graph
+    /// URL of the results for people, for instance https://phpprof.example.org. Each request's
+    /// status then links to its flame graph
     #[arg(long)]
     pub results_url: Option<String>,
-    /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload}, {service}, {accessKey}, {from} and {to}. May be
-    /// repeated
+    /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload},
+    /// {service}, {accessKey}, {from} and {to}. May be repeated
     #[arg(long)]
     pub link: Vec<Template>,
     /// Memory limit of the operator's container in bytes, for its metrics

@@ -1,4 +1,5 @@
-//! phpprof-operator: parses its flags (`args`), builds its parts (`wiring`), runs its tasks (`serve`), and returns an exit code.
+//! phpprof-operator: parses its flags (`args`), builds its parts (`wiring`), runs its tasks
+//! (`serve`), and returns an exit code.
 
 #![warn(clippy::match_bool)]
 

@@ -24,7 +24,8 @@ use crate::Failed;
 use crate::args::{Args, split};
 use crate::wiring;
 
-/// How long the operator waits at shutdown for uploads that are under way. It is less than a pod's grace period.
+/// How long the operator waits at shutdown for uploads that are under way. It is less than a pod's
+/// grace period.
 const DRAINS: Duration = Duration::from_secs(25);
 
 /// Runs until the process is asked to end, or until a task that it needs ends.

@@ -1,6 +1,7 @@
 //! Pushes and annotations, sent to a server that judges them as Pyroscope and Grafana do.
 //!
-//! The tests read back what arrived through Pyroscope's own API. With PYROSCOPE_URL they use a real server.
+//! The tests read back what arrived through Pyroscope's own API. With PYROSCOPE_URL they use a real
+//! server.
 
 mod server;
 
@@ -38,7 +39,8 @@ struct Scene {
     limits: Limits,
 }
 
-/// This many stacks for each pod, of a function with a name of this length. Each stack has 10 ms of wall time and 3 ms of CPU time.
+/// This many stacks for each pod, of a function with a name of this length. Each stack has 10 ms of
+/// wall time and 3 ms of CPU time.
 fn merged(stacks: i64, length: usize) -> Profile {
     let mut builder = Builder::new(Settings::default());
     for stack in 0..stacks {
@@ -109,7 +111,8 @@ impl Scene {
         events.into_iter().map(told).collect()
     }
 
-    /// The server's flame graph for this request's time and these labels. Waits until its total is the expected one, but not forever.
+    /// The server's flame graph for this request's time and these labels. Waits until its total is
+    /// the expected one, but not forever.
     async fn flame_graph(&self, url: &str, kind: usize, labels: &str, expected: i64) -> Value {
         let status = self.request.status.clone().unwrap();
         let milliseconds = |time: Option<Time>| time.unwrap().0.as_millisecond().to_string();
@@ -139,7 +142,8 @@ impl Scene {
         flame_graph
     }
 
-    /// Pushes to the server of PYROSCOPE_URL, or else to the test server, and compares each pod's totals there with those of its stacks.
+    /// Pushes to the server of PYROSCOPE_URL, or else to the test server, and compares each pod's
+    /// totals there with those of its stacks.
     async fn check_totals(&self, stacks: i64) {
         let url = url().await;
         let told = self.tell(&exporter(pyroscope(&url), PATIENCE)).await;

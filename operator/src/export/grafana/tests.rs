@@ -210,7 +210,8 @@ fn an_annotation_marks_the_time_of_the_request_and_links_to_nothing() {
     assert!(everywhere.get("dashboardUID").is_none());
 }
 
-/// The limits come from the columns of its table `tag`, and from `annotations.tags_length` for all tags as JSON.
+/// The limits come from the columns of its table `tag`, and from `annotations.tags_length` for all
+/// tags as JSON.
 #[test]
 fn tags_are_as_long_as_grafana_takes_them() {
     let mut longest = completed();

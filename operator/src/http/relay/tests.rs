@@ -276,7 +276,8 @@ async fn a_body_that_is_not_what_its_headers_say_is_refused() {
         .body(large)
         .send()
         .await;
-    // The relay refuses the upload before it reads it, so the connection may end while the client still sends.
+    // The relay refuses the upload before it reads it, so the connection may end while the client
+    // still sends.
     assert!(sent.is_err() || sent.unwrap().status() == 413);
     assert_eq!(scene.store.size(KEY).await.unwrap(), None);
 }

@@ -1,7 +1,8 @@
-//! Stored profiles of a namespace, for clients with the access key of its archive: a list, and links to the files of each request.
+//! Stored profiles of a namespace, for clients with the access key of its archive: a list, and
+//! links to the files of each request.
 //!
-//! Invariant: a key opens something only if it belongs to the current namespace and the current archive, and only in the folder of that
-//! namespace's uid.
+//! Invariant: a key opens something only if it belongs to the current namespace and the current
+//! archive, and only in the folder of that namespace's uid.
 
 use std::convert::Infallible;
 use std::iter::once;
@@ -54,7 +55,8 @@ pub(super) async fn list(
     }
 }
 
-/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client does not hold a copy of the list.
+/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client
+/// does not hold a copy of the list.
 fn written(listing: Listing) -> Body {
     let Listing {
         profiles,
@@ -124,7 +126,8 @@ fn comparison(before: &str) -> File {
     }
 }
 
-/// The uid of the namespace whose archive the posted key opens, and the question. A missing namespace gets the same answer as a wrong key.
+/// The uid of the namespace whose archive the posted key opens, and the question. A missing
+/// namespace gets the same answer as a wrong key.
 async fn opened(
     results: &Results,
     namespace: &str,

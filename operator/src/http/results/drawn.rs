@@ -1,7 +1,8 @@
 //! A drawn page while the client receives it.
 //!
-//! hyper does not poll the body while a connection is silent, so a separate task measures the page's time. Invariant: the page and its
-//! permit are dropped as soon as the client has received the page, is gone, or has run out of time.
+//! hyper does not poll the body while a connection is silent, so a separate task measures the
+//! page's time. Invariant: the page and its permit are dropped as soon as the client has received
+//! the page, is gone, or has run out of time.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

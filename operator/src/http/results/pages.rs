@@ -1,6 +1,7 @@
 //! Pages drawn from stored profiles: the flame graph of one, and the comparison of two.
 //!
-//! Invariant: at most one page is drawn or sent at a time, and every profile or list that is opened for it has its own permit.
+//! Invariant: at most one page is drawn or sent at a time, and every profile or list that is opened
+//! for it has its own permit.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -45,8 +46,8 @@ pub(super) async fn comparison(
     drawn_of(results, read).await
 }
 
-/// The answer with a page, once it is this request's turn. `read` gives the permits of what it has read, and a function that draws the
-/// page.
+/// The answer with a page, once it is this request's turn. `read` gives the permits of what it has
+/// read, and a function that draws the page.
 async fn drawn_of<Turn, Draw>(
     results: &Results,
     read: impl Future<Output = Result<(Turn, Draw), StoreError>>,

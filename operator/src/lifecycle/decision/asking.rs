@@ -1,4 +1,5 @@
-//! What the operator reads from the store for one target, and what happens to the target if the store does not answer.
+//! What the operator reads from the store for one target, and what happens to the target if the
+//! store does not answer.
 
 use jiff::Timestamp;
 use phpprof_crds::{TargetReason, TargetState, TargetStatus};
@@ -12,7 +13,8 @@ use crate::sampler::object_keys::receipt_key;
 use crate::sampler::receipt::UploadReceipt;
 
 impl Round<'_> {
-    /// Asks the store. If the store failed a moment ago, waits until the next try. Gives up when there is no time left.
+    /// Asks the store. If the store failed a moment ago, waits until the next try. Gives up when
+    /// there is no time left.
     pub(super) fn verify(
         &self,
         target: &mut TargetStatus,
@@ -36,8 +38,8 @@ impl Round<'_> {
         }
     }
 
-    /// Asks the store, as [`Round::verify`] does, for what the sampler of a long run stored before it was gone. If there can be nothing,
-    /// the target has failed.
+    /// Asks the store, as [`Round::verify`] does, for what the sampler of a long run stored before
+    /// it was gone. If there can be nothing, the target has failed.
     pub(super) fn recover(
         &self,
         target: &mut TargetStatus,
@@ -73,7 +75,8 @@ impl Round<'_> {
         }
     }
 
-    /// Asks the store for the receipt of a run, as [`Round::verify`] does for its profile, unless such a call is under way.
+    /// Asks the store for the receipt of a run, as [`Round::verify`] does for its profile, unless
+    /// such a call is under way.
     pub(super) fn read_receipt(
         &self,
         target: &mut TargetStatus,

@@ -152,7 +152,8 @@ impl Round<'_> {
             Task::Resident(Residence {
                 first_answer_seconds: start_slack.as_secs(),
                 idle_seconds: limits.resident_idle.as_secs(),
-                // The container may start late. From then on, it has this time for its first answer.
+                // The container may start late. From then on, it has this time for its first
+                // answer.
                 ask_until: later(later(now, start_slack), start_slack),
             })
         } else {

@@ -87,7 +87,8 @@ fn accepted(pods: &[&str]) -> ProfileRequestStatus {
     .status
 }
 
-/// The decision in short: the current reason, the effects, the jobs and the time of the next decision.
+/// The decision in short: the current reason, the effects, the jobs and the time of the next
+/// decision.
 fn short(decision: &Decision) -> String {
     let reason = decision
         .status

@@ -6,8 +6,8 @@ use super::*;
 use crate::testing::api::{ApiServer, context};
 use crate::testing::request;
 
-/// The reasons that the status of the request gets in the minute after it had this spec, if it has the other one once the watch is
-/// repaired. A request without a spec does not exist.
+/// The reasons that the status of the request gets in the minute after it had this spec, if it has
+/// the other one once the watch is repaired. A request without a spec does not exist.
 async fn reasons(before: Option<Value>, after: Value) -> Vec<Value> {
     let after = json!(request(after));
     let before = before.map(|spec| json!(request(spec)));

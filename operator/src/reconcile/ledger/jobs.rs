@@ -1,6 +1,7 @@
 //! Which jobs of a request have begun, and the outcomes that no reconciliation has taken.
 //!
-//! Invariant: a job runs only once until a reconciliation has taken its outcome. If that is lost, the work is repeated and nothing else.
+//! Invariant: a job runs only once until a reconciliation has taken its outcome. If that is lost,
+//! the work is repeated and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 

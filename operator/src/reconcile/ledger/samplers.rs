@@ -1,6 +1,8 @@
-//! What the operator remembers of the samplers of one request, in addition to what the pods' watch shows.
+//! What the operator remembers of the samplers of one request, in addition to what the pods' watch
+//! shows.
 //!
-//! Invariant: all times are by the operator's own clock, from when it first saw something: a node's clock can be minutes ahead or behind.
+//! Invariant: all times are by the operator's own clock, from when it first saw something: a node's
+//! clock can be minutes ahead or behind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -53,7 +55,8 @@ impl Samplers {
         &self.receipts
     }
 
-    /// Adds a sampler that a late watch does not show yet, so that it is not injected again, and when each one was seen to have ended.
+    /// Adds a sampler that a late watch does not show yet, so that it is not injected again, and
+    /// when each one was seen to have ended.
     pub fn complete(&mut self, pod: &mut PodView, now: Timestamp) {
         if let Some(injected) = self.injected.get(&pod.uid) {
             let state = SamplerState::Waiting {
@@ -75,7 +78,8 @@ impl Samplers {
         }
     }
 
-    /// Since when nothing was heard from the target's sampler, if it runs: from when the relay heard of it last, or it was first seen to run.
+    /// Since when nothing was heard from the target's sampler, if it runs: from when the relay
+    /// heard of it last, or it was first seen to run.
     pub fn silent_since(
         &mut self,
         target: &TargetStatus,

@@ -186,7 +186,8 @@ fn take_outcomes_takes_each_once() {
 }
 
 proptest! {
-    /// A watch shows the lives of requests of one name. Whatever is recorded in between, each one that ran and was deleted is told of once.
+    /// A watch shows the lives of requests of one name. Whatever is recorded in between, each one
+    /// that ran and was deleted is told of once.
     #[test]
     fn each_deletion_of_a_running_request_is_told_once(
         lives in proptest::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 1..12),

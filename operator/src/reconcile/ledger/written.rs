@@ -1,7 +1,8 @@
-//! The last version of a request that this operator wrote. A watch shows it a moment later, and changes of pods arrive before that.
+//! The last version of a request that this operator wrote. A watch shows it a moment later, and
+//! changes of pods arrive before that.
 //!
-//! Invariant: no decision is based on a version of a request that this operator has replaced. If this memory is lost, the cost is a
-//! conflict and repeated work, nothing else.
+//! Invariant: no decision is based on a version of a request that this operator has replaced. If
+//! this memory is lost, the cost is a conflict and repeated work, nothing else.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub enum Shown {
 }
 
 impl Written {
-    /// `written` is a version that replaced that one; `before` is the version that was written before it.
+    /// `written` is a version that replaced that one; `before` is the version that was written
+    /// before it.
     pub fn after(
         before: Option<Written>,
         replaced: Option<String>,

@@ -10,7 +10,8 @@ fn uid(number: usize) -> String {
     format!("0b1c2d3e-4f50-4a6b-8c7d-{number:012}")
 }
 
-/// A manifest as the operator writes it, by the number and the second of its request; `change` modifies it.
+/// A manifest as the operator writes it, by the number and the second of its request; `change`
+/// modifies it.
 fn manifest(number: usize, change: impl FnOnce(&mut Value)) -> String {
     let mut manifest = json!({
         "version": 1, "namespace": "shop", "name": format!("r-{number}"), "uid": uid(number), "namespaceUID": "n1",

@@ -6,7 +6,8 @@ use object_store::{Certificate, ClientOptions};
 
 use super::OpenError;
 
-/// What the clients of a bucket need. The binary has it already; in a test, whoever opens a store first has not.
+/// What the clients of a bucket need. The binary has it already; in a test, whoever opens a store
+/// first has not.
 pub(super) fn provide_tls() {
     // Only a second call fails.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -48,7 +48,8 @@ const ENCRYPTION: &str = "aws_server_side_encryption";
 const KMS_KEY: &str = "aws_sse_kms_key_id";
 const BUCKET_KEY: &str = "aws_sse_bucket_key_enabled";
 
-/// The headers that a sampler's PUT must have, so that the bucket's policy lets it pass: those of the operator's own writes.
+/// The headers that a sampler's PUT must have, so that the bucket's policy lets it pass: those of
+/// the operator's own writes.
 pub(super) fn encryption_headers(
     settings: &AmazonS3Builder,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, OpenError> {
@@ -88,7 +89,8 @@ const CREDENTIALS: [(&str, AmazonS3ConfigKey); 3] = [
     ("AWS_SESSION_TOKEN", AmazonS3ConfigKey::Token),
 ];
 
-/// Trims a credential, because a Secret made from a file often ends with a newline. object_store 0.14 would panic at the first request.
+/// Trims a credential, because a Secret made from a file often ends with a newline. object_store
+/// 0.14 would panic at the first request.
 pub(super) fn credential<'a>(name: &'static str, value: &'a str) -> Result<&'a str, OpenError> {
     let value = value.trim();
     if value.bytes().all(|byte| byte.is_ascii_graphic()) {

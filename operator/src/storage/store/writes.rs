@@ -1,7 +1,8 @@
 //! Writes that never overwrite, and the probe that shows whether the store keeps them.
 //!
-//! Invariant: a plain write reaches only a store that is known to have no create-only ones, only if the administrator allows it, and only
-//! after a HEAD has found no object. The HEAD and the write are two calls, so another writer may come between them (`docs/security.md`).
+//! Invariant: a plain write reaches only a store that is known to have no create-only ones, only if
+//! the administrator allows it, and only after a HEAD has found no object. The HEAD and the write
+//! are two calls, so another writer may come between them (`docs/security.md`).
 
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use object_store::path::Path;
@@ -87,7 +88,8 @@ impl Store {
         Ok(())
     }
 
-    /// Finds out whether the store keeps create-only writes: it writes one new object twice, and deletes it again.
+    /// Finds out whether the store keeps create-only writes: it writes one new object twice, and
+    /// deletes it again.
     ///
     /// # Errors
     /// The store did not answer so that it could be told; what was known before stays.

@@ -7,7 +7,8 @@ use super::PODS;
 /// One event.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// The operator reconciles: with an old view of the pods, with an old or the newest status, and up to a certain effect.
+    /// The operator reconciles: with an old view of the pods, with an old or the newest status, and
+    /// up to a certain effect.
     Look {
         pods_behind: usize,
         status_behind: bool,

@@ -1,4 +1,5 @@
-//! What happens on the toy's nodes: containers start and end, samplers store their samples, and resident ones ask for runs.
+//! What happens on the toy's nodes: containers start and end, samplers store their samples, and
+//! resident ones ask for runs.
 
 use super::{RECEIPT, Toy};
 use crate::lifecycle::observed::{SamplerKind, SamplerState, SamplerView};

@@ -171,7 +171,8 @@ fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
         }],
         ..Timeline::default()
     };
-    // The second timeline began a second later, so the same step of the axis is 50 steps earlier in it.
+    // The second timeline began a second later, so the same step of the axis is 50 steps earlier in
+    // it.
     let all = [one(BEGAN, 100), one(BEGAN + 1_000_000_000, 50)];
     let merged = merged(all.iter().enumerate());
     let pods: Vec<_> = merged.workers.iter().map(|row| row.pod.as_str()).collect();

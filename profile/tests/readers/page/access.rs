@@ -1,4 +1,5 @@
-//! The page for users with a keyboard, a screen reader or another theme: axe-core finds nothing, and keys can be turned off.
+//! The page for users with a keyboard, a screen reader or another theme: axe-core finds nothing,
+//! and keys can be turned off.
 
 use phpprof_profile::page::{differential, page};
 use phpprof_profile::{Limits, View, decode};
@@ -8,7 +9,8 @@ use crate::browser::Browser;
 use crate::profiles::shop;
 use crate::timelines::shop_timeline;
 
-/// The violations that axe-core finds on the current page with these rules: the rule, and its first elements.
+/// The violations that axe-core finds on the current page with these rules: the rule, and its first
+/// elements.
 pub fn found(browser: &mut Browser, rules: &str) -> String {
     let found = browser.eval(&format!(
         "axe.run(document, {{ resultTypes: ['violations'] {rules} }}).then(({{ violations }}) => violations.map(({{ id, nodes }}) => \
@@ -24,7 +26,8 @@ pub fn with_axe(browser: &mut Browser) {
     browser.eval(&format!("(() => {{ {axe} }})(); 0"));
 }
 
-/// The lowest contrast of a frame's name. axe-core does not check it, because the frame may be translucent over the background.
+/// The lowest contrast of a frame's name. axe-core does not check it, because the frame may be
+/// translucent over the background.
 const CONTRAST: &str = "(() => { \
     const numbers = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number); \
     const light = (channels) => channels.map((value) => value / 255).map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4) \

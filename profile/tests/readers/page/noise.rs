@@ -8,7 +8,8 @@ use crate::profiles::shop;
 
 pub const GREY: &str = "#cccccc";
 
-/// Of each row of the table: the name, the points of its own share, and the bound if they are no more than chance.
+/// Of each row of the table: the name, the points of its own share, and the bound if they are no
+/// more than chance.
 const ROWS: &str = r"[...document.querySelectorAll('#rows tr')].map((row) => {
     const cell = row.querySelector('td.number');
     const bound = cell.title.match(/up to ([\d.]+) points/);

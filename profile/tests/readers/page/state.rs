@@ -1,4 +1,5 @@
-//! The page's state: search by text and by regular expression, filters and choices. They are in the URL, which opens the same view again.
+//! The page's state: search by text and by regular expression, filters and choices. They are in the
+//! URL, which opens the same view again.
 
 use super::{FRAMES, HIGHLIGHTED, Saved, button, frame, label, saved_shop};
 

@@ -1,4 +1,5 @@
-//! What ran when: the strip, by mouse and by keyboard, and the page with timelines: dark, narrow, large and hostile.
+//! What ran when: the strip, by mouse and by keyboard, and the page with timelines: dark, narrow,
+//! large and hostile.
 
 mod requests;
 

@@ -1,4 +1,5 @@
-//! The views of the graph: callers and callees, inverted, by folder. Also what is saved of them, and a tree of 100,000 nodes.
+//! The views of the graph: callers and callees, inverted, by folder. Also what is saved of them,
+//! and a tree of 100,000 nodes.
 
 use std::time::{Duration, Instant};
 
@@ -136,7 +137,8 @@ fn what_is_drawn_is_saved_as_picture_and_folded_stacks() {
         let path = folder.path().join(format!("shop-first.{id}"));
         let begin = Instant::now();
         loop {
-            // Chromium creates an empty file under that name, and then renames the finished one to it (base_file_posix.cc).
+            // Chromium creates an empty file under that name, and then renames the finished one to
+            // it (base_file_posix.cc).
             match std::fs::read(&path) {
                 Ok(saved) if !saved.is_empty() => return saved,
                 _ => assert!(begin.elapsed() < Duration::from_secs(30), "no {id}"),

@@ -1,6 +1,8 @@
-//! The kernel's cost of the minimum that a sampler has to do: to wake up, and to read a target's memory once.
+//! The kernel's cost of the minimum that a sampler has to do: to wake up, and to read a target's
+//! memory once.
 //!
-//! It measures each by itself, on the given target: on schedule, as a sampler works, and without a pause.
+//! It measures each by itself, on the given target: on schedule, as a sampler works, and without a
+//! pause.
 
 use std::io::IoSliceMut;
 use std::time::Duration;

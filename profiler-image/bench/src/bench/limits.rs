@@ -19,7 +19,8 @@ const ALLOCATIONS_PER_SAMPLE: f64 = 0.05;
 /// System calls of a process that begins and ends, in addition to those of the sampler.
 const OWN_CALLS: u64 = 30;
 
-/// Whether a row breaks limits only by its counts: which functions are new in its few seconds is chance. A wrong stack is not.
+/// Whether a row breaks limits only by its counts: which functions are new in its few seconds is
+/// chance. A wrong stack is not.
 #[must_use]
 pub fn may_be_chance(row: &BenchRow) -> bool {
     let is_wrong = row
@@ -29,8 +30,8 @@ pub fn may_be_chance(row: &BenchRow) -> bool {
     !is_wrong && !broken(row).is_empty()
 }
 
-/// The limits that one of our rows breaks, in words. For applications they limit the cost of a sample, for constructed programs
-/// they allow no wrong stack.
+/// The limits that one of our rows breaks, in words. For applications they limit the cost of a
+/// sample, for constructed programs they allow no wrong stack.
 #[must_use]
 pub fn broken(row: &BenchRow) -> Vec<String> {
     let mut broken = Vec::new();
@@ -79,7 +80,8 @@ pub fn broken(row: &BenchRow) -> Vec<String> {
     broken
 }
 
-/// Compares the counts with those that strace sees of the same process, and prints both; returns the differences.
+/// Compares the counts with those that strace sees of the same process, and prints both; returns
+/// the differences.
 pub fn against_strace() -> Result<Vec<String>> {
     let cell = BenchCell {
         workload: FRAMEWORK,

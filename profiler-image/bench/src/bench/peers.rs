@@ -71,8 +71,8 @@ pub fn pfp(
     Ok(command)
 }
 
-/// The stacks that a peer has printed, root first: a line for each frame, `NUMBER FUNCTION FILE:LINE`, leaf first, and an
-/// empty line after each stack.
+/// The stacks that a peer has printed, root first: a line for each frame, `NUMBER FUNCTION
+/// FILE:LINE`, leaf first, and an empty line after each stack.
 pub fn stacks(printed: &str) -> Vec<Vec<String>> {
     let (mut stacks, mut stack) = (Vec::new(), Vec::new());
     for line in printed.lines().chain([""]) {

@@ -1,5 +1,5 @@
-//! The plot: CPU per sample over depth, and over busy workers, for each profiler. It is drawn from `results.csv`, so that a page can be
-//! drawn again.
+//! The plot: CPU per sample over depth, and over busy workers, for each profiler. It is drawn from
+//! `results.csv`, so that a page can be drawn again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Runs profilers on a target, each as a process of its own, and measures their cost.
 //!
-//! Invariant: the kernel reports what a profiler used (`getrusage` of ended children, `/proc/PID/status`); only the number of
-//! its samples comes from the profiler.
+//! Invariant: the kernel reports what a profiler used (`getrusage` of ended children,
+//! `/proc/PID/status`); only the number of its samples comes from the profiler.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! One run of phpprof in a process of its own: its options come from the command line, and its counts are printed as JSON.
+//! One run of phpprof in a process of its own: its options come from the command line, and its
+//! counts are printed as JSON.
 //!
-//! Invariant: everything that is printed was counted, by the sampler, its allocator or the kernel; nothing is estimated.
+//! Invariant: everything that is printed was counted, by the sampler, its allocator or the kernel;
+//! nothing is estimated.
 
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -206,11 +208,12 @@ fn reads() -> u64 {
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// How often the end of the steady part is noted. It takes about 50 microseconds, which count as the sampler's.
+/// How often the end of the steady part is noted. It takes about 50 microseconds, which count as
+/// the sampler's.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the counts at the beginning of the steady part, and at its end, in the last second: the work of the sampler
-/// after the duration is not part of it.
+/// Keeps the counts at the beginning of the steady part, and at its end, in the last second: the
+/// work of the sampler after the duration is not part of it.
 #[derive(Debug)]
 struct CountsWatch {
     after: Duration,

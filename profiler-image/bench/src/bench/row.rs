@@ -167,8 +167,9 @@ impl PartCounts {
         per((self.gathers - self.idle_gathers) as f64, self.busy())
     }
 
-    /// Reads of memory, files and CPU clocks, opened files, and sleeps. Of peers strace counts all calls; those that are left out here are rare
-    /// (`bench floor` prints them). A clock that the vDSO reads is not a call here and none for strace.
+    /// Reads of memory, files and CPU clocks, opened files, and sleeps. Of peers strace counts all
+    /// calls; those that are left out here are rare (`bench floor` prints them). A clock that the
+    /// vDSO reads is not a call here and none for strace.
     #[must_use]
     pub fn calls_per_sample(&self, mem: bool) -> Option<f64> {
         // A `pread` of `/proc/PID/mem` is one of the reads.

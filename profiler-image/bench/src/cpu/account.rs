@@ -1,4 +1,5 @@
-//! CPU time by function: the thread's own measurement, the sampled one, and how far chance can separate the two. Pure.
+//! CPU time by function: the thread's own measurement, the sampled one, and how far chance can
+//! separate the two. Pure.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,8 +19,8 @@ const TOLERANCE: f64 = 3.0;
 const DEVIATIONS: f64 = 3.0;
 /// In percent of a thread's CPU time.
 const TOTAL_TOLERANCE: f64 = 3.0;
-/// A thread that waited longer than this for a CPU, in percent of the time, was also runnable while it should have waited for something
-/// else.
+/// A thread that waited longer than this for a CPU, in percent of the time, was also runnable while
+/// it should have waited for something else.
 const MAX_DELAY: f64 = 5.0;
 /// In shorter slices the time to wake up matters too much.
 pub const MIN_SLICE_MILLISECONDS: u32 = 5;
@@ -46,8 +47,8 @@ impl Account {
     }
 }
 
-/// A thread's own record: its number, and the moment (of the monotonic clock), the CPU time and the function at the beginning of each of
-/// its functions.
+/// A thread's own record: its number, and the moment (of the monotonic clock), the CPU time and the
+/// function at the beginning of each of its functions.
 #[derive(Debug)]
 pub struct ThreadRecord {
     pub tid: i32,
@@ -61,9 +62,10 @@ impl ThreadRecord {
         Ok(Self { tid, marks })
     }
 
-    /// How far chance may change the share of a function, in percentage points, if a sample is taken once in `period`
-    /// nanoseconds. Because the lengths of slices vary, each is sampled a part of a period too long or too short, independently of the
-    /// others: with a variance of at most a quarter of the period's square.
+    /// How far chance may change the share of a function, in percentage points, if a sample is
+    /// taken once in `period` nanoseconds. Because the lengths of slices vary, each is sampled a
+    /// part of a period too long or too short, independently of the others: with a variance of at
+    /// most a quarter of the period's square.
     pub fn chance(&self, sampled: &Range<u64>, period: f64, function: usize) -> f64 {
         let share = self.account(sampled).percent(function) / 100.0;
         let inside = |&&(begin, _, _): &&(u64, u64, String)| sampled.contains(&begin);
@@ -232,7 +234,8 @@ mod tests {
                 marks: (0..=count).map(mark).collect(),
             }
         };
-        // 100 slices of 100 ns, half of each function: a standard deviation of 0.5 * sqrt(100) * 100 / 2 ns of 10,000.
+        // 100 slices of 100 ns, half of each function: a standard deviation of 0.5 * sqrt(100) *
+        // 100 / 2 ns of 10,000.
         let chance = |count, period| marks(count).chance(&(0..count * 100), period, 0);
         assert!((chance(100, 100.0) - 7.5).abs() < 0.01);
         assert!((chance(100, 200.0) - 15.0).abs() < 0.01);

@@ -1,7 +1,7 @@
 //! The program that a target waits for: it answers each request after the time in the request.
 //!
-//! A request is that time in microseconds, four bytes in network order; an answer is one byte. A partner's threads end with
-//! their target.
+//! A request is that time in microseconds, four bytes in network order; an answer is one byte. A
+//! partner's threads end with their target.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,11 +1,14 @@
-//! `make slowdown`: how much profiling slows the program down, from the program's work with and without it, alternating every 0.3 s.
+//! `make slowdown`: how much profiling slows the program down, from the program's work with and
+//! without it, alternating every 0.3 s.
 //!
-//! Usage: `slowdown PHP PHPPROF RESULTS.csv [WORDS]`; with WORDS only the rows that have them in their label. A row ends when the
-//! half width of its confidence interval is 1 %, or after 15 minutes, or `SLOWDOWN_SECONDS`: then it is undecided. `EXCIMER`,
-//! `XDEBUG` and `TIDEWAYS` name the extensions of these profilers; without one its rows are left out.
+//! Usage: `slowdown PHP PHPPROF RESULTS.csv [WORDS]`; with WORDS only the rows that have them in
+//! their label. A row ends when the half width of its confidence interval is 1 %, or after 15
+//! minutes, or `SLOWDOWN_SECONDS`: then it is undecided. `EXCIMER`, `XDEBUG` and `TIDEWAYS` name
+//! the extensions of these profilers; without one its rows are left out.
 //!
-//! The sampler is stopped and continued; the target always runs. The target switches Excimer, and the request switches profilers
-//! of each call. Where an application is sampled, a turn is some rounds through its pages, because pages take different times.
+//! The sampler is stopped and continued; the target always runs. The target switches Excimer, and
+//! the request switches profilers of each call. Where an application is sampled, a turn is some
+//! rounds through its pages, because pages take different times.
 
 #![warn(clippy::match_bool)]
 
@@ -29,7 +32,8 @@ const COLUMNS: &str = "profiler,target,rate_hz,seconds,pairs,slowdown_percent,ha
 const TURN: Duration = Duration::from_millis(300);
 const ENOUGH_PERCENT: f64 = 1.0;
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Rounds through all pages of an application in one turn; the first one, with the switch in it, is left out.
+/// Rounds through all pages of an application in one turn; the first one, with the switch in it, is
+/// left out.
 const ROUNDS: usize = MIN_COUNTS + 1;
 
 /// What was asked for.
@@ -112,7 +116,8 @@ fn measure(run: &mut RunningRow, limit: Duration) -> Result<Option<Estimate>> {
     let mut log = Log::default();
     for turn in 0_u32.. {
         run.turn(turn % 2 == 1, &mut log)?;
-        // After an even number of turns all pairs are complete; the estimate is computed after each five pairs.
+        // After an even number of turns all pairs are complete; the estimate is computed after each
+        // five pairs.
         if turn % 10 == 9 || began.elapsed() >= limit {
             let estimate = log.estimate();
             if began.elapsed() >= limit || estimate.is_some_and(is_enough) {

@@ -42,7 +42,8 @@ pub struct Estimate {
 }
 
 impl Log {
-    /// Takes a line of the program: `calls NUMBER`, `TIME PAGES`, `TIME on` or `TIME off`; others are ignored.
+    /// Takes a line of the program: `calls NUMBER`, `TIME PAGES`, `TIME on` or `TIME off`; others
+    /// are ignored.
     pub fn line(&mut self, line: &str) {
         let Some((time, word)) = line.trim().split_once(' ') else {
             return;
@@ -78,7 +79,8 @@ impl Log {
         }
     }
 
-    /// Nanoseconds per page in each complete turn. The first count in it is left out, because switching takes time.
+    /// Nanoseconds per page in each complete turn. The first count in it is left out, because
+    /// switching takes time.
     fn turns(&self) -> Vec<(bool, f64)> {
         let mut turns = Vec::new();
         for pair in self.switches.windows(2) {

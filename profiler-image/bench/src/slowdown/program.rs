@@ -1,4 +1,5 @@
-//! The processes of a row: the program that counts, and the profiler. They end when they are dropped.
+//! The processes of a row: the program that counts, and the profiler. They end when they are
+//! dropped.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -87,8 +87,9 @@ impl EdgeCounts {
         }
     }
 
-    /// Compares the names of eval()'d code, which have the line of the call, with the lines of its callers: pairs of name and line, root
-    /// first. An edge by names alone would not show that another eval of the same function was named.
+    /// Compares the names of eval()'d code, which have the line of the call, with the lines of its
+    /// callers: pairs of name and line, root first. An edge by names alone would not show that
+    /// another eval of the same function was named.
     pub fn add_lines(&mut self, stack: &[(String, u32)], count: u64) {
         for pair in stack.windows(2) {
             let [(caller, line), (callee, _)] = pair else {
@@ -138,12 +139,13 @@ pub struct EdgeConditions {
     pub denied_percent: f64,
     /// True share of the time below `smallCalls`, in percent.
     pub true_small_percent: Option<f64>,
-    /// The share of the time in which the sampler had a CPU, in percent, if it takes samples without a pause.
+    /// The share of the time in which the sampler had a CPU, in percent, if it takes samples
+    /// without a pause.
     pub own_cpu_percent: Option<f64>,
 }
 
-/// The share of the time below `smallCalls` in percent, from the part of the target's turns in the sampled time:
-/// small calls from a turn's beginning to its middle, then long functions to its end.
+/// The share of the time below `smallCalls` in percent, from the part of the target's turns in the
+/// sampled time: small calls from a turn's beginning to its middle, then long functions to its end.
 #[must_use]
 pub fn small_percent(turns: &[[u64; 3]], sampled: &Range<u64>) -> Option<f64> {
     let inside = |begin: u64, end: u64| {
@@ -166,8 +168,8 @@ pub fn sampled_small_percent(counts: &EdgeCounts) -> f64 {
     100.0 * small as f64 / ((small + long) as f64).max(1.0)
 }
 
-/// Whether a stack is wrong that no other row can excuse. The other limits are shares of the samples, and chance may break those of a
-/// short row.
+/// Whether a stack is wrong that no other row can excuse. The other limits are shares of the
+/// samples, and chance may break those of a short row.
 #[must_use]
 pub fn is_wrong(counts: &EdgeCounts) -> bool {
     counts.wrong_edges > 0 || counts.truncated > 0
@@ -260,8 +262,9 @@ fn allowed_unstable(target: &KnownProgram, how: EdgeConditions) -> f64 {
 /// A share of small calls that differs from the true one, or says nothing of it, in words.
 fn wrong_share(how: EdgeConditions, counts: &EdgeCounts) -> Option<String> {
     let truth = how.true_small_percent?;
-    // While the sampler waits for a CPU it sees nothing, and all of that time counts for the next sample. The target's turns
-    // end at the kernel's ticks if it waits too, and so do the sampler's waits, so this does not average out.
+    // While the sampler waits for a CPU it sees nothing, and all of that time counts for the next
+    // sample. The target's turns end at the kernel's ticks if it waits too, and so do the sampler's
+    // waits, so this does not average out.
     if let Some(percent) = how.own_cpu_percent.filter(|percent| *percent < 95.0) {
         return Some(format!(
             "the machine is busy: the sampler had a CPU for {percent:.0} % of the time, which says nothing of shares"

@@ -14,15 +14,18 @@ pub struct KnownProgram {
     pub depth: u32,
     /// When it ends, it prints how long its small calls and its long internal functions took.
     pub states_shares: bool,
-    /// Its rows are on schedule, also long ones: if it were read without a pause, it would wait for its own memory most of the time.
+    /// Its rows are on schedule, also long ones: if it were read without a pause, it would wait for
+    /// its own memory most of the time.
     pub is_paced: bool,
     /// Caller and callee, by their names in the profile.
     pub edges: &'static [(&'static str, &'static str)],
     /// Additional calls in PHP 7.
     pub edges_of_7: &'static [(&'static str, &'static str)],
-    /// Grand-caller, caller and callee that are never on one stack together, though both edges exist.
+    /// Grand-caller, caller and callee that are never on one stack together, though both edges
+    /// exist.
     pub never: &'static [(&'static str, &'static str, &'static str)],
-    /// Leaves, with their callers, that have at least a tenth of the samples each if no JIT runs the target.
+    /// Leaves, with their callers, that have at least a tenth of the samples each if no JIT runs
+    /// the target.
     pub leaves: &'static [(&'static str, &'static str)],
 }
 

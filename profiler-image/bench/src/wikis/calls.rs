@@ -71,7 +71,8 @@ impl CallsByPath {
             path.truncate(level);
             let name = call.name();
             let site = format!("{}:{}", call.file, call.line);
-            // The engine replaces its trampoline by `__call`; Xdebug, which runs each frame by itself, shows both.
+            // The engine replaces its trampoline by `__call`; Xdebug, which runs each frame by
+            // itself, shows both.
             let is_behind = call.is_magic() && level > 1 && path[level - 1].site == site;
             let caller = &path[level - 1 - usize::from(is_behind)];
             let id = self.name(&name)?;
@@ -141,8 +142,8 @@ impl CallsByPath {
         let child = |node: u32| self.nodes.get(&(node, name)).copied();
         let mut callees: Vec<u32> = nodes.iter().filter_map(|&node| child(node)).collect();
         if self.destructors.contains(&name) {
-            // A function's variables are freed after it has left the stack: for the engine its caller is the destructor's caller,
-            // for Xdebug it is the function.
+            // A function's variables are freed after it has left the stack: for the engine its
+            // caller is the destructor's caller, for Xdebug it is the function.
             let returning = nodes
                 .iter()
                 .flat_map(|&node| self.nodes.range((node, 0)..=(node, u32::MAX)));

@@ -1,6 +1,7 @@
 //! Lists the PHP on this host, for a user who has to choose what to sample.
 //!
-//! Invariant: at most [`MAX_LINES`] lines, one for each way to choose, none longer than a usual terminal is wide.
+//! Invariant: at most [`MAX_LINES`] lines, one for each way to choose, none longer than a usual
+//! terminal is wide.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

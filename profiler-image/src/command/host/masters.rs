@@ -1,4 +1,5 @@
-//! Names the php-fpm masters whose workers were sampled, if several have a pool of the name that the user chose.
+//! Names the php-fpm masters whose workers were sampled, if several have a pool of the name that
+//! the user chose.
 //!
 //! Invariant: `record`, `dump` and `top` say the same, and nothing is said of one master.
 
@@ -8,7 +9,8 @@ use phpprof::target::Scope;
 use phpprof::target::pattern::{Pattern, title};
 use phpprof::target::process::stat::Stat;
 
-/// What to say of these workers, if they are of several masters. Workers that have ended are left out.
+/// What to say of these workers, if they are of several masters. Workers that have ended are left
+/// out.
 pub fn told(scope: &Scope, workers: impl Iterator<Item = i32>) -> Option<String> {
     let Scope::Fitting(Pattern::Pool(pool)) = scope else {
         return None;

@@ -1,9 +1,11 @@
-//! What `record` does for users on a host, in addition to sampling: it chooses processes in other ways, starts a program, writes other
-//! formats, shows progress, lists the PHP processes, and has `dump` and `top`.
+//! What `record` does for users on a host, in addition to sampling: it chooses processes in other
+//! ways, starts a program, writes other formats, shows progress, lists the PHP processes, and has
+//! `dump` and `top`.
 //!
-//! It is the Cargo feature `host`, on by default and off in the image, where `pod.rs` provides the same names. A second binary of the same
-//! name would need a second package, with a second copy of `record`'s arguments. Formats and the flame graph page come with the crate
-//! `profile` in any case, and the linker leaves out unused code.
+//! It is the Cargo feature `host`, on by default and off in the image, where `pod.rs` provides the
+//! same names. A second binary of the same name would need a second package, with a second copy of
+//! `record`'s arguments. Formats and the flame graph page come with the crate `profile` in any
+//! case, and the linker leaves out unused code.
 
 pub mod dump;
 mod listing;
@@ -67,14 +69,15 @@ impl Common {
 pub struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Start this program, and sample it and its descendants until it ends. phpprof ends with its exit code.
+    /// Start this program, and sample it and its descendants until it ends. phpprof ends with its
+    /// exit code.
     #[arg(last = true, value_name = "PROGRAM", group = "what", help_heading = WHAT, conflicts_with = "grants_on_stdin")]
     program: Vec<OsString>,
     /// Keep only samples of workers that run on a CPU or wait for one, not of sleeping workers.
     #[arg(long, conflicts_with = "include_idle", help_heading = HOW)]
     only_running: bool,
-    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. Default: from the file's extension. Without a file, the
-    /// profile goes to standard output.
+    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. Default: from the
+    /// file's extension. Without a file, the profile goes to standard output.
     #[arg(short, long, value_parser = format, help_heading = OUTPUT)]
     format: Option<Format>,
 }
@@ -97,7 +100,8 @@ fn format(name: &str) -> Result<Format, String> {
 /// The list of requests next to a profile.
 #[derive(Args)]
 pub struct RequestList {
-    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns on the label Route.
+    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped
+    /// JSON. This turns on the label Route.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     requests: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Starts a program in order to sample it. The program has the terminal and gets the signals, and phpprof ends with its exit code.
+//! Starts a program in order to sample it. The program has the terminal and gets the signals, and
+//! phpprof ends with its exit code.
 //!
 //! It is not stopped or traced. Invariant: its PID stays reserved until [`StartedProgram::end`] has begun, and no signal is sent to it after that.
 
@@ -16,8 +17,8 @@ use nix::unistd::Pid;
 use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::run::stop::{StopSwitch, is_hangup_ignored};
 
-/// asm-generic/siginfo.h: the kernel sent the signal. A terminal's Ctrl-C goes to all its foreground processes, so the program has it
-/// already.
+/// asm-generic/siginfo.h: the kernel sent the signal. A terminal's Ctrl-C goes to all its
+/// foreground processes, so the program has it already.
 const SI_KERNEL: i32 = 0x80;
 /// A shell adds this to the number of the signal that ended a program.
 const SIGNALLED: i32 = 128;
@@ -40,7 +41,8 @@ impl StartedProgram {
         let mut command = Command::new(&name);
         command.args(words.iter().skip(1));
         let name = name.to_string_lossy().into_owned();
-        // The program decides what happens when a terminal closes: if it ignores that, so does this process.
+        // The program decides what happens when a terminal closes: if it ignores that, so does this
+        // process.
         let is_hangup_ignored = is_hangup_ignored();
         // The program inherits the current signal mask.
         let child = command.spawn().map_err(|error| {
@@ -113,7 +115,8 @@ fn pass_on(signals: &SignalFd, to: &Mutex<Option<Pid>>) {
         match signals.read_signal() {
             Ok(Some(info)) if info.ssi_code != SI_KERNEL => {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-                // The lock is held while the signal is sent, so that the PID is not reused meanwhile.
+                // The lock is held while the signal is sent, so that the PID is not reused
+                // meanwhile.
                 let to = receiver(to);
                 if let (Some(pid), Ok(signal)) = (*to, Signal::try_from(number)) {
                     let _ = kill(pid, signal);

@@ -1,6 +1,7 @@
 //! Shows the progress of a run on a terminal: one line that is drawn again each second.
 //!
-//! A thread draws it, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant: nothing is drawn if there is no terminal.
+//! A thread draws it, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant:
+//! nothing is drawn if there is no terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

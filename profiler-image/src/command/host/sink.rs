@@ -22,7 +22,8 @@ enum SinkPlace {
 }
 
 impl Sink {
-    /// Opens the file, or the standard output if only a format was given; `None` if neither was given.
+    /// Opens the file, or the standard output if only a format was given; `None` if neither was
+    /// given.
     ///
     /// # Errors
     /// It cannot be written to, or its format is unknown.
@@ -68,7 +69,8 @@ impl Sink {
         Ok(Self { place, format })
     }
 
-    /// Writes the profile; a page also shows what ran when, if that is known. If it is a file, this prints its path and how to view it.
+    /// Writes the profile; a page also shows what ran when, if that is known. If it is a file, this
+    /// prints its path and how to view it.
     ///
     /// # Errors
     /// It could not be written.

@@ -1,8 +1,9 @@
 //! `phpprof top`: what PHP on this host does now, as a table that is drawn again each second.
 //!
-//! Each second gives its samples once ([`phpprof::deliver::deltas`]), and `phpprof_profile::live` draws them with ratatui.
-//! The run has its own thread, so that a stopped terminal (Ctrl-S) does not delay samples. Invariant: the run receives all signals; the
-//! table restores the terminal when its run has ended.
+//! Each second gives its samples once ([`phpprof::deliver::deltas`]), and `phpprof_profile::live`
+//! draws them with ratatui. The run has its own thread, so that a stopped terminal (Ctrl-S) does
+//! not delay samples. Invariant: the run receives all signals; the table restores the terminal when
+//! its run has ended.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,7 @@
 //! Looks at the key of a server that ended a handshake because it had no signature for us.
 //!
-//! It says that it takes P-521, gets the server's certificate, and ends the connection: nothing is sent but the greeting of TLS.
+//! It says that it takes P-521, gets the server's certificate, and ends the connection: nothing is
+//! sent but the greeting of TLS.
 //!
 //! Invariant: a server is never trusted here, and has one time limit for everything.
 
@@ -42,8 +43,8 @@ pub(in crate::deliver) fn curve(host: &str, port: u16) -> Option<&'static str> {
     look.is_p521.load(Ordering::Relaxed).then_some(P521)
 }
 
-/// The curve in the list of those for key exchange: with TLS 1.2, a server has a certificate only for a curve that is in it (RFC 8422,
-/// section 5.1). No key is exchanged by it.
+/// The curve in the list of those for key exchange: with TLS 1.2, a server has a certificate only
+/// for a curve that is in it (RFC 8422, section 5.1). No key is exchanged by it.
 #[derive(Debug)]
 struct NamedCurve;
 

@@ -25,7 +25,8 @@ fn store(certificate: &rcgen::Certificate, key: &KeyPair) -> SocketAddr {
     serve(config)
 }
 
-/// Made by `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -subj /CN=localhost -days 36500`.
+/// Made by `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -subj
+/// /CN=localhost -days 36500`.
 const OF_P521: &str = include_str!("p521.pem");
 
 /// A key on P-521, as far as a client sees it before it judges the signature: ring makes none.

@@ -9,8 +9,8 @@ use crate::run::aggregate::{ANY_WORKER, StackSum};
 use crate::run::heap::{HeapPeak, HeapTold};
 use crate::run::snapshot::Snapshot;
 
-/// How many functions of the highest heap's stack are listed, and the longest name: at four bytes a letter they take less than half a
-/// receipt.
+/// How many functions of the highest heap's stack are listed, and the longest name: at four bytes a
+/// letter they take less than half a receipt.
 const PEAK_DEPTH: usize = 4;
 const PEAK_NAME: usize = 80;
 

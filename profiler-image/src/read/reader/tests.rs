@@ -1,7 +1,8 @@
 use super::*;
 use crate::sample::tests::Scene;
 
-/// The addresses of the pieces with this many looks: the pointer is at 1, the looks at 2, the part below at 3, and a frame beside the page at 4.
+/// The addresses of the pieces with this many looks: the pointer is at 1, the looks at 2, the part
+/// below at 3, and a frame beside the page at 4.
 fn addresses(count: usize) -> Vec<u64> {
     let (mut looks, mut tops) = (vec![vec![0; 8]; count], vec![[0_u8; 8]; count - 1]);
     let tops = tops.iter_mut().map(|bytes| Piece { address: 1, bytes });

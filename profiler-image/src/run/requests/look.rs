@@ -1,9 +1,10 @@
 //! Which request a sample belongs to: the current one, or another one, which then gets a number.
 //!
-//! A request keeps its number when a read fails, when its reads differ, and when `$_SERVER` is built, so far as it can be recognised: by the
-//! engine's time, which no other request of the worker has, or by the words that led to it.
-//! Invariant: two requests have one number only if nothing tells them apart: the engine's time is not set, their words are equal, and
-//! no sample was between them.
+//! A request keeps its number when a read fails, when its reads differ, and when `$_SERVER` is
+//! built, so far as it can be recognised: by the engine's time, which no other request of the
+//! worker has, or by the words that led to it.
+//! Invariant: two requests have one number only if nothing tells them apart: the engine's time is
+//! not set, their words are equal, and no sample was between them.
 
 use phpprof_zend::request::RequestSource;
 
@@ -78,7 +79,8 @@ impl RunRequests {
             let (bits, at) = (seconds.to_bits(), monotonic(seconds, now)?);
             Some(Time { bits, at })
         });
-        // A time before the worker's last wait belongs to an earlier request, or to the script that handles all of them.
+        // A time before the worker's last wait belongs to an earlier request, or to the script that
+        // handles all of them.
         let time = time.filter(|time| served.idle_at.is_none_or(|idle| time.at >= idle));
         match watch.seen() {
             RequestSeen::Same => match (&mut served.current, served.last) {
@@ -177,13 +179,15 @@ impl RunRequests {
 }
 
 impl Served {
-    /// The request may have changed. If it is seen again, only the engine's time tells it from an equal one.
+    /// The request may have changed. If it is seen again, only the engine's time tells it from an
+    /// equal one.
     fn doubt(&mut self) {
         self.current = self.current.filter(|current| current.time.is_some());
     }
 }
 
-/// Converts a Unix time in seconds to the monotonic clock, whose current value is `now`; `None` if it is in the future.
+/// Converts a Unix time in seconds to the monotonic clock, whose current value is `now`; `None` if
+/// it is in the future.
 fn monotonic(time: f64, now: u64) -> Option<u64> {
     let age = unix_now() - time;
     // The clock may have been adjusted slightly since.

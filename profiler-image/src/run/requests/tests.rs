@@ -1,4 +1,5 @@
-//! The fate of samples by their request, and the cost of reading a request, in the memory of this test.
+//! The fate of samples by their request, and the cost of reading a request, in the memory of this
+//! test.
 
 mod same;
 mod young;
@@ -178,7 +179,8 @@ fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
     assert_eq!(counted, [1, 1, 1, 2, 3]);
 }
 
-/// Between the read of the stack and that of the request, the worker may have begun the next request.
+/// Between the read of the stack and that of the request, the worker may have begun the next
+/// request.
 #[test]
 fn another_request_in_a_read_that_was_held_up_is_not_believed() {
     let mut scene = Scene::frameless("strpos", IS_NULL);

@@ -1,4 +1,5 @@
-//! When turns are due, and what samples at random moments of their slots show of loops that are in step with the slots.
+//! When turns are due, and what samples at random moments of their slots show of loops that are in
+//! step with the slots.
 
 use proptest::prelude::*;
 
@@ -7,7 +8,8 @@ use crate::read::clocks::SchedStat;
 use crate::read::cpu_shares::CpuShares;
 
 const PERIOD: u64 = 1_000_000_000 / 99;
-/// How many standard deviations of a binomial distribution a share may be off: once in two million rows by chance, and the seeds are fixed.
+/// How many standard deviations of a binomial distribution a share may be off: once in two million
+/// rows by chance, and the seeds are fixed.
 const DEVIATIONS: f64 = 5.0;
 
 /// The times and turns of a schedule whose turns are all taken in time.
@@ -70,8 +72,8 @@ fn a_turn_is_anywhere_in_its_slot_with_the_same_probability() {
     }
 }
 
-/// Checks the shares of the samples, and of the time that they represent, of a function that takes the first half of a loop of this
-/// length. Only some turns have a sample.
+/// Checks the shares of the samples, and of the time that they represent, of a function that takes
+/// the first half of a loop of this length. Only some turns have a sample.
 #[track_caller]
 fn check_loop(slots: f64, workers: usize, has_sample: impl Fn(u64) -> bool) {
     let length = (PERIOD as f64 * slots) as u64;
@@ -128,8 +130,9 @@ fn work_and_sleep_of_half_a_period_have_half_of_the_samples_each() {
     }
 }
 
-/// The same loop's CPU time: what `usleep` itself uses, to fall asleep and to wake up, is a hundredth of it. The loop drifts through
-/// even due times in seconds, and all CPU time of seconds then went to the few samples that met a running worker.
+/// The same loop's CPU time: what `usleep` itself uses, to fall asleep and to wake up, is a
+/// hundredth of it. The loop drifts through even due times in seconds, and all CPU time of seconds
+/// then went to the few samples that met a running worker.
 #[test]
 fn the_sleep_of_a_loop_has_its_own_cpu_time_only() {
     const MICROSECOND: u64 = 1000;
@@ -237,7 +240,8 @@ fn a_sample_represents_the_slots_since_the_last_one() {
     assert_eq!(from(None, 290), 300);
 }
 
-/// Workers that begin at any moment and live for a fifth of a slot: the time of their samples is their lives'.
+/// Workers that begin at any moment and live for a fifth of a slot: the time of their samples is
+/// their lives'.
 #[test]
 fn short_lives_have_their_time() {
     let (mut sampled, mut count) = (0, 0_u64);

@@ -1,4 +1,5 @@
-//! Turns of a worker whose stack is in the memory of this test, and whose clocks are those of a small process.
+//! Turns of a worker whose stack is in the memory of this test, and whose clocks are those of a
+//! small process.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -219,8 +220,8 @@ fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
     end(child);
 }
 
-/// The sums of a worker that runs all the time, seven periods in a request and one after it: samples, periods of CPU time in samples, and
-/// those in none.
+/// The sums of a worker that runs all the time, seven periods in a request and one after it:
+/// samples, periods of CPU time in samples, and those in none.
 fn served(include_idle: bool) -> (i64, i64, u64) {
     const PERIOD: u64 = SECOND / 100;
     let options = RecordingOptions {

@@ -16,7 +16,8 @@ fn address(index: usize) -> u64 {
     HOT + 0x20 + index as u64 * 0x60
 }
 
-/// A frame for each (function, opline), the root first, as they lie on a VM stack; leaf first as unwinding has them.
+/// A frame for each (function, opline), the root first, as they lie on a VM stack; leaf first as
+/// unwinding has them.
 fn stack(calls: &[(u64, u64)]) -> Vec<Frame> {
     let mut frames: Vec<Frame> = calls
         .iter()
@@ -124,7 +125,8 @@ fn another_function_in_the_same_place_does_not_stand() {
     check(&whole, &[&whole, other], 2);
 }
 
-/// The caller has returned from the first call, and its next call has put the same function into the same place.
+/// The caller has returned from the first call, and its next call has put the same function into
+/// the same place.
 #[test]
 fn the_same_function_called_from_another_line_does_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
@@ -139,8 +141,8 @@ fn what_a_call_left_in_memory_does_not_stand() {
     assert_eq!(shown.standing(&stack(&whole)), 2);
 }
 
-/// The earlier caller has fewer variables than the current one: the frame that its callee left is between the current one's variables,
-/// below the top, and the current caller stands at its call.
+/// The earlier caller has fewer variables than the current one: the frame that its callee left is
+/// between the current one's variables, below the top, and the current caller stands at its call.
 #[test]
 fn what_a_call_left_below_the_top_does_not_stand() {
     let calls = [(1, 10), (2, 20)];
@@ -194,7 +196,8 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
     assert_eq!(stands(body, HEAP + 0x1000), 0);
 }
 
-/// Two calls above the body of a generator have returned, and so has the generator; another function has taken the place of the upper one.
+/// Two calls above the body of a generator have returned, and so has the generator; another
+/// function has taken the place of the upper one.
 #[test]
 fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its_own() {
     let calls = [(1, 10), (2, 20)];
@@ -223,8 +226,9 @@ fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its
     assert_eq!(stands(called(4, address(1))), 2);
 }
 
-/// The body of a generator iterates another one. Both have ended, and the inner one's memory is now a third body,
-/// which has called the same function; the frame of the outer one's call is still there.
+/// The body of a generator iterates another one. Both have ended, and the inner one's memory is now
+/// a third body, which has called the same function; the frame of the outer one's call is still
+/// there.
 #[test]
 fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own() {
     let calls = [(1, 10), (2, 20)];
@@ -276,7 +280,8 @@ fn calls() -> impl Strategy<Value = Vec<(u64, u64)>> {
 }
 
 proptest! {
-    /// Each frame that stands is there again, in the same call of the same callers, and the next one is not.
+    /// Each frame that stands is there again, in the same call of the same callers, and the next
+    /// one is not.
     #[test]
     fn what_stands_is_the_common_part_and_all_of_it(frames in calls(), again in calls()) {
         let of = |calls: &[(u64, u64)], index: usize| calls.get(index).map(|&(func, _)| (func, calls[..index].iter().map(|call| call.1).collect::<Vec<_>>()));
@@ -290,8 +295,8 @@ proptest! {
         }
     }
 
-    /// The lower part of one stack with the upper part of another; a caller below the cut is at another call: the edge
-    /// across the cut stands in no look at either.
+    /// The lower part of one stack with the upper part of another; a caller below the cut is at
+    /// another call: the edge across the cut stands in no look at either.
     #[test]
     fn a_pair_of_frames_from_different_moments_does_not_stand(
         lower in vec((1..3_u64, 0..2_u64), 1..4), moved in any::<prop::sample::Index>(), one in calls(), other in calls(),

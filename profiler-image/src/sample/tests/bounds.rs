@@ -7,7 +7,8 @@ use super::*;
 /// The distance between frames: the result of a frame's op lies right above its header.
 const APART: u64 = RESULT as u64;
 
-/// Puts frames of one function onto each other, the first one at `at` with `prev` as its caller; returns the last one's address.
+/// Puts frames of one function onto each other, the first one at `at` with `prev` as its caller;
+/// returns the last one's address.
 fn pile(
     image: &mut EngineImage,
     at: u64,
@@ -42,7 +43,8 @@ fn sampled(scene: &Scene) -> (Ending, Vec<String>, usize) {
     (stack.ending, names, sampler.unwound)
 }
 
-/// `found` calls `text`, which calls itself this many times on the same page; also the address of its first frame.
+/// `found` calls `text`, which calls itself this many times on the same page; also the address of
+/// its first frame.
 fn piled(count: u64) -> (Scene, u64) {
     let mut scene = Scene::frameless("implode", IS_NULL);
     let image = &mut scene.image;
@@ -113,7 +115,8 @@ fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stoo
     }
 }
 
-/// `{main}` calls `found`, which calls itself, all on an older page of the VM stack. The top frame was not called by it.
+/// `{main}` calls `found`, which calls itself, all on an older page of the VM stack. The top frame
+/// was not called by it.
 fn deep(calls: u64) -> Scene {
     let mut scene = Scene::new();
     let image = &mut scene.image;

@@ -22,7 +22,8 @@ enum Whose {
     Caller,
 }
 
-/// Samples a call by `{main}`, and then a read whose first look shows other words at these offsets of the frames.
+/// Samples a call by `{main}`, and then a read whose first look shows other words at these offsets
+/// of the frames.
 fn sampled_with_a_first_look(scene: &Scene, words: &[(Whose, usize, u64)]) -> Vec<String> {
     followed_with_a_first_look(scene, words, MOST_UNWOUND).unwrap()
 }
@@ -100,7 +101,8 @@ fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
     assert_eq!(sampled_with_a_first_look(&scene, &words), ["{main}"]);
 }
 
-/// No word of the read leads to the callers in the first look; the later moments show which of them stood.
+/// No word of the read leads to the callers in the first look; the later moments show which of them
+/// stood.
 #[test]
 fn where_the_words_frame_leads_nowhere_in_the_first_look_its_callers_that_stood_are_followed() {
     let scene = Scene::calling();
@@ -144,7 +146,8 @@ fn a_call_whose_caller_has_gone_on_does_not_stand() {
     }
 }
 
-/// The function of the ended call on the object of the next one, whose frame the later looks show. Only a check by the object can be deceived.
+/// The function of the ended call on the object of the next one, whose frame the later looks show.
+/// Only a check by the object can be deceived.
 #[test]
 fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() {
     let scene = Scene::calling();
@@ -186,7 +189,8 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
     let (mut trace, mut climb) = (Trace::default(), Climb::default());
     sampler.follow(&mut worker, &tops, &mut trace, &mut climb, 2);
     assert_eq!(names(&sampler, climb.path()), ["{main}", "found"]);
-    // If the later op is known to make this call as well, that is not a candidate: the stack is whole without it.
+    // If the later op is known to make this call as well, that is not a candidate: the stack is
+    // whole without it.
     let mut name = |index: usize| {
         let id = trace.ids[index].unwrap();
         sampler.functions.name(id, index + 1 == trace.ids.len())
@@ -205,8 +209,9 @@ fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
 /// A function that cannot be read.
 const OTHER: u64 = 0xdead_0000;
 
-/// Whether a sample of a call that is open ends at its caller, if the first look shows these words, and the others another function. Later
-/// moments show `{main}` alone. The first word is of a frame so far above the callee's.
+/// Whether a sample of a call that is open ends at its caller, if the first look shows these words,
+/// and the others another function. Later moments show `{main}` alone. The first word is of a frame
+/// so far above the callee's.
 fn is_cut(
     scene: &Scene,
     words: &[(Whose, usize, u64)],

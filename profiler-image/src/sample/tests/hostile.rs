@@ -1,6 +1,7 @@
 //! Targets that write anything where their engine is.
 //!
-//! Invariant: no memory makes a sample panic, unwind more frames than its bound, or name more than a stack can have.
+//! Invariant: no memory makes a sample panic, unwind more frames than its bound, or name more than
+//! a stack can have.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -30,7 +31,8 @@ fn any_word() -> impl Strategy<Value = Word> {
     ]
 }
 
-/// `{main}` calls `found`, which calls a function without a frame; that calls `text` back, which calls `inner`.
+/// `{main}` calls `found`, which calls a function without a frame; that calls `text` back, which
+/// calls `inner`.
 fn engine() -> Scene {
     let mut scene = Scene::frameless("implode", IS_NULL);
     scene.call("text", scene.image.layout.call_info.top);
@@ -39,7 +41,8 @@ fn engine() -> Scene {
     scene
 }
 
-/// The addresses of all words that are not zero, which lead to others or say how many there are, and of the word after each.
+/// The addresses of all words that are not zero, which lead to others or say how many there are,
+/// and of the word after each.
 fn words(image: &EngineImage) -> Vec<u64> {
     let mut words: Vec<u64> = image
         .bytes()

@@ -72,7 +72,8 @@ impl Pages {
     }
 }
 
-/// `{main}` and `found` are fetched after the looks the first time, so that the stack could be of two moments. The next read takes them along.
+/// `{main}` and `found` are fetched after the looks the first time, so that the stack could be of
+/// two moments. The next read takes them along.
 #[test]
 fn a_stack_with_frames_that_were_read_later_is_read_again() {
     let mut pages = Pages::new();

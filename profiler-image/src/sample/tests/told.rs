@@ -11,7 +11,8 @@ use crate::sample::told::tells;
 /// What other looks than the first show in place of a frame's function.
 const OTHER: u64 = 0xdead_0000;
 
-/// An engine whose `{main}` calls `found`, which calls the function of this name, at an op that names `named`.
+/// An engine whose `{main}` calls `found`, which calls the function of this name, at an op that
+/// names `named`.
 fn nested(named: &'static str, called: &str) -> Scene {
     let mut scene = Scene::new();
     let init = NewOp {
@@ -42,7 +43,8 @@ fn read(scene: &Scene) -> (StackSampler, Worker, Tops) {
     (sampler, worker, tops)
 }
 
-/// The frames of the first moment from `{main}` on that are followed if the other looks show the upper `moved` frames as other calls.
+/// The frames of the first moment from `{main}` on that are followed if the other looks show the
+/// upper `moved` frames as other calls.
 fn followed_frames(scene: &Scene, moved: usize) -> usize {
     let (mut sampler, mut worker, tops) = read(scene);
     let (layout, copy) = (scene.image.layout, &mut worker.reader.copy);
@@ -77,7 +79,8 @@ fn a_call_that_its_caller_names_needs_no_second_look() {
     assert_eq!([0, 1].map(|moved| followed_frames(&scene, moved)), [3; 2]);
 }
 
-/// Its frame can have the op that an earlier call of the same function left there, from another caller.
+/// Its frame can have the op that an earlier call of the same function left there, from another
+/// caller.
 #[test]
 fn a_caller_that_has_not_stood_tells_nothing() {
     assert_eq!(followed_frames(&nested("text", "text"), 2), 2);

@@ -1,4 +1,5 @@
-//! Proofs by a variable of the caller: a closure whose code other code may replace, and variables below the looks.
+//! Proofs by a variable of the caller: a closure whose code other code may replace, and variables
+//! below the looks.
 
 use phpprof_zend::op::{INIT_DYNAMIC_CALL, Op};
 use phpprof_zend::site::{Evidence, Words};
@@ -34,7 +35,8 @@ fn scene() -> Scene {
     scene
 }
 
-/// Checks whether the variable names the closure, above which there are this many frames, if the frames up to this one have stood since.
+/// Checks whether the variable names the closure, above which there are this many frames, if the
+/// frames up to this one have stood since.
 #[track_caller]
 fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());

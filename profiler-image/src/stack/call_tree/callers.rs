@@ -1,6 +1,7 @@
 //! The callers of each node as functions, with recursion taken out: of `a, b, a, c` remains `a, c`.
 //!
-//! How deep a recursion is does not say who calls: calls that differ only by that have the same callers here.
+//! How deep a recursion is does not say who calls: calls that differ only by that have the same
+//! callers here.
 //! Invariant: no function stands twice in a chain.
 
 use rustc_hash::FxHashMap;

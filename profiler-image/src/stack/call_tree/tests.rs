@@ -156,7 +156,8 @@ fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
 /// Calls at the greatest depth of a recursion are the shortest, so they stand the least.
 #[test]
 fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
-    // Direct, and by way of another function; the callers of the call that stands, and of the one that never does.
+    // Direct, and by way of another function; the callers of the call that stands, and of the one
+    // that never does.
     let [main, f, g, h] = [
         FunctionNames::TRUNCATED,
         FunctionNames::IDLE,

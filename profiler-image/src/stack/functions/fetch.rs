@@ -1,7 +1,8 @@
 //! Reads what names functions, in as few gathers as there are pointers to follow.
 //!
-//! The first gather reads the functions' first bytes, the second one what these point to, and the third one what that points to. Invariant:
-//! what is only valid while a frame stands is read before the frame is looked at again.
+//! The first gather reads the functions' first bytes, the second one what these point to, and the
+//! third one what that points to. Invariant: what is only valid while a frame stands is read before
+//! the frame is looked at again.
 
 use phpprof_zend::Layout;
 use phpprof_zend::function::{FunctionKey, HEAD};
@@ -19,7 +20,8 @@ use crate::stack::stand::Stand;
 /// Addresses and lengths.
 pub(super) type Ranges = SmallVec<[(u64, usize); 32]>;
 
-/// Reads the functions' first bytes, for their keys, and what distinguishes their texts at the known addresses.
+/// Reads the functions' first bytes, for their keys, and what distinguishes their texts at the
+/// known addresses.
 pub(super) fn read_heads<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     set: &ReadSet<'_, M>,
@@ -74,7 +76,8 @@ pub(super) fn words<M: Memory + ?Sized>(
     words.collect()
 }
 
-/// Whether a function is certainly new, and its code and its texts are only valid while its frame stands; its class's name lasts longer.
+/// Whether a function is certainly new, and its code and its texts are only valid while its frame
+/// stands; its class's name lasts longer.
 pub(super) fn is_unknown_and_passing<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     look: &UnreadFunction,
@@ -132,8 +135,8 @@ pub(super) fn code_of_key(layout: &Layout, key: &FunctionKey) -> [(u64, usize); 
     ]
 }
 
-/// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks at the frames in the same gather, right
-/// after these were read.
+/// Fetches ranges. If the first of them are only valid while the frames of functions stand, looks
+/// at the frames in the same gather, right after these were read.
 pub(super) fn fetch<M: Memory + ?Sized>(
     set: &ReadSet<'_, M>,
     first: Ranges,
@@ -184,8 +187,9 @@ pub(super) fn key_again<M: Memory + ?Sized>(
     key.or_else(|| key_of_cached(place, frame))
 }
 
-/// The key of a frame's function, from its first bytes. An included file has often ended when it is read. The engine clears a closure's
-/// function before it copies the name (`zend_closure_new`, Zend/zend_closures.c), so only a script's frame runs code without a name.
+/// The key of a frame's function, from its first bytes. An included file has often ended when it is
+/// read. The engine clears a closure's function before it copies the name (`zend_closure_new`,
+/// Zend/zend_closures.c), so only a script's frame runs code without a name.
 fn key_of<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     frame: &Frame,

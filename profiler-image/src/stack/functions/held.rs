@@ -1,7 +1,7 @@
 //! Names closures that ended before their functions were read, by a function that holds their code.
 //!
-//! Invariant: a name is used only if its holder had its code when the stack was read, and still has it after the name was read
-//! (`phpprof_zend::closure`).
+//! Invariant: a name is used only if its holder had its code when the stack was read, and still has
+//! it after the name was read (`phpprof_zend::closure`).
 
 use std::ops::Range;
 
@@ -35,7 +35,8 @@ impl Searched {
 }
 
 impl Functions {
-    /// The function of a frame, if it is a closure whose code is held. At most [`FEW`] are searched for in the moments of one read.
+    /// The function of a frame, if it is a closure whose code is held. At most [`FEW`] are searched
+    /// for in the moments of one read.
     pub(super) fn held<M: Memory + ?Sized>(
         &mut self,
         place: &mut StackPlace<'_, M>,
@@ -116,7 +117,8 @@ impl Functions {
     }
 }
 
-/// Whether an op_array at this address existed when the stack was read: in the compiler's memory of then, or in opcache's.
+/// Whether an op_array at this address existed when the stack was read: in the compiler's memory of
+/// then, or in opcache's.
 #[must_use]
 pub fn was_there(arena: Option<&Arena>, shared: &[Range<u64>], address: u64) -> bool {
     arena.is_some_and(|arena| arena.had(address)) || is_in(shared, address)

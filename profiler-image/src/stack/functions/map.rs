@@ -30,8 +30,8 @@ pub(super) struct CodeBlock {
     pub(super) checked: u64,
 }
 
-/// Known functions by their addresses: one map for the memory that an engine's processes share, one for each
-/// worker's own.
+/// Known functions by their addresses: one map for the memory that an engine's processes share, one
+/// for each worker's own.
 #[derive(Debug, Default)]
 pub struct Map {
     /// The age of its ids ([`Functions::renew`]).
@@ -47,7 +47,8 @@ pub struct Map {
     pub(super) order: Vec<u64>,
     pub(super) next: usize,
     pub(super) next_check: u64,
-    /// When functions of scripts were last checked, and all were unchanged: opcache has not restarted.
+    /// When functions of scripts were last checked, and all were unchanged: opcache has not
+    /// restarted.
     pub(super) scripts_checked: u64,
     /// Code blocks in shared memory, by their start.
     pub(super) blocks: BTreeMap<u64, CodeBlock>,

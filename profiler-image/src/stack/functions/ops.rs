@@ -1,8 +1,9 @@
 //! The ops of a function, as far as samples need them: opcode and line of each.
 //!
-//! They are read at once at the function's first sight, because a sample can be at any of them. Invariant: at most
-//! [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more lines than 16 bits count, each op is read when it
-//! is first seen, and at most [`MAX_MET`] are remembered. Few of such functions are long: the ops of most could not be read, because their
+//! They are read at once at the function's first sight, because a sample can be at any of them.
+//! Invariant: at most [`MAX_OPS_AT_ONCE`] are read at once; of longer code, and of code of more
+//! lines than 16 bits count, each op is read when it is first seen, and at most [`MAX_MET`] are
+//! remembered. Few of such functions are long: the ops of most could not be read, because their
 //! code was gone. So only what they have met counts.
 
 use std::hash::Hasher as _;
@@ -16,7 +17,8 @@ use smallvec::SmallVec;
 
 /// Two megabytes of ops.
 const MAX_OPS_AT_ONCE: u32 = 1 << 16;
-/// Ops of one function that are remembered before all are forgotten: the capacity of a hash table of 2^10.
+/// Ops of one function that are remembered before all are forgotten: the capacity of a hash table
+/// of 2^10.
 const MAX_MET: usize = 896;
 /// How much is read without an allocation: a function of some hundred ops.
 const IN_PLACE: usize = 4096;

@@ -1,7 +1,8 @@
 //! Resolves a function that has to be read to a known one: by its key, or by its texts.
 //!
-//! The texts of a stack's functions are read together ([`ReadSet`]). Invariant: a name is used only if it was read from
-//! the function's own memory, or for an included file that has ended, from its script's in opcache.
+//! The texts of a stack's functions are read together ([`ReadSet`]). Invariant: a name is used only
+//! if it was read from the function's own memory, or for an included file that has ended, from its
+//! script's in opcache.
 
 use std::hash::BuildHasher as _;
 
@@ -83,8 +84,9 @@ impl Functions {
         }
     }
 
-    /// A code that is known under this key and by the current texts of its strings, also as a method of a class that each request links
-    /// again. If the texts are at the expected addresses, their stored hashes distinguish them.
+    /// A code that is known under this key and by the current texts of its strings, also as a
+    /// method of a class that each request links again. If the texts are at the expected addresses,
+    /// their stored hashes distinguish them.
     pub(super) fn known<M: Memory + ?Sized>(
         &self,
         place: &StackPlace<'_, M>,
@@ -131,7 +133,8 @@ impl Functions {
             };
         }
         let known = map.find(self, &(*key, fingerprints)).1;
-        // A text that its hash does not confirm is that of a function whose text was like that when it was named.
+        // A text that its hash does not confirm is that of a function whose text was like that when
+        // it was named.
         let is_as_before = |id: &FunctionId| {
             let code = self.get(*id);
             are_checked || code.is_some_and(|code| !code.function.is_checked)
@@ -139,8 +142,9 @@ impl Functions {
         known.filter(is_as_before)
     }
 
-    /// Reads a name for the first time. It is used only if it was read from the function's memory: its frame `stands` since, or it
-    /// is in memory that is not reused, or the engine's tables have a function under this name.
+    /// Reads a name for the first time. It is used only if it was read from the function's memory:
+    /// its frame `stands` since, or it is in memory that is not reused, or the engine's tables have
+    /// a function under this name.
     fn resolve<M: Memory + ?Sized>(
         &mut self,
         place: &mut StackPlace<'_, M>,
@@ -162,8 +166,9 @@ impl Functions {
             let globals = place.executor_globals;
             is_declared(place.memory, place.layout, globals, frame.func, function)
         };
-        // A frame far below the top may be live although nothing around it stands. The engine may have been copying another closure to this
-        // address: a half-written copy is seen now and then, but not this many times in a row.
+        // A frame far below the top may be live although nothing around it stands. The engine may
+        // have been copying another closure to this address: a half-written copy is seen now and
+        // then, but not this many times in a row.
         let is_live_again = || (0..AGREEING_READS).all(|_| is_live(place, frame, &key));
         let has_its_texts = || {
             key.is_nameless()
@@ -182,8 +187,9 @@ impl Functions {
         } else if !key.is_user() {
             has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
-            // Its code contains the frame's opline. A script's function and a closure's are copies, and may have been half of another's: in
-            // a loop that makes closures more than once in a row.
+            // Its code contains the frame's opline. A script's function and a closure's are copies,
+            // and may have been half of another's: in a loop that makes closures more than once in
+            // a row.
             let pauses = &mut self.pauses;
             let mut has_key_again = || {
                 pauses.pause();
@@ -354,7 +360,8 @@ impl Functions {
                 .get(&func)
                 .is_some_and(|entry| entry.code != code)
         {
-            // Another function at a fixed address: opcache has restarted, and its blocks are invalid.
+            // Another function at a fixed address: opcache has restarted, and its blocks are
+            // invalid.
             place.shared.forget_addresses();
         }
         if let Some(block) = place.shared.blocks.get_mut(&key.code) {
@@ -379,8 +386,8 @@ impl Functions {
     }
 }
 
-/// The key of code in shared memory of a class that each request links again: the address of the class's
-/// name, which is in shared memory too, replaces that of the class.
+/// The key of code in shared memory of a class that each request links again: the address of the
+/// class's name, which is in shared memory too, replaces that of the class.
 fn relinked<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     set: &ReadSet<'_, M>,

@@ -1,4 +1,5 @@
-//! Finds the script of a frame whose op_array was freed before it was read: by its opline, in opcache's table.
+//! Finds the script of a frame whose op_array was freed before it was read: by its opline, in
+//! opcache's table.
 //!
 //! Invariant: a script is found only if its own op_array, read now, has the opline in its code.
 

@@ -16,7 +16,8 @@ use phpprof_zend::testing::{Counted, EngineImage};
 use super::lifetime::outlives;
 use super::*;
 
-/// The addresses of the test's functions, names and code; each function has a hundred bytes of each.
+/// The addresses of the test's functions, names and code; each function has a hundred bytes of
+/// each.
 const FUNCTIONS: u64 = 0x10_0000;
 const STRINGS: u64 = 0x20_0000;
 const CODE: u64 = 0x30_0000;
@@ -140,7 +141,8 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
     );
 }
 
-/// A function is trusted by its address until its check finds another one there, as after a restart of opcache.
+/// A function is trusted by its address until its check finds another one there, as after a restart
+/// of opcache.
 #[test]
 fn a_check_finds_a_function_that_is_not_what_it_was() {
     let check = |is_replaced: bool, expected: &str| {
@@ -339,7 +341,8 @@ fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
     check(STRINGS, false);
 }
 
-/// A class inherits an internal method as a copy in the request's memory, which the next request gives to another.
+/// A class inherits an internal method as a copy in the request's memory, which the next request
+/// gives to another.
 #[test]
 fn an_inherited_internal_method_is_forgotten_with_its_request() {
     let (mut codes, mut maps, mut memory) = nothing_known();
@@ -388,7 +391,8 @@ fn put_script(memory: &mut EngineImage, frame: Frame, file: u64, path: &str) -> 
     }
 }
 
-/// An included file has often ended by the time that its function is looked at: the allocator has its first word then.
+/// An included file has often ended by the time that its function is looked at: the allocator has
+/// its first word then.
 #[test]
 fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
     let check = |opline: u64, expected: &str| {
@@ -407,8 +411,8 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
     check(0, "");
 }
 
-/// A file's code is trusted by its opline for a while; then its function is looked at, which may be another file's since a
-/// restart of opcache.
+/// A file's code is trusted by its opline for a while; then its function is looked at, which may be
+/// another file's since a restart of opcache.
 #[test]
 fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();

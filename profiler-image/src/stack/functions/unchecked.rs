@@ -1,8 +1,11 @@
-//! Functions with a text that PHP's hash does not confirm by any rule that is known, or that is too long to be read whole.
+//! Functions with a text that PHP's hash does not confirm by any rule that is known, or that is too
+//! long to be read whole.
 //!
-//! Such a text may be of memory that was freed or overwritten. But a rule that is not known must not cost a program its names forever.
-//! Invariant: it names a function only if another sample, at an earlier moment, has read the same texts at the same addresses with the same
-//! hashes, and the frame stands after they were read once more.
+//! Such a text may be of memory that was freed or overwritten. But a rule that is not known must
+//! not cost a program its names forever.
+//! Invariant: it names a function only if another sample, at an earlier moment, has read the same
+//! texts at the same addresses with the same hashes, and the frame stands after they were read once
+//! more.
 
 use std::hash::BuildHasher as _;
 

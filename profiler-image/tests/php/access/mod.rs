@@ -1,7 +1,8 @@
-//! Which processes this kernel lets the sampler read, and its message otherwise: real processes with real identities. It requires
-//! root.
+//! Which processes this kernel lets the sampler read, and its message otherwise: real processes
+//! with real identities. It requires root.
 //!
-//! Yama, gVisor and security modules are not available on every machine: `diagnosis/tests.rs` has their facts.
+//! Yama, gVisor and security modules are not available on every machine: `diagnosis/tests.rs` has
+//! their facts.
 
 mod scene;
 

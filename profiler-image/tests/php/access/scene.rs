@@ -1,4 +1,5 @@
-//! A PHP process and a sampler, each with the identity that a test chooses. It requires root, setpriv and unshare.
+//! A PHP process and a sampler, each with the identity that a test chooses. It requires root,
+//! setpriv and unshare.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -99,7 +100,8 @@ impl Target {
         Ok(Self { child, pid })
     }
 
-    /// Waits until the process has used some CPU time: then the wrapper has become the program, which has left the loader.
+    /// Waits until the process has used some CPU time: then the wrapper has become the program,
+    /// which has left the loader.
     pub fn wait_until_busy(&self) -> Result<()> {
         let began = Instant::now();
         while cpu_ticks(self.pid)? < 5 {

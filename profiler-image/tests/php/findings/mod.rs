@@ -1,8 +1,10 @@
-//! The findings for programs on this machine's PHP 8.2: for each rule one that has its problem, and a similar one that has not.
+//! The findings for programs on this machine's PHP 8.2: for each rule one that has its problem, and
+//! a similar one that has not.
 //!
-//! `programs/` contains them; the environment variable PROBLEM selects one of the two. This test has recorded the profiles in
-//! `profile/tests/findings`: PHPPROF_KEEP names a folder for them. A program whose extension PHP does not have here is left out, and
-//! its name printed; PHP_INI_SCAN_DIR may add the extension.
+//! `programs/` contains them; the environment variable PROBLEM selects one of the two. This test
+//! has recorded the profiles in `profile/tests/findings`: PHPPROF_KEEP names a folder for them. A
+//! program whose extension PHP does not have here is left out, and its name printed;
+//! PHP_INI_SCAN_DIR may add the extension.
 
 #[cfg(test)]
 mod scene;
@@ -19,7 +21,8 @@ use phpprof_profile::findings::RULES;
 use phpprof_profile::{Limits, View, decode, findings};
 use scene::{Problem, Program, Scene, XDEBUG, has_extension};
 
-/// The rules that run without FULL=1. The recorded profiles of the others are tested in any case (`profile/tests/findings`).
+/// The rules that run without FULL=1. The recorded profiles of the others are tested in any case
+/// (`profile/tests/findings`).
 const SHORT: [&str; 7] = [
     "all-busy",
     "compiling",
@@ -31,7 +34,8 @@ const SHORT: [&str; 7] = [
 ];
 /// Runs at once: most of them wait.
 const AT_ONCE: usize = 4;
-/// On a busy machine, a run may see too little, or waits that other programs cause: it is tried again, for longer.
+/// On a busy machine, a run may see too little, or waits that other programs cause: it is tried
+/// again, for longer.
 const DURATIONS: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(4),

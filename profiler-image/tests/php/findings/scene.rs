@@ -73,7 +73,8 @@ pub fn has_extension(name: &str) -> Result<bool> {
     Ok(status.with_context(|| format!("starting {PHP}"))?.success())
 }
 
-/// The path in which profiler-image/runtimes/build puts it: Debian's for this PHP, which is not installed.
+/// The path in which profiler-image/runtimes/build puts it: Debian's for this PHP, which is not
+/// installed.
 fn xdebug() -> PathBuf {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));

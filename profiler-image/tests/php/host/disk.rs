@@ -1,7 +1,7 @@
 //! Workers that wait for a disk, in uninterruptible sleep: what a profile and `dump` say of them.
 //!
-//! The disk is an image on a loop device, which is frozen. Invariant: nothing else is, and it thaws whatever happens to the test
-//! (`frozen.sh`).
+//! The disk is an image on a loop device, which is frozen. Invariant: nothing else is, and it thaws
+//! whatever happens to the test (`frozen.sh`).
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::scene::{PHP, Read, Running, Scene, record, run, said, wait_until};
 
-/// Writes for a minute at most, even if its test is killed. The name of `error_log` does not say to what, that of `fwrite` does.
+/// Writes for a minute at most, even if its test is killed. The name of `error_log` does not say to
+/// what, that of `fwrite` does.
 const WRITES: &str = "<?php
 [, $function, $path] = $argv;
 function logs($path) { error_log('x', 3, $path); }
@@ -60,7 +61,8 @@ impl Disk {
         self.answer(word)
     }
 
-    /// Calls this while the disk stands still. Who waits for it cannot even be killed then, so it continues before an error is returned.
+    /// Calls this while the disk stands still. Who waits for it cannot even be killed then, so it
+    /// continues before an error is returned.
     fn frozen<T>(&mut self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.tell("freeze")?;
         let found = call();

@@ -1,4 +1,5 @@
-//! `phpprof dump` of a php-fpm: one worker waits for a lock, one for a socket, one runs, one naps, and one is idle.
+//! `phpprof dump` of a php-fpm: one worker waits for a lock, one for a socket, one runs, one naps,
+//! and one is idle.
 
 use std::fs::File;
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! `phpprof dump` of many workers: three of 64 that hang, a session's lock that is never released, and threads.
+//! `phpprof dump` of many workers: three of 64 that hang, a session's lock that is never released,
+//! and threads.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use serde_json::Value;
 use super::scene::{FPM, Running, Scene, run, said, wait_until};
 
 const WORKERS: usize = 64;
-/// The promise is a tenth of a second for the run and as much on top of it; a busy machine may take longer.
+/// The promise is a tenth of a second for the run and as much on top of it; a busy machine may take
+/// longer.
 const PROMISED: Duration = Duration::from_secs(1);
 
 /// Each request creates a file when it has begun.

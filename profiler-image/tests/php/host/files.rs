@@ -1,4 +1,5 @@
-//! More workers than the limit of open files has room for: it is raised as far as it may, and those without room are told of.
+//! More workers than the limit of open files has room for: it is raised as far as it may, and those
+//! without room are told of.
 
 use std::process::{Command, Stdio};
 
@@ -27,7 +28,8 @@ fn php_fpm(scene: &Scene) -> Result<Running> {
     Ok(master)
 }
 
-/// Records with this limit; returns how many processes have samples, how many more the receipt counts, and what was said.
+/// Records with this limit; returns how many processes have samples, how many more the receipt
+/// counts, and what was said.
 fn recorded(scene: &Scene, master: &Running, limit: &str) -> Result<(usize, usize, String)> {
     let output = scene.path("x.pb.gz");
     let record = record(["-d", "1", "--include-idle", "-o"]);

@@ -117,7 +117,8 @@ fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
         (scene.path("x.data"), "is not a known format"),
     ] {
         let mut command = record(["-d", "60", "--pid", &target.pid().to_string(), "-o"]);
-        // A folder has no format either. If -f gives the format, the message is that it is a folder.
+        // A folder has no format either. If -f gives the format, the message is that it is a
+        // folder.
         if path.is_dir() {
             command.args([path.as_os_str(), "-f".as_ref(), "svg".as_ref()]);
         } else {

@@ -1,5 +1,5 @@
-//! phpprof as users run it on a host, as a program, with this machine's PHP 8.2. It requires root, cgi-fcgi, and `script` for
-//! a terminal.
+//! phpprof as users run it on a host, as a program, with this machine's PHP 8.2. It requires root,
+//! cgi-fcgi, and `script` for a terminal.
 
 mod choose;
 mod disk;

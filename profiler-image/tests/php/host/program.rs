@@ -183,7 +183,8 @@ fn a_program_outlives_the_time_that_is_sampled() -> Result<()> {
     Ok(())
 }
 
-/// The terminal sends SIGINT to all processes in its foreground: the program gets it once, and not again from phpprof.
+/// The terminal sends SIGINT to all processes in its foreground: the program gets it once, and not
+/// again from phpprof.
 #[test]
 fn ctrl_c_on_a_terminal_reaches_the_program_once_and_keeps_the_profile() -> Result<()> {
     let scene = Scene::new()?;

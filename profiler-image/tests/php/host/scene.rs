@@ -49,7 +49,8 @@ pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // php-fpm ends its workers at SIGTERM; a process that ignores that, or has no time for it, is killed with its children.
+        // php-fpm ends its workers at SIGTERM; a process that ignores that, or has no time for it,
+        // is killed with its children.
         let _ = self.signal(Signal::SIGTERM);
         let began = Instant::now();
         while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {

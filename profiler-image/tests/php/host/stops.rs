@@ -37,7 +37,8 @@ fn ctrl_c_ends_an_endless_run_with_a_valid_file() -> Result<()> {
     Ok(())
 }
 
-/// On a terminal: a line is drawn again each second, Ctrl-C ends the run, and the path of the written file remains on the screen.
+/// On a terminal: a line is drawn again each second, Ctrl-C ends the run, and the path of the
+/// written file remains on the screen.
 #[test]
 fn a_terminal_shows_how_it_goes_on() -> Result<()> {
     let (scene, target) = (Scene::new()?, busy()?);

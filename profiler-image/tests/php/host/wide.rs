@@ -1,4 +1,5 @@
-//! Stacks deeper than the sampler reads, more names than it has room for, workers that are stopped, and PHP that is not in a file.
+//! Stacks deeper than the sampler reads, more names than it has room for, workers that are stopped,
+//! and PHP that is not in a file.
 
 use std::fs;
 use std::process::{Command, Stdio};

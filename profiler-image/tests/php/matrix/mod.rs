@@ -1,7 +1,9 @@
-//! Names × SAPIs × opcache × versions, by generation: each profile has the functions that the program itself lists, and no others.
+//! Names × SAPIs × opcache × versions, by generation: each profile has the functions that the
+//! program itself lists, and no others.
 //!
-//! It takes about 20 seconds, and at least one program of each cell; `FULL=1` takes 200, and also PHP of other versions where
-//! `profiler-image/runtimes/build` has made them. `SEED` makes other names. It needs root and this machine's PHP 8.2.
+//! It takes about 20 seconds, and at least one program of each cell; `FULL=1` takes 200, and also
+//! PHP of other versions where `profiler-image/runtimes/build` has made them. `SEED` makes other
+//! names. It needs root and this machine's PHP 8.2.
 
 mod names;
 mod program;
@@ -18,10 +20,12 @@ use names::Random;
 use program::{Listed, Program, compare, read_back};
 use scene::{Cell, Running, Server, cells, frankenphp_cells};
 
-/// A program is recorded again if a function was not seen, at most so often: on a busy machine, a recording has few samples.
+/// A program is recorded again if a function was not seen, at most so often: on a busy machine, a
+/// recording has few samples.
 const RECORDINGS: usize = 10;
-/// The largest share of `[unstable]`, in percent; that of a program without names is 100. On a busy machine many reads are torn, which says
-/// nothing of names: what could not be checked is counted, and has to be 0.
+/// The largest share of `[unstable]`, in percent; that of a program without names is 100. On a busy
+/// machine many reads are torn, which says nothing of names: what could not be checked is counted,
+/// and has to be 0.
 const UNSTABLE: i64 = 20;
 
 /// A longer text is not read whole, so its hash says nothing, and a second read confirms it.
@@ -55,7 +59,8 @@ fn check(cells: &[Cell], seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Two inputs that had no names: a folder with another letter than ASCII, and a function of 4,994 bytes.
+/// Two inputs that had no names: a folder with another letter than ASCII, and a function of 4,994
+/// bytes.
 #[test]
 fn a_folder_and_a_long_name_of_the_field_are_named() -> Result<()> {
     let busy = "$e=hrtime(true)+3000000; while(hrtime(true)<$e) { $x=md5('a'); }";
@@ -148,7 +153,8 @@ fn add(profile: &Profile, sampled: &mut BTreeSet<(String, String)>) -> i64 {
     100 * unstable / all.max(1)
 }
 
-/// No format has a control character in a name, and what writes names alone keeps all of them apart.
+/// No format has a control character in a name, and what writes names alone keeps all of them
+/// apart.
 fn check_formats(profile: &Profile) -> Result<()> {
     let lookup = Lookup::new(profile);
     let frames = profile

@@ -1,6 +1,8 @@
-//! Names by generation, from a seed: letters, accents, Chinese and Japanese, emoji, spaces that do not break, and bytes that are no UTF-8.
+//! Names by generation, from a seed: letters, accents, Chinese and Japanese, emoji, spaces that do
+//! not break, and bytes that are no UTF-8.
 //!
-//! Invariant: the same seed makes the same names, and no two of a program are the same without regard to case.
+//! Invariant: the same seed makes the same names, and no two of a program are the same without
+//! regard to case.
 
 /// What a name may be made of, apart from single bytes.
 const ALPHABETS: [&[&str]; 5] = [
@@ -10,7 +12,8 @@ const ALPHABETS: [&[&str]; 5] = [
     &["😀", "🧾", "👩\u{200d}🚀", "❤\u{fe0f}"],
     &["\u{a0}"],
 ];
-/// How long names are, in bytes: short ones, around the engine's groups of eight, around the limit of what is shown whole, and long ones.
+/// How long names are, in bytes: short ones, around the engine's groups of eight, around the limit
+/// of what is shown whole, and long ones.
 const LENGTHS: [usize; 12] = [1, 2, 7, 8, 9, 16, 40, 96, 300, 511, 513, 5000];
 
 /// Random numbers (xorshift64*).
@@ -36,7 +39,8 @@ impl Random {
         self.one_of(&LENGTHS)
     }
 
-    /// At least this many bytes of one or two alphabets, or of any bytes that PHP takes for letters.
+    /// At least this many bytes of one or two alphabets, or of any bytes that PHP takes for
+    /// letters.
     fn letters(&mut self, length: usize) -> Vec<u8> {
         let kinds = [self.below(6), self.below(6)];
         let mut bytes = Vec::new();
@@ -50,7 +54,8 @@ impl Random {
         bytes
     }
 
-    /// An identifier of about this length. It begins with a letter of its own, so it is unlike others with another one, and no reserved word.
+    /// An identifier of about this length. It begins with a letter of its own, so it is unlike
+    /// others with another one, and no reserved word.
     pub fn identifier(&mut self, own: u8, length: usize) -> Vec<u8> {
         let mut name = vec![own];
         if length > 1 {

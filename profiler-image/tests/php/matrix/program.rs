@@ -1,6 +1,8 @@
-//! A program with odd names, which lists its own functions, and the comparison of that list with a profile.
+//! A program with odd names, which lists its own functions, and the comparison of that list with a
+//! profile.
 //!
-//! Invariant: a name that is shown whole is read back byte by byte; of one that is cut, both ends and the length are compared.
+//! Invariant: a name that is shown whole is read back byte by byte; of one that is cut, both ends
+//! and the length are compared.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,8 +37,9 @@ fn filled(template: &str, names: &[Vec<u8>]) -> Vec<u8> {
     text
 }
 
-/// `%LIST%` is the list's path, `%END%` the time that the main loop takes, `%PART%` the file that it includes. Each function notes itself once,
-/// as its kind, its name, its file and its line; further requests note nothing.
+/// `%LIST%` is the list's path, `%END%` the time that the main loop takes, `%PART%` the file that
+/// it includes. Each function notes itself once, as its kind, its name, its file and its line;
+/// further requests note nothing.
 const MAIN: &str = r#"<?php
 namespace @a;
 if (!\function_exists('note')) { eval('function note($kind, $name, $file, $line) {
@@ -136,7 +139,8 @@ impl Listed {
         })
     }
 
-    /// The bytes of the longest text that the engine stores of it: the name of a function, a class or a file.
+    /// The bytes of the longest text that the engine stores of it: the name of a function, a class
+    /// or a file.
     pub fn longest_text(&self) -> usize {
         let parts = self.name.windows(2).position(|two| two == b"::");
         let class = parts.unwrap_or(0);
@@ -220,7 +224,8 @@ pub fn read_back(shown: &str) -> Vec<u8> {
     bytes
 }
 
-/// Compares functions of a profile, by name and file, with the program's list: what of the list is missing.
+/// Compares functions of a profile, by name and file, with the program's list: what of the list is
+/// missing.
 pub fn compare<'a>(
     listed: &'a BTreeSet<Listed>,
     sampled: &BTreeSet<(String, String)>,

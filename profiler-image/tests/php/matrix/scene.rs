@@ -1,4 +1,5 @@
-//! How the programs are run and recorded: on the command line, in php-fpm and in FrankenPHP, with opcache and without.
+//! How the programs are run and recorded: on the command line, in php-fpm and in FrankenPHP, with
+//! opcache and without.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 
@@ -205,7 +206,8 @@ impl Running {
     /// Waits until the program has listed all its functions.
     fn wait(&self, program: &Program) -> Result<()> {
         let began = Instant::now();
-        // Three functions, two methods, a closure, an anonymous class, the included file, and the script.
+        // Three functions, two methods, a closure, an anonymous class, the included file, and the
+        // script.
         while program.listed().map_or(0, |listed| listed.len()) < 9 {
             ensure!(
                 began.elapsed() < Duration::from_secs(120),

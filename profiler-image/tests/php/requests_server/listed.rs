@@ -1,4 +1,5 @@
-//! Checks a list of requests: its cells add up to the profile's time, and each request's moments are in order.
+//! Checks a list of requests: its cells add up to the profile's time, and each request's moments
+//! are in order.
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof_profile::timeline::{Cell, Request, Timeline};
@@ -9,7 +10,8 @@ fn total(cells: &[Cell]) -> i64 {
     cells.iter().map(|cell| cell.busy + cell.waiting).sum()
 }
 
-/// Checks that the cells of the routes, and those of this many workers, are the wall time of the profile.
+/// Checks that the cells of the routes, and those of this many workers, are the wall time of the
+/// profile.
 pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
     let timeline = recorded.timeline.as_ref().context("no list")?;
     let wall = recorded.profile.value_index("wall").unwrap_or(0);

@@ -1,5 +1,5 @@
-//! An application with one front controller on php-fpm, the built-in server and others, and clients that put secrets into all parts of a
-//! request.
+//! An application with one front controller on php-fpm, the built-in server and others, and clients
+//! that put secrets into all parts of a request.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 
@@ -24,7 +24,8 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-/// The secrets: in the query, a cookie, the body, the name of an upload, Authorization, the environment, and path segments that are ids.
+/// The secrets: in the query, a cookie, the body, the name of an upload, Authorization, the
+/// environment, and path segments that are ids.
 pub const SECRETS: [&str; 10] = [
     "qsecretq",
     "csecretc",
@@ -233,7 +234,8 @@ impl Fpm {
         Ok(shares(&took))
     }
 
-    /// How long the requests of a path have lasted that ended since then, in milliseconds, from the access log.
+    /// How long the requests of a path have lasted that ended since then, in milliseconds, from the
+    /// access log.
     pub fn durations(&self, since: usize, path: &str) -> Result<Vec<i64>> {
         let log = self.log(since)?.into_iter();
         let of_path = log.filter(|(_, uri)| uri.split('?').next() == Some(path));

@@ -1,4 +1,5 @@
-//! The same application under Apache's mod_php, FrankenPHP and RoadRunner, which are Debian's or from profiler-image/runtimes/build.
+//! The same application under Apache's mod_php, FrankenPHP and RoadRunner, which are Debian's or
+//! from profiler-image/runtimes/build.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 
@@ -176,7 +177,8 @@ impl Other {
     pub fn clients(&self) -> Clients {
         let (kind, address) = (self.kind, self.address);
         let ask = move |method: &str, uri: &str| match kind {
-            // This server replaces each request's path by the worker's, so the URI has an opaque form, which has no path.
+            // This server replaces each request's path by the worker's, so the URI has an opaque
+            // form, which has no path.
             Kind::FrankenPhp(_) => http(address, method, &format!("x:http://localhost{uri}")),
             _ => http(address, method, uri),
         };

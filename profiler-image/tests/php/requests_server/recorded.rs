@@ -26,7 +26,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Samples by a label's value and the route's function, whose name begins with `serve_`; both are empty for samples without them.
+    /// Samples by a label's value and the route's function, whose name begins with `serve_`; both
+    /// are empty for samples without them.
     pub fn by(&self, label: &str) -> BTreeMap<(String, String), i64> {
         self.sums(label, 0)
     }
@@ -140,7 +141,8 @@ pub fn check_shares(found: &HashMap<String, f64>, truth: &HashMap<&str, f64>) ->
     Ok(())
 }
 
-/// A run whose routes have the shares that were measured during it. On a busy machine it may need a second, longer try.
+/// A run whose routes have the shares that were measured during it. On a busy machine it may need a
+/// second, longer try.
 pub fn with_shares(
     seconds: [u32; 2],
     run: impl Fn(u32) -> Result<(Recorded, Vec<HashMap<&'static str, f64>>)>,

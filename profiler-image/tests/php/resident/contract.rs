@@ -1,4 +1,5 @@
-//! The number of the contract in a run: operators of the number before this sampler's, of its own, and of the next one.
+//! The number of the contract in a run: operators of the number before this sampler's, of its own,
+//! and of the next one.
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof::contract::NUMBER;

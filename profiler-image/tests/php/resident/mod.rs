@@ -1,4 +1,5 @@
-//! The built sampler as a resident one: with this test's relay, and this machine's PHP 8.2 in a container, which is a cgroup here.
+//! The built sampler as a resident one: with this test's relay, and this machine's PHP 8.2 in a
+//! container, which is a cgroup here.
 
 mod contract;
 mod relay;
@@ -51,7 +52,8 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
     ];
     let keys = relay.keys();
     ensure!(keys.len() == 7, "{keys:?}");
-    // A list of requests is stored before its profile, and a refused list does not prevent the profile.
+    // A list of requests is stored before its profile, and a refused list does not prevent the
+    // profile.
     let at = |key: &str| keys.iter().position(|it| it == key);
     ensure!(at("b.requests.json.gz") < at("b.pb.gz"), "{keys:?}");
     let list = timeline::decode(&relay.object("b.requests.json.gz")?)?;
@@ -78,7 +80,8 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
     Ok(())
 }
 
-/// The second answer is that of a replica that does not lead; the last tells that nobody reads any more.
+/// The second answer is that of a replica that does not lead; the last tells that nobody reads any
+/// more.
 #[test]
 fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
     let container = Container::start(9)?;

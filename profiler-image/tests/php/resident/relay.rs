@@ -1,4 +1,5 @@
-//! A relay for tests: TLS, one call per connection. The test provides its answers, and it stores all uploads.
+//! A relay for tests: TLS, one call per connection. The test provides its answers, and it stores
+//! all uploads.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

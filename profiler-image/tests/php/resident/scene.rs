@@ -1,4 +1,5 @@
-//! The built sampler as a resident one, next to this machine's PHP 8.2 in a container, which is a cgroup here.
+//! The built sampler as a resident one, next to this machine's PHP 8.2 in a container, which is a
+//! cgroup here.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 

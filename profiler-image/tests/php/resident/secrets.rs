@@ -1,4 +1,5 @@
-//! The relay's data of a live run whose requests are full of secrets: its seconds, its list, its profile and its receipt.
+//! The relay's data of a live run whose requests are full of secrets: its seconds, its list, its
+//! profile and its receipt.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +9,8 @@ use flate2::read::GzDecoder;
 
 use super::*;
 
-/// In the query, a cookie, the body, Authorization, the environment, and two segments of the path that are ids.
+/// In the query, a cookie, the body, Authorization, the environment, and two segments of the path
+/// that are ids.
 const SECRETS: [&str; 7] = [
     "qsecretq",
     "csecretc",

@@ -3,8 +3,8 @@ use crate::layouts::ROWS;
 use crate::op::NEW;
 use crate::testing::{EngineImage, UserFunction};
 
-/// An engine whose compiler has allocated up to `end`, and four functions, each of which declares the next one. The first three were
-/// compiled first.
+/// An engine whose compiler has allocated up to `end`, and four functions, each of which declares
+/// the next one. The first three were compiled first.
 struct Nest {
     image: EngineImage,
     functions: Vec<UserFunction>,

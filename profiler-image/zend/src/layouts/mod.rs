@@ -1,11 +1,12 @@
 //! The offsets of the engine's fields: one [`Layout`] per X.Y and machine, as data.
 //!
-//! A difference between versions is a number in a row, never a type and never an `if` on a version. Offsets are bytes.
-//! The rows are generated from `php-abi.json`, which has their provenance (docs/adding-a-php-version.md). Thread-safe
-//! builds differ in no field named here. What this module does not do: guess. A version without a row is refused by its number.
+//! A difference between versions is a number in a row, never a type and never an `if` on a version.
+//! Offsets are bytes. The rows are generated from `php-abi.json`, which has their provenance
+//! (docs/adding-a-php-version.md). Thread-safe builds differ in no field named here. What this
+//! module does not do: guess. A version without a row is refused by its number.
 
-// A field without a comment is the offset of the engine's field of that name, in the header that its struct names; that header documents
-// it.
+// A field without a comment is the offset of the engine's field of that name, in the header that
+// its struct names; that header documents it.
 #![allow(missing_docs)]
 
 mod rows;
@@ -33,7 +34,8 @@ pub struct ExecutorGlobals {
     pub flags: usize,
 }
 
-/// `zend_compiler_globals` (Zend/zend_globals.h). Its tables exist from the start; the first request sets the executor's.
+/// `zend_compiler_globals` (Zend/zend_globals.h). Its tables exist from the start; the first
+/// request sets the executor's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerGlobals {
     pub function_table: usize,
@@ -41,7 +43,8 @@ pub struct CompilerGlobals {
     pub in_compilation: usize,
     /// The base of offsets in a `ZEND_MAP_PTR`; 0 if the version has none.
     pub map_ptr_base: usize,
-    /// A pointer to the `zend_arena` from which the compiler takes op_arrays; 0 before 8.1, where nothing needs it.
+    /// A pointer to the `zend_arena` from which the compiler takes op_arrays; 0 before 8.1, where
+    /// nothing needs it.
     pub arena: usize,
 }
 
@@ -117,7 +120,8 @@ pub struct CallInfo {
     pub generator: u32,
 }
 
-/// `zend_op_array` and `zend_internal_function`, whose beginnings are `zend_function.common` (Zend/zend_compile.h).
+/// `zend_op_array` and `zend_internal_function`, whose beginnings are `zend_function.common`
+/// (Zend/zend_compile.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionLayout {
     pub type_: usize,
@@ -132,14 +136,15 @@ pub struct FunctionLayout {
     pub literals: usize,
     /// A pointer up to 7.3, then a `ZEND_MAP_PTR`.
     pub run_time_cache: usize,
-    /// The number of functions that it declares, such as its closures; 0 before 8.1, which has no such list.
+    /// The number of functions that it declares, such as its closures; 0 before 8.1, which has no
+    /// such list.
     pub num_dynamic_func_defs: usize,
     pub dynamic_func_defs: usize,
     /// `zend_internal_function` only.
     pub handler: usize,
     pub module: usize,
-    /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct is in an object or
-    /// made for one call, so its address identifies nothing a moment later.
+    /// `ZEND_ACC_CLOSURE | ZEND_ACC_FAKE_CLOSURE | ZEND_ACC_CALL_VIA_TRAMPOLINE`: the struct is in
+    /// an object or made for one call, so its address identifies nothing a moment later.
     pub passing_flags: u32,
 }
 
@@ -221,7 +226,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// How many bytes have all these fields; `execute_fake` is followed only up to its `prev_execute_data`, which is before the flags.
+    /// How many bytes have all these fields; `execute_fake` is followed only up to its
+    /// `prev_execute_data`, which is before the flags.
     #[must_use]
     pub fn size(&self) -> usize {
         let half = size_of::<u32>();
@@ -271,7 +277,8 @@ pub struct VersionRules {
     pub literals_in_op_array: bool,
     /// The number of a run-time cache slot is in the literal, not in the op.
     pub cache_slots_in_literals: bool,
-    /// `zend_call_function` puts a frame without a function on the C stack between its caller and its callee.
+    /// `zend_call_function` puts a frame without a function on the C stack between its caller and
+    /// its callee.
     pub dummy_frames: bool,
     /// The generators of a `yield from` end at the tree's root, not below the one without a parent.
     pub placeholder_ends_at_root: bool,
@@ -279,7 +286,8 @@ pub struct VersionRules {
     pub trait_alias_keeps_name: bool,
     /// Globals are also at `executor_globals_offset` from the `tsrm_tls_entry`.
     pub fast_tsrm_offsets: bool,
-    /// ASSIGN_OP and its kin have their operator in `extended_value`; with them, CAST and ECHO got their numbers.
+    /// ASSIGN_OP and its kin have their operator in `extended_value`; with them, CAST and ECHO got
+    /// their numbers.
     pub has_assign_op: bool,
     /// A packed array has zvals, not `Bucket`s (`zend_array.arPacked`).
     pub packed_arrays_of_zvals: bool,

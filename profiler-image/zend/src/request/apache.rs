@@ -1,7 +1,8 @@
 //! Apache's mod_php: the client's request line, which `SG(server_context)` leads to.
 //!
-//! `request_info.request_uri` is the URI after a rewrite or `FallbackResource`: `/index.php` for all requests. Invariant: the line is used
-//! only if it begins with the method that the engine knows.
+//! `request_info.request_uri` is the URI after a rewrite or `FallbackResource`: `/index.php` for
+//! all requests. Invariant: the line is used only if it begins with the method that the engine
+//! knows.
 
 use super::{
     HttpRequest, MAX_METHOD, MAX_TEXT, Trail, Wanted, c_strings, method_of, path_bytes, ranges,
@@ -10,8 +11,9 @@ use super::{
 use crate::layouts::Layout;
 use crate::memory::{Memory, word_at};
 
-/// `php_struct.r` (sapi/apache2handler/php_apache.h). Measured, like the next one, with PHP 8.2 in Debian's Apache 2.4, x86_64; only
-/// pointers and ints precede both, and the line is compared with the method.
+/// `php_struct.r` (sapi/apache2handler/php_apache.h). Measured, like the next one, with PHP 8.2 in
+/// Debian's Apache 2.4, x86_64; only pointers and ints precede both, and the line is compared with
+/// the method.
 const REQUEST_REC: u64 = 8;
 /// `request_rec.the_request` (httpd.h; part of the ABI of all of 2.4).
 const THE_REQUEST: u64 = 48;

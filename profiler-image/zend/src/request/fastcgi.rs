@@ -1,4 +1,5 @@
-//! The FastCGI environment of a request: `fcgi_request.env`, which `SG(server_context)` leads to (main/fastcgi.c).
+//! The FastCGI environment of a request: `fcgi_request.env`, which `SG(server_context)` leads to
+//! (main/fastcgi.c).
 //!
 //! Invariant: a value is used only if its bucket has the parameter's hash, length and name.
 

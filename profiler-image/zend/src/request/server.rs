@@ -1,6 +1,8 @@
-//! `$_SERVER`: the engine's own (`PG(http_globals)[TRACK_VARS_SERVER]`), or the one that a worker's script has replaced it by.
+//! `$_SERVER`: the engine's own (`PG(http_globals)[TRACK_VARS_SERVER]`), or the one that a worker's
+//! script has replaced it by.
 //!
-//! Invariant: an entry is used only if its key has the name's hash, length and bytes, and its zval has the type.
+//! Invariant: an entry is used only if its key has the name's hash, length and bytes, and its zval
+//! has the type.
 
 use super::{
     HttpRequest, MAX_METHOD, MAX_TEXT, RequestPlace, Trail, Wanted, method_of, path_bytes, ranges,
@@ -148,7 +150,8 @@ fn entries<M: Memory + ?Sized>(
     values(memory, layout, &found, wanted, trail)
 }
 
-/// For each bucket, where its key and its string are, and how much of both tells whether it is the variable. A string is read up to its text.
+/// For each bucket, where its key and its string are, and how much of both tells whether it is the
+/// variable. A string is read up to its text.
 fn keys_and_texts(
     layout: &Layout,
     found: &[Option<(u64, &[u8])>; 6],

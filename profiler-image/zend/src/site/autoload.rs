@@ -1,6 +1,6 @@
-//! Calls of autoloaders, which no site names. The class that the site looks up is the callee's argument, or one that the
-//! engine is autoloading (`EG(in_autoload)`; `zend_lookup_class_ex`, Zend/zend_execute_API.c; 8.6 has no such
-//! table).
+//! Calls of autoloaders, which no site names. The class that the site looks up is the callee's
+//! argument, or one that the engine is autoloading (`EG(in_autoload)`; `zend_lookup_class_ex`,
+//! Zend/zend_execute_API.c; 8.6 has no such table).
 
 use super::operand::TEXT;
 use super::{Site, Words};
@@ -38,7 +38,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.words_of_loading(class)
     }
 
-    /// Reads together what tells whether a literal's class is being loaded: first the places, then their content.
+    /// Reads together what tells whether a literal's class is being loaded: first the places, then
+    /// their content.
     fn prepare_lookup(&self, literal: u64) {
         let argument = self.first_argument_at(self.callee.frame.address);
         let in_autoload = self.in_autoload_at();
@@ -101,7 +102,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 }
 
-/// Whether an autoloader's argument names the class, or the rest of it after the autoloader has removed its own prefix.
+/// Whether an autoloader's argument names the class, or the rest of it after the autoloader has
+/// removed its own prefix.
 fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
     !argument.is_empty()
         && class

@@ -1,10 +1,12 @@
-//! The callee that a PHP callable names: a function's name, or a pair of an object or a class and a method's name
-//! (`zend_is_callable_ex`, Zend/zend_API.c).
+//! The callee that a PHP callable names: a function's name, or a pair of an object or a class and a
+//! method's name (`zend_is_callable_ex`, Zend/zend_API.c).
 //!
-//! A function such as `call_user_func` has it as an argument, and a site such as `$f()` or `$object->$name()` in an operand. A closure is
-//! the object that contains the callee's function. Another closure may have taken its address before its code was read, so the callee's
-//! opline must prove the code, too.
-//! Invariant: the words that name the callee are in the copy of the stack; only the texts and the pair to which they point are read later.
+//! A function such as `call_user_func` has it as an argument, and a site such as `$f()` or
+//! `$object->$name()` in an operand. A closure is the object that contains the callee's function.
+//! Another closure may have taken its address before its code was read, so the callee's opline must
+//! prove the code, too.
+//! Invariant: the words that name the callee are in the copy of the stack; only the texts and the
+//! pair to which they point are read later.
 
 use super::{Evidence, Relation, Site, Words};
 use crate::closure::{FUNCTION, is_closure};
@@ -123,8 +125,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         is_target && text(name).is_some_and(|name| self.is_function_name(&name.bytes))
     }
 
-    /// Whether an object is the closure that the callee runs, and the callee's opline is in the code that the function was identified by,
-    /// which no other code can have replaced.
+    /// Whether an object is the closure that the callee runs, and the callee's opline is in the
+    /// code that the function was identified by, which no other code can have replaced.
     fn is_closure_of_callee(&self, object: u64) -> bool {
         let frame = self.callee.frame;
         let key = &self.callee.function.key;

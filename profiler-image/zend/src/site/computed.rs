@@ -1,10 +1,13 @@
-//! The callable that a site had in a temporary operand, computed once more from what the caller still has.
+//! The callable that a site had in a temporary operand, computed once more from what the caller
+//! still has.
 //!
-//! `($this->factories[$id])()` and `call_user_func_array([$object, $step[0]], $step[1])` prepare their call with a temporary. It is freed before
-//! the call, and its place in the frame is reused. The variables and the property that it was computed from are still there.
-//! What this module does not do: follow anything but the ops right before the site that fetch from an array or from `$this`, and those that
-//! make a pair.
-//! Invariant: at most [`MAX_OPS`] ops are followed, and a computed callable proves an edge only if it names the callee.
+//! `($this->factories[$id])()` and `call_user_func_array([$object, $step[0]], $step[1])` prepare
+//! their call with a temporary. It is freed before the call, and its place in the frame is reused.
+//! The variables and the property that it was computed from are still there. What this module does
+//! not do: follow anything but the ops right before the site that fetch from an array or from
+//! `$this`, and those that make a pair.
+//! Invariant: at most [`MAX_OPS`] ops are followed, and a computed callable proves an edge only if
+//! it names the callee.
 
 use super::generator::OBJECT_CLASS;
 use super::{Site, Words};
@@ -20,9 +23,11 @@ use crate::zval::{IS_ARRAY, IS_LONG, IS_OBJECT, IS_STRING, ZVAL, Zval};
 const MAX_OPS: u64 = 8;
 /// How many temporaries lead to a value.
 const MAX_STEPS: usize = 4;
-/// The bit of FETCH_OBJ_R's `extended_value` that is not its cache slot (`ZEND_FETCH_REF`, Zend/zend_compile.h).
+/// The bit of FETCH_OBJ_R's `extended_value` that is not its cache slot (`ZEND_FETCH_REF`,
+/// Zend/zend_compile.h).
 const FETCH_REF: u32 = 1;
-/// A declared property is at most this far from the object's beginning; dynamic ones have a negative offset.
+/// A declared property is at most this far from the object's beginning; dynamic ones have a
+/// negative offset.
 const MAX_PROPERTY_OFFSET: u64 = 1 << 16;
 
 /// A value, and the address of the last variable that it was computed from.
@@ -33,7 +38,8 @@ struct Computed {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// The words that prove that the temporary operand of INIT_DYNAMIC_CALL or INIT_USER_CALL named the callee.
+    /// The words that prove that the temporary operand of INIT_DYNAMIC_CALL or INIT_USER_CALL named
+    /// the callee.
     pub(super) fn computes_callee(&self, init: &Op) -> Option<Words> {
         if !self.is_temporary(init.op2_type) {
             return None;
@@ -55,8 +61,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some(variable.map_or(Words::Frames, Words::Operand))
     }
 
-    /// Whether the closure that the operand is computed to be by now is the one that the callee runs, and has the callee's code: then the site
-    /// calls that code, whatever the frame's opline is.
+    /// Whether the closure that the operand is computed to be by now is the one that the callee
+    /// runs, and has the callee's code: then the site calls that code, whatever the frame's opline
+    /// is.
     fn is_kept_closure_of_callee(&self, object: u64) -> bool {
         let func = self.callee.frame.func;
         let mut head = [0; HEAD];
@@ -66,7 +73,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             && FunctionKey::parse(self.layout, &head) == Some(self.callee.function.key)
     }
 
-    /// If `[$target, $name]`, whose last op this is, names the callee: the variable that has the name.
+    /// If `[$target, $name]`, whose last op this is, names the callee: the variable that has the
+    /// name.
     fn pair_of_callee(&self, second: &Op) -> Option<Option<u64>> {
         let first = self.made(second.address, second.result)?;
         let is_unused = self.layout.op_types.is_unused;
@@ -85,7 +93,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         ![types.is_const, types.is_cv, types.is_unused].contains(&kind)
     }
 
-    /// The op that made a temporary. Only ops that this module follows may be between it and `before`, so no other branch leads there.
+    /// The op that made a temporary. Only ops that this module follows may be between it and
+    /// `before`, so no other branch leads there.
     fn made(&self, before: u64, temporary: u32) -> Option<Op> {
         let size = self.layout.zend_op.sizeof as u64;
         for back in 1..=MAX_OPS {

@@ -1,7 +1,9 @@
-//! Calls without a frame: from 8.4 on FRAMELESS_ICALL_* runs an internal function on behalf of its caller's frame.
+//! Calls without a frame: from 8.4 on FRAMELESS_ICALL_* runs an internal function on behalf of its
+//! caller's frame.
 //!
-//! PHP's own backtraces still show that function if it has called something (`zend_fetch_debug_backtrace`,
-//! Zend/zend_builtin_functions.c). So unwinding inserts a frame there that is not in memory.
+//! PHP's own backtraces still show that function if it has called something
+//! (`zend_fetch_debug_backtrace`, Zend/zend_builtin_functions.c). So unwinding inserts a frame
+//! there that is not in memory.
 
 use super::{Evidence, Relation, Site, Words};
 use crate::memory::Memory;
@@ -23,8 +25,8 @@ pub fn function_of<M: Memory + ?Sized>(memory: &M, table: u64, op: &Op) -> Optio
     memory.word(at).ok().filter(|&function| function != 0)
 }
 
-/// Whether a frame at that op is inside the call: the result is NULL from its beginning to its end. The few functions whose
-/// result is NULL then seem to last until it is overwritten.
+/// Whether a frame at that op is inside the call: the result is NULL from its beginning to its end.
+/// The few functions whose result is NULL then seem to last until it is overwritten.
 #[must_use]
 pub fn is_inside(copy: &Copy, frame: &Frame, op: &Op) -> bool {
     let result = frame.address.wrapping_add(u64::from(op.result));
@@ -60,8 +62,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// The answer for a call by the function `name`, which runs on behalf of the caller without a frame: its op's first
-    /// operand may be the class that is being autoloaded.
+    /// The answer for a call by the function `name`, which runs on behalf of the caller without a
+    /// frame: its op's first operand may be the class that is being autoloaded.
     pub(super) fn judge_through(&self, op: &Op, name: &str) -> Evidence {
         if self.callee.frame.call_info & self.layout.call_info.top == 0 {
             return Evidence::Refuted;

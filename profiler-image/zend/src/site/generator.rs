@@ -1,11 +1,14 @@
-//! The body of a generator, which no site names: the generator itself connects it with the code that resumed it.
+//! The body of a generator, which no site names: the generator itself connects it with the code
+//! that resumed it.
 //!
-//! The frame of a body and its `zend_generator` point to each other. The code that resumes it has the same generator: a `foreach`
-//! in the iterator that its op has made, an unpacking in its operand, `yield from` as the parent of the caller's own
-//! generator (`zend_generator_resume`, Zend/zend_generators.c), a method such as `Generator::next` as its object, and a function such as
-//! `iterator_to_array` as its first argument. Invariant: the whole chain from the caller's frame to the body's
-//! is consistent, and counts only while both frames stand. The frame of an ended generator stays in free memory, with its
-//! last caller and the address of a `zend_generator` that may now be another one: it proves nothing by itself.
+//! The frame of a body and its `zend_generator` point to each other. The code that resumes it has
+//! the same generator: a `foreach` in the iterator that its op has made, an unpacking in its
+//! operand, `yield from` as the parent of the caller's own generator (`zend_generator_resume`,
+//! Zend/zend_generators.c), a method such as `Generator::next` as its object, and a function such
+//! as `iterator_to_array` as its first argument. Invariant: the whole chain from the caller's frame
+//! to the body's is consistent, and counts only while both frames stand. The frame of an ended
+//! generator stays in free memory, with its last caller and the address of a `zend_generator` that
+//! may now be another one: it proves nothing by itself.
 
 use super::{Evidence, Relation, Site, Words};
 use crate::memory::{Memory, word_at};
@@ -16,7 +19,8 @@ use crate::op::{
 use crate::unwind::Frame;
 use crate::zval::{IS_OBJECT, Zval};
 
-/// `zend_object_iterator.data` (Zend/zend_iterators.h): it follows a `zend_object`, in all versions.
+/// `zend_object_iterator.data` (Zend/zend_iterators.h): it follows a `zend_object`, in all
+/// versions.
 const ITERATOR_DATA: u64 = 56;
 
 /// `zend_object.ce` (Zend/zend_types.h), in all versions.
@@ -31,13 +35,15 @@ enum HeldGenerator {
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether the caller, at this op if it has any, resumes the generator whose body is the callee. `None` if the callee
-    /// is no such body, or if the site cannot tell: a destroyed generator runs its `finally` from anywhere, and a
-    /// `foreach` over an object that makes a generator begins with a generator that nothing refers to yet.
+    /// Whether the caller, at this op if it has any, resumes the generator whose body is the
+    /// callee. `None` if the callee is no such body, or if the site cannot tell: a destroyed
+    /// generator runs its `finally` from anywhere, and a `foreach` over an object that makes a
+    /// generator begins with a generator that nothing refers to yet.
     pub(super) fn resumes(&self, op: Option<&Op>) -> Option<Evidence> {
         let (generator, body) = self.generator(self.callee.frame)?;
         let holds = |(address, value)| self.memory.word(address) == Ok(value);
-        // Other generators and calls may have been made at the same addresses since the frames were read.
+        // Other generators and calls may have been made at the same addresses since the frames were
+        // read.
         let offset = self.layout.execute_data.func as u64;
         let is_there = |frame: &Frame| holds((frame.address.saturating_add(offset), frame.func));
         if !holds(body) || !is_there(self.callee.frame) || !is_there(self.caller.frame) {
@@ -106,7 +112,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         (class(object)? == class(generator)?).then_some(HeldGenerator::Another)
     }
 
-    /// The generator that a frame refers to as its own, and the word by which the generator refers to the frame.
+    /// The generator that a frame refers to as its own, and the word by which the generator refers
+    /// to the frame.
     fn generator(&self, frame: &Frame) -> Option<(u64, (u64, u64))> {
         if frame.call_info & self.layout.call_info.generator == 0 {
             return None;

@@ -7,8 +7,9 @@ use crate::text::ZendString;
 use crate::zval::{IS_OBJECT, Zval};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// `$o->p` with a hook, from 8.4 on: after its first call, FETCH_OBJ_R pushes the frame of `$p::get` itself;
-    /// so does FETCH_OBJ_FUNC_ARG, which replaces it if an argument is passed by value.
+    /// `$o->p` with a hook, from 8.4 on: after its first call, FETCH_OBJ_R pushes the frame of
+    /// `$p::get` itself; so does FETCH_OBJ_FUNC_ARG, which replaces it if an argument is passed by
+    /// value.
     pub(super) fn judge_property_hook(&self, op: &Op) -> Evidence {
         let op_types = &self.layout.op_types;
         let is_named =
@@ -30,9 +31,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the callee is a hook that this op does not call, not even through the engine: it accesses another property, or
-    /// none, or is in a hook of this property of the same object, which accesses the value itself (`zend_should_call_hook`,
-    /// Zend/zend_object_handlers.c).
+    /// Whether the callee is a hook that this op does not call, not even through the engine: it
+    /// accesses another property, or none, or is in a hook of this property of the same object,
+    /// which accesses the value itself (`zend_should_call_hook`, Zend/zend_object_handlers.c).
     pub(super) fn denies_hook(&self, op: &Op) -> bool {
         let Some((property, _)) = hook(&self.callee.function.function_name) else {
             return false;
@@ -74,7 +75,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
     }
 }
 
-/// The property and the kind of a hook, whose name is `$property::kind`; no other function's name begins with `$`.
+/// The property and the kind of a hook, whose name is `$property::kind`; no other function's name
+/// begins with `$`.
 fn hook(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = name.strip_prefix(b"$")?;
     let (property, kind) = rest.split_at_checked(rest.len().checked_sub(3)?)?;

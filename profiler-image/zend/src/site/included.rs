@@ -1,7 +1,8 @@
 //! Included files and eval()'d code, which one op runs.
 //!
-//! The engine names eval()'d code after its call, `FILE(LINE) : eval()'d code` (zend_include_or_eval, Zend/zend_execute.c): other code that
-//! has taken its addresses since the read has another name, unless the same line made it.
+//! The engine names eval()'d code after its call, `FILE(LINE) : eval()'d code`
+//! (zend_include_or_eval, Zend/zend_execute.c): other code that has taken its addresses since the
+//! read has another name, unless the same line made it.
 //! Invariant: an op proves only code of its own kind, and of its own line.
 
 use super::{Evidence, Relation, Site, Words};

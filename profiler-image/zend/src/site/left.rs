@@ -1,10 +1,12 @@
 //! The callee's name in a temporary string of the site, also after that was freed.
 //!
-//! `('do' . $action)()` frees its name when the call is prepared. The heap puts a pointer over the string's first word, and from 8.4 on another
-//! one over the end of its block (`zend_mm_set_next_free_slot`, Zend/zend_alloc.c). The hash and the length are left until the memory is used
-//! again. That is soon, so a read of the frames has to have read them too. A name that something else holds is not freed, and is read later.
-//! Invariant: the engine computed the hash when it searched for the function. It searches for a copy of a name with capital letters or a leading
-//! backslash, so such a name tells nothing.
+//! `('do' . $action)()` frees its name when the call is prepared. The heap puts a pointer over the
+//! string's first word, and from 8.4 on another one over the end of its block
+//! (`zend_mm_set_next_free_slot`, Zend/zend_alloc.c). The hash and the length are left until the
+//! memory is used again. That is soon, so a read of the frames has to have read them too. A name
+//! that something else holds is not freed, and is read later.
+//! Invariant: the engine computed the hash when it searched for the function. It searches for a
+//! copy of a name with capital letters or a leading backslash, so such a name tells nothing.
 
 use super::{Site, Words};
 use crate::memory::{END_OF_USER_SPACE, Memory, word_at};
@@ -12,11 +14,13 @@ use crate::op::{INIT_DYNAMIC_CALL, INIT_USER_CALL, Op};
 use crate::string_hash::is_hash_of;
 use crate::zval::{IS_STRING, Zval};
 
-/// How many ops from a call's preparation to the call are searched for one that writes to a temporary: they are read with the site.
+/// How many ops from a call's preparation to the call are searched for one that writes to a
+/// temporary: they are read with the site.
 const MAX_ARGUMENT_OPS: u64 = 32;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// What has to be read together with the frames of such a call, as an address and a length. `op` is that at the caller's opline.
+    /// What has to be read together with the frames of such a call, as an address and a length.
+    /// `op` is that at the caller's opline.
     #[must_use]
     pub fn left_by(&self, op: &Op) -> Option<(u64, usize)> {
         let init = op.is_do().then(|| self.init_of(op)).flatten()?;
@@ -27,8 +31,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some((self.left_string(&init)?, self.layout.zend_string.val))
     }
 
-    /// The words that prove that the string of a temporary operand named the callee. The engine does not call by an op: what it left above the
-    /// caller may have been named by an argument of an internal function, which was where the temporary is.
+    /// The words that prove that the string of a temporary operand named the callee. The engine
+    /// does not call by an op: what it left above the caller may have been named by an argument of
+    /// an internal function, which was where the temporary is.
     pub(super) fn temporary_names_callee(&self, init: &Op, call: &Op) -> Option<Words> {
         let operand = self.caller.frame.address.wrapping_add(u64::from(init.op2));
         let is_by_engine = self.callee.frame.call_info & self.layout.call_info.top != 0;
@@ -43,8 +48,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         })
     }
 
-    /// Whether no op from the preparation of a call to the call itself writes to its temporary operand: in code that opcache has optimized,
-    /// several ops share one.
+    /// Whether no op from the preparation of a call to the call itself writes to its temporary
+    /// operand: in code that opcache has optimized, several ops share one.
     fn keeps_operand(&self, init: &Op, call: &Op) -> bool {
         let size = self.layout.zend_op.sizeof as u64;
         let ops = call.address.saturating_sub(init.address) / size;
@@ -55,7 +60,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
             })
     }
 
-    /// Whether a string was the callee's name when it was read with the frames: freed memory keeps the name's length and hash.
+    /// Whether a string was the callee's name when it was read with the frames: freed memory keeps
+    /// the name's length and hash.
     fn left_name(&self, string: u64) -> bool {
         let (row, function) = (&self.layout.zend_string, &self.callee.function);
         let name = &function.function_name;

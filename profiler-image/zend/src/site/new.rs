@@ -6,7 +6,8 @@ use crate::op::Op;
 use crate::zval::{IS_OBJECT, Zval};
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// The answer of the class that the site has made last, if it has a literal class and has made one.
+    /// The answer of the class that the site has made last, if it has a literal class and has made
+    /// one.
     pub(super) fn judge_cached_class(&self, init: &Op) -> Option<Evidence> {
         if init.op1_type != self.layout.op_types.is_const {
             return None;

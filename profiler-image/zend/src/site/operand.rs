@@ -1,6 +1,7 @@
 //! Reads a call site's operands: its literals, and the slots of its inline cache.
 //!
-//! Their places differ between versions, as the row's rules tell. What this module does not do: judge.
+//! Their places differ between versions, as the row's rules tell. What this module does not do:
+//! judge.
 
 use super::{Site, Words};
 use crate::hash::find;
@@ -11,13 +12,14 @@ use crate::text::ZendString;
 use crate::unwind::Frame;
 use crate::zval::{IS_STRING, TYPE, U2, ZVAL};
 
-/// How much is read of a literal's text with its header, of an operand's literals, and of a cache slot.
+/// How much is read of a literal's text with its header, of an operand's literals, and of a cache
+/// slot.
 pub(super) const TEXT: usize = 96;
 const LITERALS: usize = 48;
 const SLOTS: usize = 24;
 
-/// What leads from a caller's frame to its function's run-time cache: the word in the `op_array`, and `CG(map_ptr_base)`, each an address
-/// and a length; 0 if it is not known.
+/// What leads from a caller's frame to its function's run-time cache: the word in the `op_array`,
+/// and `CG(map_ptr_base)`, each an address and a length; 0 if it is not known.
 #[must_use]
 pub fn own_cache(
     layout: &Layout,
@@ -78,9 +80,10 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         })
     }
 
-    /// Where the pointer to the run-time cache is, according to the caller's `op_array`. Up to 7.3 that has the pointer itself, and what
-    /// is returned is the cache; then a `ZEND_MAP_PTR` (Zend/zend_map_ptr.h): with the lowest bit set an offset, else the address of the
-    /// pointer, and in newer versions the pointer.
+    /// Where the pointer to the run-time cache is, according to the caller's `op_array`. Up to 7.3
+    /// that has the pointer itself, and what is returned is the cache; then a `ZEND_MAP_PTR`
+    /// (Zend/zend_map_ptr.h): with the lowest bit set an offset, else the address of the pointer,
+    /// and in newer versions the pointer.
     fn own_cache_slot(&self) -> Option<u64> {
         let [own, base] = own_cache(self.layout, self.compiler_globals, self.caller.frame);
         let stored = self.memory.word(own.0).ok().filter(|&stored| stored != 0)?;
@@ -106,8 +109,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the slot of a method has only the method, without its class before it: if slots are in literals, a
-    /// static call with a literal class has the class in that literal's slot.
+    /// Whether the slot of a method has only the method, without its class before it: if slots are
+    /// in literals, a static call with a literal class has the class in that literal's slot.
     pub(super) fn has_only_method_slot(&self, init: &Op) -> bool {
         self.layout.rules.cache_slots_in_literals
             && init.opcode == INIT_STATIC_METHOD_CALL
@@ -143,9 +146,9 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the run-time cache in the caller's frame is that of its function, according to the `op_array`; otherwise the two words
-    /// are from different moments. `None` if that is unknown, as with a closure, whose address another one's
-    /// `op_array` may have taken.
+    /// Whether the run-time cache in the caller's frame is that of its function, according to the
+    /// `op_array`; otherwise the two words are from different moments. `None` if that is unknown,
+    /// as with a closure, whose address another one's `op_array` may have taken.
     fn has_own_cache(&self) -> Option<bool> {
         if !self.caller.function.key.is_named() {
             return None;
@@ -157,7 +160,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         Some(cache != 0 && (slot == cache || through == cache))
     }
 
-    /// The word in the caller's run-time cache at a byte offset; none if the cache is another function's.
+    /// The word in the caller's run-time cache at a byte offset; none if the cache is another
+    /// function's.
     pub(super) fn cached(&self, slot: Option<u32>) -> Option<u64> {
         let cache = self.caller.frame.run_time_cache;
         let slot = slot.filter(|slot| cache != 0 && *slot != u32::MAX)?;

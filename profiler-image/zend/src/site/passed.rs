@@ -1,6 +1,8 @@
-//! The argument that connects a callee with its caller: a variable of the caller that was passed to the callee.
+//! The argument that connects a callee with its caller: a variable of the caller that was passed to
+//! the callee.
 //!
-//! What this module does not do: prove an edge by it. The variable may have been assigned since, in either function.
+//! What this module does not do: prove an edge by it. The variable may have been assigned since, in
+//! either function.
 
 use super::{Relation, Site};
 use crate::memory::Memory;

@@ -22,7 +22,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         } else if init.op2_type != op_types.is_unused
             || !callee.function_name.eq_ignore_ascii_case(b"__construct")
         {
-            // `parent::__construct()` has no name operand; any other site without a literal names no callee.
+            // `parent::__construct()` has no name operand; any other site without a literal names
+            // no callee.
             return Evidence::Open;
         } else if init.op1_type == op_types.is_unused && self.is_parents_constructor(init) {
             return Evidence::Proven(Relation::Nothing, Words::Code);
@@ -46,7 +47,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// Whether the callee is what `parent::__construct()` calls in the caller's class, whatever the object is.
+    /// Whether the callee is what `parent::__construct()` calls in the caller's class, whatever the
+    /// object is.
     fn is_parents_constructor(&self, init: &Op) -> bool {
         let row = &self.layout.class_entry;
         let word = |address: u64, offset: usize| {
@@ -56,12 +58,14 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let constructor = || word(word(self.caller.scope, row.parent)?, row.constructor);
         init.op1 & ZEND_FETCH_CLASS_MASK == ZEND_FETCH_CLASS_PARENT
             && self.caller.scope != 0
-            // In the next request, the address of a class that this one has linked may be another class's.
+            // In the next request, the address of a class that this one has linked may be another
+            // class's.
             && !self.caller.function.is_relinked()
             && constructor() == Some(self.callee.frame.func)
     }
 
-    /// Whether the slot has the class on which this call was made, and the callee's class is that or a parent.
+    /// Whether the slot has the class on which this call was made, and the callee's class is that
+    /// or a parent.
     fn called_class_is(&self, init: &Op) -> bool {
         let class = self.cached(self.slot(init, init.result, init.op2));
         let class = class

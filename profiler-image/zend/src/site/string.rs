@@ -1,4 +1,5 @@
-//! `__toString`, which no site names: an op, or `implode`, converts the object on which it was called.
+//! `__toString`, which no site names: an op, or `implode`, converts the object on which it was
+//! called.
 //!
 //! The object stays in the operand, or in the array that is joined, until the method has returned.
 //! Invariant: an op proves only the `__toString` of an object that it converts.
@@ -39,13 +40,15 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// The words that prove that the internal caller is `implode` and joins an array with the callee's object.
+    /// The words that prove that the internal caller is `implode` and joins an array with the
+    /// callee's object.
     pub(super) fn joins(&self) -> Option<Words> {
         let name = self.caller.function.internal_name()?;
         if !self.is_to_string() || !matches!(name, "implode" | "join") {
             return None;
         }
-        // The array is the second argument, or the only one; up to 7.4 it may also be the first of two.
+        // The array is the second argument, or the only one; up to 7.4 it may also be the first of
+        // two.
         [1, 0].into_iter().find_map(|index| {
             let argument = self.argument(index)?;
             let Zval(array, IS_ARRAY) = self.copy.zval(argument)? else {

@@ -320,7 +320,8 @@ fn a_property_hook_is_called_by_the_fetch_of_its_property() {
     }
 }
 
-/// Callees of the engine are marked, and no site names them; but the engine calls a hook only for its own property.
+/// Callees of the engine are marked, and no site names them; but the engine calls a hook only for
+/// its own property.
 #[test]
 fn a_hook_that_the_engine_has_called_belongs_to_an_op_of_its_property() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
@@ -408,7 +409,8 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
     check(CALLEE, STACK + 0x100, Evidence::Refuted);
 }
 
-/// A look can show the function of one call on the object of another: the engine writes one after the other.
+/// A look can show the function of one call on the object of another: the engine writes one after
+/// the other.
 #[test]
 fn a_name_proves_a_method_only_on_an_object_of_its_class() {
     let check = |object: &str, caller: &str, expected: Evidence| {
@@ -447,7 +449,8 @@ fn a_name_proves_a_method_only_on_an_object_of_its_class() {
     }
 }
 
-/// The site names another class than the constructor's, as `new $class` names none: the object in its result proves it.
+/// The site names another class than the constructor's, as `new $class` names none: the object in
+/// its result proves it.
 #[test]
 fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
     for layout in ROWS {
@@ -466,7 +469,8 @@ fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
     }
 }
 
-/// The callee is the constructor of the caller's parent class, whatever the object is: no word of a frame names it.
+/// The callee is the constructor of the caller's parent class, whatever the object is: no word of a
+/// frame names it.
 #[test]
 fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
     let check = |fetch: u32, constructor: u64, words: Words| {

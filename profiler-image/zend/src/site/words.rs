@@ -1,6 +1,8 @@
-//! The words on which a proof depends, and whether code that may have been replaced is still the same.
+//! The words on which a proof depends, and whether code that may have been replaced is still the
+//! same.
 //!
-//! The words were read at different moments while the target ran. What this module does not do: judge what they say.
+//! The words were read at different moments while the target ran. What this module does not do:
+//! judge what they say.
 
 use super::{EdgeSide, Evidence, Site};
 use crate::function::{FunctionKey, HEAD, NamedFunction};
@@ -15,24 +17,25 @@ const AGREEING_READS: usize = 3;
 pub enum Words {
     /// None: the caller's code alone names the callee, whenever the frames were read.
     Code,
-    /// The caller's `func` and `run_time_cache`: if the site has called the callee once, the program can call it.
+    /// The caller's `func` and `run_time_cache`: if the site has called the callee once, the
+    /// program can call it.
     Cache,
     /// Those of both frames.
     Frames,
-    /// Those of both frames, of which the callee runs a file or eval()'d code: to get from one such call to another takes longer than
-    /// from one look to the next.
+    /// Those of both frames, of which the callee runs a file or eval()'d code: to get from one such
+    /// call to another takes longer than from one look to the next.
     Script,
     /// Those of both frames, and the zval at this address.
     Operand(u64),
-    /// The string of a temporary of the site, whose zval is at this address: the site calls what it names, because no op of the call's arguments
-    /// writes to this temporary.
+    /// The string of a temporary of the site, whose zval is at this address: the site calls what it
+    /// names, because no op of the call's arguments writes to this temporary.
     Temporary(u64),
 }
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether a proof is the same at each read, for functions that are unchanged. Code of
-    /// one call, such as eval()'d code, is replaced by the next at the same addresses: a name from one and a literal from
-    /// the other prove nothing.
+    /// Whether a proof is the same at each read, for functions that are unchanged. Code of one
+    /// call, such as eval()'d code, is replaced by the next at the same addresses: a name from one
+    /// and a literal from the other prove nothing.
     #[must_use]
     pub fn is_steady(&self, op: Option<&Op>, evidence: Evidence) -> bool {
         let passing: Vec<&EdgeSide<'_>> = [&self.caller, &self.callee]

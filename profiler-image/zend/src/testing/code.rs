@@ -53,7 +53,8 @@ impl UserFunction {
 }
 
 impl EngineImage {
-    /// An internal function: of the engine, or of an extension with the address of its `zend_module_entry`.
+    /// An internal function: of the engine, or of an extension with the address of its
+    /// `zend_module_entry`.
     pub fn internal(&mut self, name: &str, module: u64) -> u64 {
         let (at, name, code) = (self.block(), self.string(name), self.block());
         let key = FunctionKey {
@@ -67,7 +68,8 @@ impl EngineImage {
         at
     }
 
-    /// A function of [`FILE`], or its top level if it has no name, and its code: the first op is in line 2.
+    /// A function of [`FILE`], or its top level if it has no name, and its code: the first op is in
+    /// line 2.
     pub fn user(&mut self, name: Option<&str>, ops: &[NewOp<'_>]) -> UserFunction {
         assert!(ops.len() <= 16, "the code does not fit into its block");
         let function = UserFunction {

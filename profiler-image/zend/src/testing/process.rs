@@ -1,6 +1,8 @@
-//! A whole small process for tests: an ELF image with its dynamic symbols, and an engine that has started, of one row, thread-safe or not.
+//! A whole small process for tests: an ELF image with its dynamic symbols, and an engine that has
+//! started, of one row, thread-safe or not.
 //!
-//! Invariant: its variables are at the same places of the image wherever that is mapped; the rest is on a heap.
+//! Invariant: its variables are at the same places of the image wherever that is mapped; the rest
+//! is on a heap.
 
 use super::EngineImage;
 use crate::engine::Module;
@@ -18,7 +20,8 @@ const DATA_SIZE: u64 = 0x4000;
 /// `module_registry`.
 pub const MODULES: u64 = DATA + 0x3000;
 const SAPI: u64 = DATA + 0x3100;
-/// The ids of the executor's and the compiler's globals, and the offset of the former, each in a word.
+/// The ids of the executor's and the compiler's globals, and the offset of the former, each in a
+/// word.
 pub const IDS: u64 = DATA + 0x3200;
 /// `tsrm_tls_table`, with its size before it.
 pub const TABLE_AT: u64 = DATA + 0x3308;

@@ -18,13 +18,14 @@ const IDS_AT: IdsAt = IdsAt {
 };
 const CORE_AT: u64 = TABLE - 32;
 
-/// An image whose writable segment has a pointer to a table at word 5, its size 8 bytes before, and noise elsewhere. An
-/// entry is its thread and the next entry.
+/// An image whose writable segment has a pointer to a table at word 5, its size 8 bytes before, and
+/// noise elsewhere. An entry is its thread and the next entry.
 fn engine(layout: &'static Layout, table: &[(u64, u64)]) -> (EngineImage, Image) {
     engine_with(layout, table, &[])
 }
 
-/// The same, with these headers before that of the writable segment: type, flags, address and length.
+/// The same, with these headers before that of the writable segment: type, flags, address and
+/// length.
 fn engine_with(
     layout: &'static Layout,
     table: &[(u64, u64)],

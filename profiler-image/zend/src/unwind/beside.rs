@@ -1,9 +1,12 @@
-//! Frames outside the newest page of the VM stack that were read together with the looks at that page.
+//! Frames outside the newest page of the VM stack that were read together with the looks at that
+//! page.
 //!
-//! The frames of generators are on the heap, and those of a fiber's callers are on another stack. A further call of the kernel shows
-//! them later. By then another call can be at the same address, so that the stack would be of two moments; and a
-//! generator has mostly been left, so that stacks without it would be sampled in place of its own.
-//! Invariant: what is given is of the read nearest to the look that was taken; whether it stood is for the caller to ask.
+//! The frames of generators are on the heap, and those of a fiber's callers are on another stack. A
+//! further call of the kernel shows them later. By then another call can be at the same address, so
+//! that the stack would be of two moments; and a generator has mostly been left, so that stacks
+//! without it would be sampled in place of its own.
+//! Invariant: what is given is of the read nearest to the look that was taken; whether it stood is
+//! for the caller to ask.
 
 use super::Frame;
 use crate::layouts::Layout;
@@ -100,7 +103,8 @@ impl Beside {
         }
     }
 
-    /// The frame at an address on the other side of the look that was taken: after the first look, or, if another one was taken, before all.
+    /// The frame at an address on the other side of the look that was taken: after the first look,
+    /// or, if another one was taken, before all.
     pub(super) fn again(&self, layout: &Layout, address: u64) -> Option<Frame> {
         let buffer = if self.is_later {
             &self.before

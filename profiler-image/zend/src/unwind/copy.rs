@@ -1,4 +1,5 @@
-//! One copy of the used part of a VM stack page, with several looks at the part around the stack's top.
+//! One copy of the used part of a VM stack page, with several looks at the part around the stack's
+//! top.
 //!
 //! Invariant: what lies outside of the copied bytes is absent, whatever address is asked for.
 
@@ -13,15 +14,18 @@ use crate::zval::{ZVAL, Zval};
 
 /// Reads of frames outside the copy (older VM stack pages, generators, fibers) in one stack.
 const MAX_FETCHES: usize = 256;
-/// How much is read of a frame outside the copy: its header and the first variables, which proofs need.
+/// How much is read of a frame outside the copy: its header and the first variables, which proofs
+/// need.
 const FETCH: usize = 256;
 const READS_OF_HEAP_FRAME: usize = 3;
-/// As much of a frame has to be the same in several looks to tell that it has stood: its header and the first variables, which are what
-/// it was called with.
+/// As much of a frame has to be the same in several looks to tell that it has stood: its header and
+/// the first variables, which are what it was called with.
 const STANDS: u64 = 256;
-/// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its start belongs to another page.
+/// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its
+/// start belongs to another page.
 const PAGE: u64 = 256 << 10;
-/// The offset of a page's first frame, behind its header (`ZEND_VM_STACK_HEADER_SLOTS`, Zend/zend_execute.h).
+/// The offset of a page's first frame, behind its header (`ZEND_VM_STACK_HEADER_SLOTS`,
+/// Zend/zend_execute.h).
 const FIRST_FRAME: usize = 32;
 /// Older pages that one unwinding reads completely; beyond that it reads frame by frame.
 const MAX_OLDER: usize = 4 << 20;
@@ -85,7 +89,8 @@ struct Agreement {
 }
 
 impl Copy {
-    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for this many looks at that part.
+    /// Makes room for a page up to the end of `hot`, the part around the top, as offsets, and for
+    /// this many looks at that part.
     pub fn make_room(&mut self, page: u64, hot: Range<usize>, looks: usize) {
         self.forget();
         (self.base, self.hot) = (page, page.saturating_add(hot.start as u64));
@@ -120,7 +125,8 @@ impl Copy {
         &self.late
     }
 
-    /// Notes that these frames are a stack, and so is what has been read for them, from this index on.
+    /// Notes that these frames are a stack, and so is what has been read for them, from this index
+    /// on.
     pub(super) fn note_stack(&mut self, frames: &[Frame], from: usize) {
         for (index, late) in self.late.iter_mut().enumerate() {
             let is_frame = |frame: &Frame| frame.address == late.address;
@@ -143,7 +149,8 @@ impl Copy {
             .is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
-    /// Whether a frame is the first one of the first page. No frame can be below it, so the engine has called it.
+    /// Whether a frame is the first one of the first page. No frame can be below it, so the engine
+    /// has called it.
     #[must_use]
     pub fn is_first(&self, layout: &Layout, address: u64) -> bool {
         let older_page = self.bytes.get(layout.vm_stack_prev..FIRST_FRAME);
@@ -151,7 +158,8 @@ impl Copy {
             && self.base.checked_add(FIRST_FRAME as u64) == Some(address)
     }
 
-    /// The lowest frame above this one, up to an address, that has it as its caller; none unless both are in the copied part.
+    /// The lowest frame above this one, up to an address, that has it as its caller; none unless
+    /// both are in the copied part.
     #[must_use]
     pub fn callee_of(&self, layout: &Layout, caller: u64, last: u64) -> Option<u64> {
         if !self.inside(caller) || !self.inside(last) {
@@ -207,22 +215,24 @@ impl Copy {
         }
     }
 
-    /// How many of the frames, from the root, all these looks show. Memory outside the part around the top was
-    /// read once, and a frame there stood if a frame above it did.
+    /// How many of the frames, from the root, all these looks show. Memory outside the part around
+    /// the top was read once, and a frame there stood if a frame above it did.
     #[must_use]
     pub fn stood(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).stood
     }
 
-    /// How many of the frames, from the root, none of these looks contradicts: the same, but a frame outside the part counts if its caller
-    /// stood at its op. A frame beside the page was read on both sides of the look that was taken: both have to show it.
+    /// How many of the frames, from the root, none of these looks contradicts: the same, but a
+    /// frame outside the part counts if its caller stood at its op. A frame beside the page was
+    /// read on both sides of the look that was taken: both have to show it.
     #[must_use]
     pub fn not_denied(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> usize {
         self.agree(layout, frames, looks).not_denied
     }
 
-    /// Whether the frames below the looks are the callers of those in the look that was taken: these looks, which are around the read of the part
-    /// below, show that the lowest of the frames above that part has stood. Its caller has not gone on, so neither has any below.
+    /// Whether the frames below the looks are the callers of those in the look that was taken:
+    /// these looks, which are around the read of the part below, show that the lowest of the frames
+    /// above that part has stood. Its caller has not gone on, so neither has any below.
     #[must_use]
     pub fn stood_below(&self, layout: &Layout, frames: &[Frame], looks: Range<usize>) -> bool {
         let mut on_page = frames.iter().rev().filter(|it| self.inside(it.address));
@@ -251,9 +261,10 @@ impl Copy {
         taken.is_some() && looks.iter().all(shows)
     }
 
-    /// Whether frames outside the page, which no look shows, are callers in the look that was taken; `own` is the page of the top frame. A fiber
-    /// stands also while it is suspended, and another op can resume it: so its callers have to stand around the look. A generator has nothing
-    /// above it while it is suspended.
+    /// Whether frames outside the page, which no look shows, are callers in the look that was
+    /// taken; `own` is the page of the top frame. A fiber stands also while it is suspended, and
+    /// another op can resume it: so its callers have to stand around the look. A generator has
+    /// nothing above it while it is suspended.
     #[must_use]
     pub fn stood_beside(&self, layout: &Layout, frames: &[Frame], own: &Range<u64>) -> bool {
         let generator = layout.call_info.generator;
@@ -400,7 +411,8 @@ impl Copy {
         ))
     }
 
-    /// The bytes of a `zend_generator`, as far as unwinding needs them; at least those of these fields, each an offset and a length.
+    /// The bytes of a `zend_generator`, as far as unwinding needs them; at least those of these
+    /// fields, each an offset and a length.
     pub(super) fn generator<M: Memory + ?Sized>(
         &mut self,
         memory: &M,

@@ -1,10 +1,12 @@
 //! The generators that a placeholder of `yield from` represents.
 //!
-//! A few of them are read with the looks, as other frames outside the page are. More would take longer than a look may. But a generator that
-//! delegates is suspended: its frame and its place in the tree of generators change only once the one that runs has ended. So a larger
-//! tree is read later than the looks, in one go, and what runs and what has resumed it are read once more after it: if they are those of
-//! the look, so are the generators between them. Invariant: the generators lead from the one that was resumed to the one
-//! that runs; at most [`MAX_FRAMES`] are followed, and a bounded number in all stacks of one copy.
+//! A few of them are read with the looks, as other frames outside the page are. More would take
+//! longer than a look may. But a generator that delegates is suspended: its frame and its place in
+//! the tree of generators change only once the one that runs has ended. So a larger tree is read
+//! later than the looks, in one go, and what runs and what has resumed it are read once more after
+//! it: if they are those of the look, so are the generators between them. Invariant: the generators
+//! lead from the one that was resumed to the one that runs; at most [`MAX_FRAMES`] are followed,
+//! and a bounded number in all stacks of one copy.
 
 use super::{Copy, Frame, MAX_FRAMES};
 use crate::layouts::Layout;
@@ -20,7 +22,8 @@ const MAX_CHAINS: usize = 8;
 const NODE: usize = 128;
 /// The bytes of the largest `zend_execute_data`.
 const HEADER: usize = 96;
-/// Parts with so few bytes between them are read as one: less than a page of memory, so what is between them can be read too.
+/// Parts with so few bytes between them are read as one: less than a page of memory, so what is
+/// between them can be read too.
 const NEAR: u64 = 512;
 
 /// The generators between one that runs and one that was resumed.
@@ -100,7 +103,8 @@ pub(super) fn delegates<M: Memory + ?Sized>(
     })
 }
 
-/// The frames of a few generators that delegate, the innermost first; `None` if there are more of them.
+/// The frames of a few generators that delegate, the innermost first; `None` if there are more of
+/// them.
 fn few<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
@@ -136,7 +140,8 @@ fn few<M: Memory + ?Sized>(
         }
         outer_first.push(execute_data);
         if parent == 0 {
-            // It has no parent as long as the tree knows no other generator: what runs is its own delegate.
+            // It has no parent as long as the tree knows no other generator: what runs is its own
+            // delegate.
             break;
         }
         next = parent;
@@ -196,8 +201,9 @@ impl GeneratorNode {
     }
 }
 
-/// Reads parts of memory, each an address and a length, and then some more, in one call of the kernel. The engine's allocator puts what is of
-/// one size side by side, and a piece for each part would take most of the time: so near parts are one piece.
+/// Reads parts of memory, each an address and a length, and then some more, in one call of the
+/// kernel. The engine's allocator puts what is of one size side by side, and a piece for each part
+/// would take most of the time: so near parts are one piece.
 fn gather_near<M: Memory + ?Sized>(
     memory: &M,
     places: &[(u64, usize)],
@@ -240,8 +246,9 @@ fn gather_near<M: Memory + ?Sized>(
     places.iter().map(part).collect()
 }
 
-/// The generators that delegate, from this one up to the one with the running frame, which is left out; `Some(None)` if there are too many.
-/// A loop makes the same generators at the same addresses, so those of the last tree are looked up in one call.
+/// The generators that delegate, from this one up to the one with the running frame, which is left
+/// out; `Some(None)` if there are too many. A loop makes the same generators at the same addresses,
+/// so those of the last tree are looked up in one call.
 fn tree<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,

@@ -275,8 +275,8 @@ proptest! {
     }
 }
 
-/// Three calls, the root first, as looks show them: each look has the oplines, and the functions, of the calls. Returns how many of them
-/// stood, and how many are not contradicted.
+/// Three calls, the root first, as looks show them: each look has the oplines, and the functions,
+/// of the calls. Returns how many of them stood, and how many are not contradicted.
 fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let row = &layout.execute_data;
@@ -340,7 +340,8 @@ fn what_no_look_can_show_is_denied_only_with_its_caller() {
     assert_eq!(not_denied(&[calls, [(1, 10), (2, 20), (4, 30)]]), 2);
 }
 
-/// Checks calls at these offsets of a page whose looks begin at 0x100, where the third look has another byte.
+/// Checks calls at these offsets of a page whose looks begin at 0x100, where the third look has
+/// another byte.
 #[track_caller]
 fn check_below(offsets: &[u64], changed: Option<usize>, looks: Range<usize>, expected: bool) {
     let layout = of_8_2();

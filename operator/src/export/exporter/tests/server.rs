@@ -89,7 +89,8 @@ async fn push(State(server): State<Server>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would make a series for each of their values.
+/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would
+/// make a series for each of their values.
 fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
     let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut pushes = Vec::new();

@@ -1,4 +1,5 @@
-//! Pyroscope and Parca accept every push with its totals, for any names of requests, pods, functions and labels.
+//! Pyroscope and Parca accept every push with its totals, for any names of requests, pods,
+//! functions and labels.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,8 @@ const NAMESPACE: &str = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
 const LABEL_VALUE: &str = "([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?";
 /// The longest duration of a request.
 const HOUR: i64 = 3600;
-/// The time from a request's end to its last push: another operator begins again within ten minutes, and tries for five.
+/// The time from a request's end to its last push: another operator begins again within ten
+/// minutes, and tries for five.
 const LATEST: i64 = 1200;
 
 fn target() -> impl Strategy<Value = Value> {
@@ -88,7 +90,8 @@ prop_compose! {
     }
 }
 
-/// A profile with a stack of such functions and files for each pod. Its time comes from a node's clock, which may be wrong.
+/// A profile with a stack of such functions and files for each pod. Its time comes from a node's
+/// clock, which may be wrong.
 fn profile(names: &[(String, String)], pods: &[TargetStatus], seconds: i64) -> Profile {
     let mut builder = Builder::new(Settings {
         time_nanos: i64::try_from(at(seconds).as_nanosecond()).unwrap(),

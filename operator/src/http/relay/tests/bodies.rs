@@ -1,4 +1,5 @@
-//! Bodies that arrive at the same time: what those of one pod take from each other, and what they leave to other pods.
+//! Bodies that arrive at the same time: what those of one pod take from each other, and what they
+//! leave to other pods.
 
 use futures::channel::oneshot;
 use futures::stream;

@@ -1,4 +1,5 @@
-//! The seconds of a live request on their way in: who may send them, and what the relay does with them.
+//! The seconds of a live request on their way in: who may send them, and what the relay does with
+//! them.
 
 use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
 

@@ -1,4 +1,5 @@
-//! Requests that wait: for their turn, for an API server, for the end of a stop, or for a job on the store.
+//! Requests that wait: for their turn, for an API server, for the end of a stop, or for a job on
+//! the store.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

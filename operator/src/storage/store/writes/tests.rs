@@ -1,5 +1,6 @@
-//! Writes to servers with odd sides, over HTTP. No real server that can be had here ignores If-None-Match or answers 501 or 409, so this one is a
-//! mock; the cluster's tests use a real one (versitygw).
+//! Writes to servers with odd sides, over HTTP. No real server that can be had here ignores
+//! If-None-Match or answers 501 or 409, so this one is a mock; the cluster's tests use a real one
+//! (versitygw).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -118,7 +118,8 @@ fn a_request_opens_as_a_chart_over_time_and_escape_goes_back() {
     let longest = page.browser.text("#spans");
     assert!(longest.contains("PDO::exec"), "{longest}");
     page.picture("request-light.png");
-    // The kernel's call lasts until the view is rendered from another line of {main}, and {main} as long as both.
+    // The kernel's call lasts until the view is rendered from another line of {main}, and {main} as
+    // long as both.
     page.browser.key("ArrowDown");
     let detail = page.browser.text("#detail");
     assert!(

@@ -13,7 +13,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// It serves a request of this time of the engine, which a sample has shown; 0 if the time is not set.
+    /// It serves a request of this time of the engine, which a sample has shown; 0 if the time is
+    /// not set.
     fn serving(path: &str, time: f64) -> Self {
         let mut scene = Scene::frameless("strpos", IS_NULL);
         scene.serve("GET", path, "/srv/www/index.php");
@@ -82,8 +83,9 @@ fn times() -> [f64; 2] {
     [0.0, unix_now() - 10.0]
 }
 
-/// The numbers of a scenario's samples. Another process may have the CPU in the middle of a read, after which a request without a time gets
-/// another number. So the scenario is tried until only the expected reads were uncertain.
+/// The numbers of a scenario's samples. Another process may have the CPU in the middle of a read,
+/// after which a request without a time gets another number. So the scenario is tried until only
+/// the expected reads were uncertain.
 fn numbers<const SAMPLES: usize>(
     uncertain: u64,
     scenario: impl Fn() -> (Watched, [u32; SAMPLES]),
@@ -150,7 +152,8 @@ fn a_request_whose_reads_differ_is_recognised_by_its_time_alone() {
     }
 }
 
-/// A request that a sample shows with this path, and the next one with the other: it keeps its number, and has both labels.
+/// A request that a sample shows with this path, and the next one with the other: it keeps its
+/// number, and has both labels.
 #[track_caller]
 fn keeps_number_and_labels(path: &str, later: &str) {
     let mut watched = Watched::serving(path, unix_now() - 10.0);

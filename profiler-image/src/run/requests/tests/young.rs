@@ -1,4 +1,5 @@
-//! Requests that are too young for the filter: which samples count in the end, and that their CPU time and heap do with them.
+//! Requests that are too young for the filter: which samples count in the end, and that their CPU
+//! time and heap do with them.
 
 use std::sync::Arc;
 use std::time::Duration;

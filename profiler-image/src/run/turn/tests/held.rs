@@ -33,7 +33,8 @@ fn check(child: Child, pid: i32) {
     let mut run = run_of(&options, &scene, pid);
     assert_eq!(stopped(&mut run, 20), [false; 20]);
     kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
-    // Code that runs is asked for a stop only after the kernel has not counted its time for a while.
+    // Code that runs is asked for a stop only after the kernel has not counted its time for a
+    // while.
     let found = stopped(&mut run, 20);
     assert_eq!(found[10..], [true; 10], "{found:?}");
     let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);

@@ -1,9 +1,12 @@
-//! What looks have shown of a recursive program, replayed: the same program is told alike, however far the looks are apart.
+//! What looks have shown of a recursive program, replayed: the same program is told alike, however
+//! far the looks are apart.
 //!
-//! `runtimes/truth/cli.php` on PHP 8.2, recorded at 499 samples a second on an AMD EPYC (Linux 6.18) with `near.txt` as the sampler reads, and
-//! `far.txt` with 200 kB more read between two looks: a machine whose reads are slow compared with its calls.
-//! A line is `n PARENT FUNCTION OP` for a new node, whose number is that of the line among these; `s STOOD NODE` for a sample, of whose calls as
-//! many as STOOD from the root stood in two looks in a row; or `t NODE` for a node of a quiescent read.
+//! `runtimes/truth/cli.php` on PHP 8.2, recorded at 499 samples a second on an AMD EPYC (Linux
+//! 6.18) with `near.txt` as the sampler reads, and `far.txt` with 200 kB more read between two
+//! looks: a machine whose reads are slow compared with its calls. A line is `n PARENT FUNCTION OP`
+//! for a new node, whose number is that of the line among these; `s STOOD NODE` for a sample, of
+//! whose calls as many as STOOD from the root stood in two looks in a row; or `t NODE` for a node
+//! of a quiescent read.
 
 use super::*;
 use crate::stack::names::FunctionName;

@@ -7,7 +7,8 @@ use crate::stack::edges::Edges;
 /// The op that the frames of these tests are at.
 const OP: u32 = 2;
 
-/// Puts a function, or a script as the root of a stack, whose op is on that line; returns its frame.
+/// Puts a function, or a script as the root of a stack, whose op is on that line; returns its
+/// frame.
 fn put_body(memory: &mut EngineImage, number: u64, line: u32, is_root: bool) -> Frame {
     let mut frame = put(memory, number, "total", true);
     if is_root {

@@ -46,7 +46,8 @@ fn an_id_names_the_same_function_until_the_next_read_begins() {
     assert_eq!(codes.bytes, 0);
 }
 
-/// The ops of long functions are read when they are met, and belong to nobody's account but their own.
+/// The ops of long functions are read when they are met, and belong to nobody's account but their
+/// own.
 #[test]
 fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was() {
     let (mut codes, mut maps, mut memory) = nothing_known();
@@ -65,7 +66,8 @@ fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was(
     };
     memory.put_function(long.func, &key);
     names(&mut codes, &memory, &mut maps, &[long]);
-    // As long as none was met, it takes no more than others: the ops of code that has ended cannot be read either.
+    // As long as none was met, it takes no more than others: the ops of code that has ended cannot
+    // be read either.
     assert!(codes.bytes < before + 512, "{}", codes.bytes);
     let id = maps.local.by_func[&long.func].code;
     for op in 0..1000 {

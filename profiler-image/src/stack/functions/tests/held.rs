@@ -5,7 +5,8 @@ use super::*;
 /// Where the compiler's memory is, and how far it had allocated when the stack was read.
 const COMPILED: Range<u64> = 0x50_0000..0x50_1000;
 
-/// A closure `{closure}` that runs and declares another one, whose frame is above but whose object is another's by now.
+/// A closure `{closure}` that runs and declares another one, whose frame is above but whose object
+/// is another's by now.
 struct Closures {
     memory: EngineImage,
     /// Leaf first: an unknown function, the closure that has ended, and the other one.

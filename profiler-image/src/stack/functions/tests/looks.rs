@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Whether a function of this name is named, and the calls until its frame has been looked at and in all.
+/// Whether a function of this name is named, and the calls until its frame has been looked at and
+/// in all.
 fn identified(name: &str) -> (bool, usize, usize) {
     let (mut codes, mut maps, mut image) = nothing_known();
     let frame = put(&mut image, 1, name, true);

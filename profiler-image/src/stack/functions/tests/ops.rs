@@ -27,7 +27,8 @@ fn put_large(memory: &mut EngineImage, number: u64, last: u32, scope: u64) -> Fr
     }
 }
 
-/// Identifies the frames as the next sample does: how many have a name, and how many bytes are read for that.
+/// Identifies the frames as the next sample does: how many have a name, and how many bytes are read
+/// for that.
 fn identified(
     codes: &mut Functions,
     memory: &EngineImage,

@@ -27,7 +27,8 @@ fn put_closure(memory: &mut EngineImage, frame: &Frame, line: u32, code: u64, la
     memory.put_function(frame.func, &key);
 }
 
-/// A closure that is always at a call, as one that maps an array, is never the leaf: its opline alone tells its code.
+/// A closure that is always at a call, as one that maps an array, is never the leaf: its opline
+/// alone tells its code.
 #[test]
 fn a_closure_whose_code_was_not_checked_for_long_is_looked_at_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
@@ -82,7 +83,8 @@ fn named(
 
 const COUNTERS: u64 = SHARED.end - 0x1000;
 
-/// Puts a method of a class in opcache's memory: before and after a restart, all addresses and texts but the class's name are the same.
+/// Puts a method of a class in opcache's memory: before and after a restart, all addresses and
+/// texts but the class's name are the same.
 fn put_method(memory: &mut EngineImage, class_name: &str) -> Frame {
     let [name, file, class, class_name_at, func, code] =
         [0, 1, 2, 3, 4, 5].map(|number| SHARED.start + 0x8000 + number * 0x400);

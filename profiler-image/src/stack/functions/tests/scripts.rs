@@ -58,7 +58,8 @@ fn an_included_file_that_has_ended_is_named_by_opcaches_table() {
         let name = name(&mut codes, &memory, &mut maps, frame, 1);
         assert_eq!(name.as_deref(), expected);
     };
-    // Only the opline of a script's frame tells which code it runs, and only that of a script in the table.
+    // Only the opline of a script's frame tells which code it runs, and only that of a script in
+    // the table.
     let call_info = 0;
     check(Frame { call_info, ..frame }, None);
     let opline = frame.opline + 0x1000;

@@ -6,7 +6,8 @@ use phpprof_zend::memory::MemoryFault;
 
 use super::*;
 
-/// Memory in which a function is being copied to an address during the first reads of it: a part of it is not written yet.
+/// Memory in which a function is being copied to an address during the first reads of it: a part of
+/// it is not written yet.
 struct Copying<'a> {
     memory: &'a EngineImage,
     func: u64,

@@ -1,4 +1,5 @@
-//! How many reads a call site's answer takes, once its ops and what leads to its inline cache were read.
+//! How many reads a call site's answer takes, once its ops and what leads to its inline cache were
+//! read.
 
 use super::*;
 use crate::read_set::ReadSet;

@@ -9,7 +9,8 @@ const ITERATOR: u64 = 0x33_0000;
 const DATA: u64 = ITERATOR + 56;
 const OPERAND: u32 = 112;
 
-/// A caller at the last of these ops, with an object in a variable, and the body of [`GENERATOR`] that it resumes.
+/// A caller at the last of these ops, with an object in a variable, and the body of [`GENERATOR`]
+/// that it resumes.
 fn scene(layout: &'static Layout, opcodes: &[u8], variable: u32, object: u64) -> Scene {
     let mut scene = Scene::new(layout, opcodes, "", "body").with_top();
     scene.callee.call_info |= layout.call_info.generator;

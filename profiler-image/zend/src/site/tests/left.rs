@@ -129,7 +129,8 @@ fn one_of_the_reads_beside_the_looks_has_to_show_the_name() {
     }
 }
 
-/// What it left above the caller may have been named by an argument that was where the temporary is.
+/// What it left above the caller may have been named by an argument that was where the temporary
+/// is.
 #[test]
 fn a_freed_name_names_no_call_by_the_engine() {
     for layout in ROWS {

@@ -27,7 +27,8 @@ fn scene(layout: &'static Layout, opcodes: &[u8], method: &str) -> Scene {
     scene
 }
 
-/// Puts an object into one variable, and the caller at its first op, whose operands are both variables.
+/// Puts an object into one variable, and the caller at its first op, whose operands are both
+/// variables.
 fn with_object(mut scene: Scene, variable: u32, extended_value: u32) -> Scene {
     let layout = scene.image.layout;
     let at = scene.code.op(0);

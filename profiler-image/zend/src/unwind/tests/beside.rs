@@ -1,7 +1,7 @@
 use super::*;
 
-/// A fiber's frame on the page, and two callers beside it on another stack, in the three reads of those: each read has the opline of the lower
-/// caller.
+/// A fiber's frame on the page, and two callers beside it on another stack, in the three reads of
+/// those: each read has the opline of the lower caller.
 fn fiber(oplines: [u64; 3]) -> Copy {
     let layout = of_8_2();
     let (main, resume, bottom) = (BASE + 0x10_0020, BASE + 0x10_00d0, BASE + 0x20);
@@ -24,7 +24,8 @@ fn fiber(oplines: [u64; 3]) -> Copy {
     copy
 }
 
-/// Whether the callers of a fiber are those of its look, and the opline of the lower one; on the top frame's page it may have gone on.
+/// Whether the callers of a fiber are those of its look, and the opline of the lower one; on the
+/// top frame's page it may have gone on.
 fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
     let mut copy = fiber(oplines);
     copy.take_look(look);
@@ -104,7 +105,8 @@ fn a_late_frame_is_of_a_stack_if_that_has_a_root_or_if_it_is_a_generators() {
     }
 }
 
-/// The engine allocates it as one. Many that delegate need no place beside the page: they stand while the one that runs does.
+/// The engine allocates it as one. Many that delegate need no place beside the page: they stand
+/// while the one that runs does.
 #[test]
 fn a_running_generator_beside_the_page_is_read_with_its_frame() {
     let check = |count: u64, parts_at_least: usize, needs_more: bool| {

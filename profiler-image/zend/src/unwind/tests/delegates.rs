@@ -1,6 +1,7 @@
 use super::*;
 
-/// Generators in a row, each of which delegates to the next one; the last one runs, and the first one was resumed by the frame at [`BASE`].
+/// Generators in a row, each of which delegates to the next one; the last one runs, and the first
+/// one was resumed by the frame at [`BASE`].
 pub(super) struct Delegating {
     pub image: EngineImage,
     /// The addresses of the generators.

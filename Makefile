@@ -4,7 +4,7 @@
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
 # STORE=s3                  demo stores in an S3 server instead of on a volume
-# FAMILY=ipv6               the test cluster has addresses of IPv6 alone; with dual, of both families
+# FAMILY=ipv6               the test cluster has only IPv6 addresses; with dual, addresses of both families
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
 # FULL=1                    the long form of e2e, real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
@@ -206,7 +206,7 @@ generate: ## write all generated files: CRD YAML and chart from the API types, t
 	@cargo run --quiet -p phpprof-documents --example reference "$(CARGO_TARGET_DIR)/debug/phpprof" > docs/reference/phpprof.md
 	@cargo run --quiet -p phpprof-zend --example layouts
 
-# What the later stages need is built beside the first ones, on the other core. The benchmark's counts and truth come last: they want
+# What the later stages need is built while the first ones run, on the other core. The benchmark's counts and truth come last: they need
 # a quiet machine. What cargo keeps for the next compilation of a crate takes a quarter of the CPU time of this one.
 .PHONY: test
 test: export CARGO_INCREMENTAL := 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# slowdown.sh [WORDS]: builds the sampler and measures how much it slows the target down, beside Excimer, Xdebug's profiler and
+# slowdown.sh [WORDS]: builds the sampler and measures how much it slows the target down, compared with Excimer, Xdebug's profiler and
 # tideways_xhprof: target/slowdown/results.csv, whose rows are appended to docs/measurements/slowdown.csv. SLOWDOWN_SECONDS bounds each row; 15 minutes by default.
 #
 # Does not: install these profilers, which would load them into every PHP of this machine.

@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- /* Whether requests are accepted although the store overwrites objects. Without a value, a release keeps what it has; one from before this
-setting, whose store may be such a one, goes on as before. */ -}}
+setting, whose store may be such a store, works as before. */ -}}
 {{- define "phpprof.allowOverwrite" -}}
 {{- if kindIs "bool" .Values.store.allowOverwrite }}{{ .Values.store.allowOverwrite }}
 {{- else }}

@@ -1,12 +1,12 @@
 <?php
 
-// The load of the demo: a few requests at a time, for so many seconds. Once a second and at the end it prints
+// The load of the demo: a few requests at a time, for this many seconds. Once a second and at the end it prints
 // one line of JSON: the requests and errors so far, and the nanoseconds that each code path took in them.
 //
 //   php load.php ADDRESS SECONDS CONNECTIONS PAUSE_MILLISECONDS [PATH...]
 //
 // ADDRESS is HOST:PORT of a FastCGI server, or http://HOST:PORT. Each connection sends one request, waits for its answer, pauses,
-// and connects anew, so that a Service spreads them over its pods; of several paths it asks for one after another. It is
+// and connects again, so that a Service spreads them over its pods; of several paths it asks for one after another. It is
 // bounded in time and number whatever the server does, and talks to that one address only.
 
 declare(strict_types=1);

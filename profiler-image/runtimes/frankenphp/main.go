@@ -32,7 +32,7 @@ func serve(listen, root, worker string, threads int) error {
 	}
 	options := []frankenphp.Option{frankenphp.WithNumThreads(threads)}
 	if worker != "" {
-		// FrankenPHP wants a thread beside the workers, for scripts that are none.
+		// FrankenPHP needs a thread in addition to the workers, for scripts that are not workers.
 		options = []frankenphp.Option{
 			frankenphp.WithNumThreads(threads + 1),
 			frankenphp.WithWorkers("worker", filepath.Join(root, worker), threads),

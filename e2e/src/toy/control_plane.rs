@@ -1,11 +1,6 @@
 //! An API server and its etcd on their own ports; a controller manager and a scheduler, if they are wanted.
 //!
-<<<<<<< HEAD:e2e/src/toy/control_plane.rs
 //! There is no kubelet; the caller does its work. Invariant: its programs listen on the given address only, and end with this one.
-=======
-//! There is no controller, scheduler or kubelet; the caller does their work. Invariant: its
-//! programs listen on loopback only, and end with this one.
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/src/bin/scale/cluster.rs
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -120,6 +115,8 @@ impl ControlPlane {
                 path("accounts.key")
             ),
             format!("--flex-volume-plugin-dir={}", path("volume-plugins")),
+            format!("--cluster-signing-cert-file={}", path("clients.crt")),
+            format!("--cluster-signing-key-file={}", path("clients.key")),
         ];
         for (name, more) in [
             ("kube-controller-manager", &controllers[..]),
@@ -139,7 +136,6 @@ impl ControlPlane {
         Ok(())
     }
 
-<<<<<<< HEAD:e2e/src/toy/control_plane.rs
     /// A kubeconfig of a service account, with a token of this pod, if any.
     pub async fn kubeconfig_of(
         &self,
@@ -159,16 +155,6 @@ impl ControlPlane {
             pod.unwrap_or(account),
             token.trim(),
         )
-=======
-    /// A kubeconfig of the operator's service account, which has the rights that the chart gives
-    /// it.
-    pub async fn operators_kubeconfig(&self) -> Result<String> {
-        let token = ["create", "token", OPERATOR, "--duration=2h"];
-        let where_it_is = ["--namespace", NAMESPACE, "--kubeconfig", &self.admin];
-        let token = run("kubectl", &[token.as_slice(), &where_it_is].concat(), &[]).await?;
-        let token = String::from_utf8(token)?;
-        kubeconfig(&self.data, &self.server, OPERATOR, token.trim())
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/src/bin/scale/cluster.rs
     }
 }
 
@@ -199,6 +185,25 @@ async fn api_server(
     let path = |name: &str| data.join(name).display().to_string();
     let (key, tokens, policy) = (path("accounts.key"), path("tokens.csv"), path("audit.yaml"));
     run("openssl", &["genrsa", "-out", &key, "2048"], &[]).await?;
+    let (client_key, clients) = (path("clients.key"), path("clients.crt"));
+    let authority = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=clients",
+        "-keyout",
+        &client_key,
+        "-out",
+        &clients,
+    ];
+    run("openssl", &authority, &[]).await?;
     std::fs::write(
         &tokens,
         format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),
@@ -221,6 +226,7 @@ async fn api_server(
         // Pods need service accounts and nodes are not ready until a controller says so; there may be none.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         format!("--token-auth-file={tokens}"),
+        format!("--client-ca-file={clients}"),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-account-key-file={key}"),
         format!("--service-account-signing-key-file={key}"),

@@ -1,5 +1,4 @@
-//! Simulates a sampler as the operator sees it: it asks whether to stop, stores a canned profile by
-//! its grant, and writes a receipt.
+//! Simulates a sampler as the operator sees it: it asks whether to stop, stores a canned profile by its grant, and writes a receipt.
 //!
 //! Invariant: each upload has its own connection, because each sampler is a program of its own.
 
@@ -125,14 +124,8 @@ pub struct Ended {
     pub message: String,
 }
 
-<<<<<<< HEAD:e2e/src/toy/sampler.rs
 /// The builder of a client for samplers. A sampler knows the relay's certificate only by its pin, which this program does not test.
 pub fn client() -> ClientBuilder {
-=======
-/// A client for samplers. A sampler knows the relay's certificate only by its pin, which this
-/// program does not test.
-pub fn client() -> Result<Client> {
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/src/bin/scale/sampler.rs
     let builder = Client::builder()
         .pool_max_idle_per_host(0)
         .tls_danger_accept_invalid_certs(true);

@@ -155,7 +155,7 @@ fn profiles_outlive_their_request() -> Result<()> {
             ("get first -o json", "\"samples\""),
             ("top first", "Demo\\"),
             (&*format!("top {}", listed.trim()), "Demo\\"),
-            ("diff first first", "ms before"),
+            ("diff first first", " before, "),
             ("flame first -o first.html", "wrote first.html"),
             ("download first", "wrote first.pb.gz"),
         ] {

@@ -5,39 +5,6 @@ use e2e::examples::{files, job, objects};
 use e2e::{Fixture, RESTRICTED, run, shared};
 use serde_json::{Value, json};
 
-<<<<<<< HEAD:e2e/tests/toy/examples.rs
-=======
-/// The files of a folder of examples.
-pub(crate) fn files(folder: &str) -> Result<Vec<PathBuf>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let entries = std::fs::read_dir(root.join(folder))?;
-    let mut files: Vec<_> = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
-    files.sort();
-    Ok(files)
-}
-
-/// The objects of a file, moved to another namespace.
-pub(crate) fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
-    let text = std::fs::read_to_string(file)?;
-    let text = text.replace("namespace: shop", &format!("namespace: {namespace}"));
-    let documents = serde_yaml::Deserializer::from_str(&text).map(Value::deserialize);
-    Ok(documents.collect::<Result<_, _>>()?)
-}
-
-/// The spec of the Job that an object contains. This cluster does not know Argo's own kinds, so
-/// only their Jobs are tested.
-pub(crate) fn job(object: &Value) -> Option<&Value> {
-    match object["kind"].as_str()? {
-        "Job" => object.pointer("/spec"),
-        "CronJob" => object.pointer("/spec/jobTemplate/spec"),
-        "AnalysisTemplate" => object.pointer("/spec/metrics/0/provider/job/spec"),
-        _ => None,
-    }
-}
-
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/tests/cluster/examples.rs
 async fn dry_run(object: &Value) -> Result<()> {
     let create = ["create", "--dry-run=server", "--filename=-"];
     let said = run("kubectl", &create, object.to_string().as_bytes()).await;
@@ -55,8 +22,7 @@ async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
     let metadata = json!({"name": "example", "namespace": fixture.namespace});
     let whole = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job});
     dry_run(&whole).await?;
-    // Pod Security is enforced on the pod itself. The file's objects are not created, so the pod's
-    // service account does not exist either.
+    // Pod Security is enforced on the pod itself. The file's objects are not created, so the pod's service account does not exist either.
     let mut pod = job["template"]["spec"].clone();
     pod["serviceAccountName"] = json!("default");
     dry_run(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})).await

@@ -1,5 +1,4 @@
-//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's
-//! switch, a namespace's label.
+//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's switch, a namespace's label.
 
 use std::time::{Duration, SystemTime};
 
@@ -108,8 +107,7 @@ async fn rendered(namespace: &str, kill: bool) -> Result<String> {
     map.map(str::to_owned).context("the chart has no switch")
 }
 
-/// Helm 4 applies on the server's side, as this does: a change of a field that is the chart's fails
-/// the next upgrade.
+/// Helm 4 applies on the server's side, as this does: a change of a field that is the chart's fails the next upgrade.
 #[test]
 fn server_side_apply_keeps_the_switch_annotation() -> Result<()> {
     shared(ENABLED, async |fixture| {
@@ -160,8 +158,8 @@ fn server_side_apply_keeps_the_switch_annotation() -> Result<()> {
     })
 }
 
-/// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and
-/// that only a key of the chart's is in the way of an upgrade.
+/// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and that only a key of the chart's is in
+/// the way of an upgrade.
 async fn is_held_over_upgrades(fixture: &Fixture) -> Result<()> {
     let upgrade = async |requests: u32, flags: &[&str]| {
         let value = format!("limits.requests={requests}");
@@ -226,43 +224,6 @@ fn span(request: &ProfileRequest) -> Result<(Timestamp, Timestamp)> {
     Ok((start, status.completion_time.context("it is not over")?.0))
 }
 
-<<<<<<< HEAD:e2e/tests/toy/halts.rs
-=======
-#[test]
-fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> Result<()> {
-    exclusive_on(LIMITS, async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        fixture
-            .beside(ENABLED, async |other| {
-                other.start(&[pods::php("web")]).await?;
-                let mut all = Vec::new();
-                // The first namespace's requests come first.
-                for fixture in [fixture, fixture, fixture, other, other] {
-                    let request = fixture.apply(spec(2)).await?;
-                    // Creation times have a resolution of one second, so requests of one second
-                    // have no order.
-                    tokio::time::sleep(Duration::from_millis(1100)).await;
-                    all.push((fixture, request));
-                }
-                let (last_fixture, last) = all.last().context("there are five")?;
-                let waiting = last_fixture
-                    .until(last, "waits", |it| reason(it) == Reason::Queued.to_string())
-                    .await?;
-                let message = &status(&waiting).conditions[0].message;
-                ensure!(message.starts_with("place "), "{message}");
-                let mut spans = Vec::new();
-                for (fixture, request) in &all {
-                    let ended = fixture.ended(request).await?;
-                    holds(&ended, condition::COMPLETE)?;
-                    spans.push((ended.namespace(), span(&ended)?));
-                }
-                check_line(&spans)
-            })
-            .await
-    })
-}
-
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/tests/cluster/halts.rs
 fn check_line(spans: &[(Option<String>, (Timestamp, Timestamp))]) -> Result<()> {
     for (index, (namespace, (start, _))) in spans.iter().enumerate() {
         let at_once = |of_namespace: bool| {

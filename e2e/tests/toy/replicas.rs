@@ -1,5 +1,4 @@
-//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is
-//! killed, hangs or is cut off.
+//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is killed, hangs or is cut off.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,8 +65,7 @@ async fn succeeded_by_another(
     Ok(begin.elapsed())
 }
 
-/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod
-/// had one sampler and is in the profile.
+/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod had one sampler and is in the profile.
 async fn profiled_while(
     fixture: &Fixture,
     what: &str,
@@ -93,8 +91,7 @@ async fn profiled_while(
         .context(what.to_owned())
 }
 
-/// Checks that the request has the profiles of this many pods, with one sampler each, and no other
-/// sampler.
+/// Checks that the request has the profiles of this many pods, with one sampler each, and no other sampler.
 async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i32) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let status = status(request);
@@ -119,69 +116,11 @@ async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i3
     Ok(())
 }
 
-<<<<<<< HEAD:e2e/tests/toy/replicas.rs
-=======
-#[test]
-fn of_two_replicas_the_other_goes_on_when_the_leader_ends_is_killed_or_hangs() -> Result<()> {
-    exclusive(async |fixture| {
-        release::install(&["replicas=2"]).await?;
-        fixture
-            .start(&[pods::php("web-a"), pods::php("web-b")])
-            .await?;
-        profiled_while(fixture, "asked to end", async |leader| {
-            let pods = operators(fixture);
-            pods.delete(&leader.name_any(), &DeleteParams::default())
-                .await?;
-            let took = succeeded_by_another(fixture, leader, HANDED_OVER).await?;
-            say(&format!("handed over within {:.1} s", took.as_secs_f64()));
-            Ok(())
-        })
-        .await?;
-        let kills = match is_long_form("twenty kills of the leader") {
-            true => 20,
-            false => 0,
-        };
-        for _ in 0..kills {
-            // Kubernetes waits longer before each restart of a pod; a new pod begins without a
-            // delay.
-            release::renew().await?;
-            profiled_while(fixture, "killed", async |leader| {
-                fixture.on_node("kill -KILL $pids", leader).await?;
-                Ok(())
-            })
-            .await?;
-        }
-        profiled_while(fixture, "hangs", async |leader| {
-            fixture.on_node("kill -STOP $pids", leader).await?;
-            let took = succeeded_by_another(fixture, leader, TAKEN_OVER).await?;
-            say(&format!("taken over within {:.1} s", took.as_secs_f64()));
-            // The leader continues in the middle of the request that it had begun.
-            fixture.on_node("kill -CONT $pids", leader).await?;
-            Ok(())
-        })
-        .await?;
-        let named = [
-            "--namespace",
-            release::NAMESPACE,
-            "get",
-            "pdb",
-            release::SERVICE,
-        ];
-        kubectl(&named).await.context("no PodDisruptionBudget")?;
-        // Each request has the profiles of two pods, the merged one and the manifest.
-        let keys = fixture.keys().await?;
-        ensure!(keys.len() == (2 + kills) * 4, "{keys:?}");
-        Ok(())
-    })
-}
-
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/tests/cluster/replicas.rs
 /// The pods of the request during which the leader is cut off.
 const PODS: usize = 8;
 /// The leader's bandwidth: adding one sampler sends about 15 kB.
 const BYTES_A_SECOND: u32 = 20_000;
-/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits
-/// between two reads of the lease.
+/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits between two reads of the lease.
 const BACK: Duration = Duration::from_secs(12);
 
 /// How many pods of the fixture have a sampler.
@@ -320,40 +259,4 @@ mod alone {
             Ok(())
         })
     }
-<<<<<<< HEAD:e2e/tests/toy/replicas.rs
-=======
-    exclusive(async |fixture| {
-        release::install(&["replicas=2", "startSlackSeconds=60"]).await?;
-        let pods: Vec<Value> = (0..PODS)
-            .map(|pod| pods::idle_php(&format!("web-{pod}")))
-            .collect();
-        fixture.start(&pods).await?;
-        let leader = leader(fixture).await?;
-        let played = async {
-            let request = cut_off_while_it_injects(fixture, &leader).await?;
-            let took = succeeded_by_another(fixture, &leader, TAKEN_OVER).await?;
-            say(&format!("taken over within {:.1} s", took.as_secs_f64()));
-            fixture.ended(&request).await
-        };
-        let (played, since) = (played.await, Timestamp::now());
-        cut::end().await?;
-        let request = played?;
-        tokio::time::sleep(BACK).await;
-        let back = calls(Path::new(LOG))?;
-        let back = back
-            .iter()
-            .filter(|call| call.pod == leader.name_any() && call.received > since);
-        ensure!(back.count() > 0, "it is not back");
-        // Packets that the kernel had queued before the cut may still arrive. They are refused,
-        // because the samplers exist.
-        let writes = writes(&leader, since)?;
-        let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
-        ensure!(taken.is_empty(), "{taken:#?}");
-        let request = fixture.until(&request, "is there", |_| true).await?;
-        has_each_pod_once(fixture, &request, PODS as i32).await?;
-        let keys = fixture.keys().await?;
-        ensure!(keys.len() == PODS + 2, "{keys:?}");
-        Ok(())
-    })
->>>>>>> 313ffba (Fill all comments that are wider than the code):e2e/tests/cluster/replicas.rs
 }

@@ -42,7 +42,7 @@ mod tests {
     use crate::deliver::receipt;
 
     #[test]
-    fn neighbours_speak_the_smaller_number_whichever_side_has_it_and_others_are_refused() {
+    fn neighbours_speak_the_smaller_contract() {
         let golden: serde_json::Value =
             serde_json::from_str(include_str!("../../contract/versions.json")).unwrap();
         assert_eq!(golden["number"], NUMBER);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_says_no_number_has_0_and_what_is_none_is_refused() {
+    fn missing_contract_is_0_and_others_refused() {
         assert_eq!(spoken(None).unwrap(), 0);
         assert_eq!(spoken(Some("2")).unwrap(), NUMBER);
         for odd in ["", "one", "-1", "1.0", "3"] {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_both_numbers_and_what_to_do_and_fits_a_receipt() {
+    fn contract_refusal_has_numbers_and_a_hint() {
         let failure = spoken(Some("4294967295")).unwrap_err();
         assert_eq!(failure.reason, Reason::Usage);
         let whole =

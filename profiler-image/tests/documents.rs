@@ -27,7 +27,7 @@ fn parse(arguments: &[String]) -> Result<Output> {
 }
 
 #[test]
-fn phpprof_knows_what_its_commands_in_the_documents_say() -> Result<()> {
+fn documents_use_known_commands() -> Result<()> {
     let in_blocks = all_commands()?.into_iter();
     let mut commands: Vec<_> = in_blocks
         .map(|(page, _, _, command)| (page, command))
@@ -67,7 +67,7 @@ fn phpprof_knows_what_its_commands_in_the_documents_say() -> Result<()> {
 }
 
 #[test]
-fn the_committed_reference_is_generated_from_the_command_line() -> Result<()> {
+fn reference_is_generated_from_the_command_line() -> Result<()> {
     let committed = std::fs::read_to_string(root().join("docs/reference/phpprof.md"))?;
     ensure!(
         committed == reference(Path::new(PHPPROF))?,
@@ -77,7 +77,7 @@ fn the_committed_reference_is_generated_from_the_command_line() -> Result<()> {
 }
 
 #[test]
-fn a_flag_that_is_none_is_refused_also_before_help() -> Result<()> {
+fn unknown_flag_is_refused_before_help() -> Result<()> {
     for line in ["record --colour", "record -d soon", "look"] {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         ensure!(parse(&words)?.status.code() == Some(2), "{line}");

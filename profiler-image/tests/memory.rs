@@ -221,7 +221,7 @@ fn recorded() -> Recorder {
 }
 
 #[test]
-fn the_tables_of_a_run_take_no_more_than_is_promised() {
+fn tables_take_no_more_than_promised() {
     let ((names, ids), of_names) = taken(names);
     let of_names = of_names - ids.capacity() * size_of::<NameId>();
     let (tree, of_tree) = taken(|| tree(&ids));

@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn the_full_form_leaves_time_to_start_the_targets_in_its_45_minutes() {
+    fn full_form_fits_its_45_minutes() {
         let (cells, length) = full();
         let seconds = seconds(&cells, &length);
         assert!(seconds <= 38 * 60, "{seconds}");
     }
 
     #[test]
-    fn the_smoke_leaves_time_to_start_the_targets_in_its_minute() {
+    fn smoke_fits_its_minute() {
         let (cells, length) = smoke();
         assert!(seconds(&cells, &length) <= 50);
     }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_program_cannot_make_is_wrong() {
+    fn impossible_call_is_wrong() {
         assert_eq!(of(&["{main}", "{closure}"]).edges, 2);
         assert_eq!(of(&["<main>", "a", "{closure:/x.php:3}"]), Wrong::default());
         assert_eq!(of(&["{main}", "a", "[unstable]"]), Wrong::default());

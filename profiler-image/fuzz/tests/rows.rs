@@ -128,7 +128,7 @@ impl Scene {
 }
 
 #[test]
-fn on_an_image_of_each_row_the_engine_is_found_and_its_stack_is_named() -> Result<()> {
+fn each_rows_engine_and_stack_are_found() -> Result<()> {
     for layout in ROWS {
         Scene::new(layout, false).check()?;
     }
@@ -136,7 +136,7 @@ fn on_an_image_of_each_row_the_engine_is_found_and_its_stack_is_named() -> Resul
 }
 
 #[test]
-fn the_same_holds_for_a_thread_of_each_row() -> Result<()> {
+fn each_rows_thread_is_found() -> Result<()> {
     for layout in ROWS.iter().filter(|row| row.tsrm_tls_entry.is_some()) {
         Scene::new(layout, true).check()?;
     }
@@ -145,7 +145,7 @@ fn the_same_holds_for_a_thread_of_each_row() -> Result<()> {
 
 /// The image of one version with the number of the next.
 #[test]
-fn an_engine_that_is_not_laid_out_as_its_version_says_is_refused() {
+fn wrongly_laid_out_engine_is_refused() {
     for layout in ROWS {
         let next = ROWS
             .iter()

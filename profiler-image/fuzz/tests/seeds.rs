@@ -53,7 +53,7 @@ fn version(seed: &str) -> Result<&str> {
 }
 
 #[test]
-fn the_stack_of_each_recorded_version_is_read_as_php_prints_it() -> Result<()> {
+fn recorded_stacks_are_read_as_php_prints() -> Result<()> {
     for (seed, bytes) in seeds("stack")? {
         let (layout, stack) = stack::of_image(&bytes).context("no row")?;
         assert_eq!(

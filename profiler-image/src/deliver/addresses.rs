@@ -140,7 +140,7 @@ mod tests {
     const UNKNOWN: &str = "relay.phpprof.invalid";
 
     #[test]
-    fn addresses_are_read_and_anything_else_is_left_out() {
+    fn addresses_are_read_and_others_left_out() {
         let check = |text, expected: &[&str]| {
             let found = ResolvedRelay::parse(text);
             let found: Vec<String> = found.given().iter().map(IpAddr::to_string).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_name_is_unknown_is_reached_by_an_address() {
+    fn unknown_host_is_reached_by_address() {
         for ip in ["127.0.0.1", "::1"] {
             let Ok(server) = TcpListener::bind((ip, 0)) else {
                 // Without IPv6 there is nothing to reach.

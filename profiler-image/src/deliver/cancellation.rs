@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_left_to_the_thread_that_samples() {
+    fn signal_goes_to_the_sampling_thread() {
         let grant = WriteGrant {
             route: DeliveryRoute::Relay,
             method: "PUT".into(),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_due_once_and_what_was_missed_is_not_made_up_for() {
+    fn checkpoint_is_due_once_and_never_repeated() {
         check(0.0, 0, 0);
         check(4.9, 0, 0);
         check(5.0, 0, 1);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grants_of_a_list_of_requests_are_understood_and_bad_ones_refused() {
+    fn list_grants_are_understood_or_refused() {
         let env: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
         let text = env[REQUESTS].as_str().unwrap();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn at_turns_the_checksum_on_by_the_name_of_the_contract_alone() {
+    fn at_turns_on_the_contracts_checksum() {
         let env: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/env.json")).unwrap();
         let mut grants = WriteGrants::parse(env[GRANTS].as_str().unwrap()).unwrap();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_wrong_and_what_to_do() {
+    fn refusal_has_a_hint() {
         let message = WriteGrants::parse(r#"{"profile":{}}"#).unwrap_err().message;
         let wrong = "PHPPROF_GRANTS: not JSON of the expected form (line 1, column 11)";
         let next = "use the sampler's image of the operator's release";

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_run_only_where_nobody_looks_or_may() {
+    fn answer_ends_the_run_without_readers() {
         check(200, LiveDelivery::Taken);
         check(421, LiveDelivery::Elsewhere);
         check(410, LiveDelivery::Over);

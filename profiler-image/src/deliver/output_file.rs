@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_file_stays_until_the_profile_is_whole() {
+    fn old_file_stays_until_the_profile_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.pb.gz");
         fs::write(&path, "older").unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_one_and_what_it_leads_to_is_written() {
+    fn link_stays_and_its_target_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("link");
         fs::write(folder.path().join("file"), "much older").unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_written_is_refused_with_what_to_do() {
+    fn unwritable_path_is_refused_with_a_hint() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display();
         for (named, hint) in [

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_of_a_store_is_that_of_the_contract() {
+    fn store_verdicts_are_the_contracts() {
         let table = include_str!("../../../contract/store_answers.json");
         let rows: Vec<Row> = serde_json::from_str(table).unwrap();
         assert!(rows.len() > 30);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_is_total_and_no_error_counts_as_stored() {
+    fn verdict_counts_no_error_as_stored() {
         for status in 0..=999 {
             let is_stored = |route| verdict(route, status, "") == PutVerdict::Stored;
             let has_it = [200, 201].contains(&status);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_of_the_relay_has_no_code_of_a_store() {
+    fn relay_verdict_has_no_store_code() {
         let check = |status, expected| {
             assert_eq!(verdict(DeliveryRoute::Relay, status, ""), expected);
         };

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_routes_are_tried_in_order_each_three_times_and_then_again() {
+    fn routes_are_tried_thrice_in_turn() {
         let again = || PutVerdict::Again("HTTP 503".into());
         let nobody = || PutVerdict::Unreachable("timeout".into());
         check_ladder(&[PutVerdict::Stored], "D stored");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_stack_and_on_no_page_is_not_expected() {
+    fn memory_of_no_stack_is_not_expected() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
         let mut image = EngineImage::new(layout);
         let mut copy = Copy::default();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_stack_has_had_for_a_while_is_forgotten() {
+    fn long_unused_part_is_forgotten() {
         let mut expected = Expected::default();
         expected.add(0x1_0000, 256);
         let mut copy = Copy::default();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_were_unused_for_longest_go_when_there_are_too_many_bytes() {
+    fn longest_unused_parts_go_first() {
         let mut expected = Expected::default();
         for part in 0..5 {
             let mut copy = Copy::default();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_part_could_not_be_read_nothing_is_expected() {
+    fn unreadable_part_ends_all_expectations() {
         let mut expected = Expected::default();
         assert!(!expected.forget());
         expected.add(0x1_0000, 256);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_a_process_stays_while_it_sleeps_and_changes_once_it_has_run() {
+    fn mark_stays_while_the_process_sleeps() {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_for_input_sleeps_by_each_of_the_files() {
+    fn waiting_process_sleeps_by_each_file() {
         check_sleeper(|open| SleepFile::Syscall(open("syscall")));
         check_sleeper(|open| SleepFile::Stat(open("stat")));
         check_sleeper(|open| SleepFile::Wchan {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_busy_runs_and_its_clock_moves() {
+    fn busy_process_runs_and_its_clock_moves() {
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .spawn()

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_is_known_from_the_second_read_of_its_block_on() {
+    fn arena_is_known_from_the_second_read() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
         let mut memory = EngineImage::new(layout);
         let globals = memory.compiler_globals;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_without_lists_of_functions_is_not_watched() {
+    fn version_without_lists_is_not_watched() {
         let layout = layout_of(Machine::X86_64, 8, 0).unwrap();
         assert!(CompilerWatch::new(layout, 0x1000).is_none());
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_ran_share_what_the_clock_has_advanced_meanwhile() {
+    fn running_samples_share_the_clocks_advance() {
         let steps = [
             (0, 0, Some('a')),
             (9, 0, Some('b')),
@@ -148,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn an_advance_that_met_no_sample_waits_for_one() {
+    fn advance_without_sample_waits_for_one() {
         check(&[(0, 0, None), (5, 0, None)], &[], 5);
         let steps = [(0, 0, None), (5, 0, None), (7, 0, Some('a'))];
         check(&steps, &[('a', 7)], 0);
     }
 
     #[test]
-    fn what_ran_before_the_first_look_belongs_to_nobody() {
+    fn time_before_the_first_look_is_nobodys() {
         check(&[(1000, 9, Some('a'))], &[('a', 0)], 0);
     }
 
     #[test]
-    fn what_a_newborn_worker_ran_before_its_first_look_is_its_own() {
+    fn newborn_owns_its_time_before_the_look() {
         let (mut shares, mut given) = (CpuShares::from_birth(), Vec::new());
         shares.add(0, look(8, 0), Some('a'), |_, _| panic!("too few samples"));
         shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_waited_for_a_cpu_gets_none_once_the_wait_is_over() {
+    fn sample_that_waited_for_cpu_gets_none() {
         let ended_after = |delay| {
             [
                 (0, 0, Some('a')),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_clock_stands_samples_wait_within_bounds_and_get_none() {
+    fn standing_clock_gives_bounded_samples_none() {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
         shares.add(0, look(0, 0), Some('a'), |_, _| {});
         for now in 1..10_000 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_shorter_than_a_period_get_what_they_use() {
+    fn short_functions_get_what_they_use() {
         for slice in [1, 5, 20, 100] {
             for rate in [99, 999] {
                 let [truth, sampled] = simulated(slice * MILLISECOND, 1000 * MILLISECOND / rate);

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_of_a_page_is_bounded_by_the_page() {
+    fn page_bounds_what_is_read() {
         let globals = Globals {
             top: 0x11000,
             end: 0x50000,

@@ -150,7 +150,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_heap_is_sought_once_and_its_sizes_follow_each_read() {
+    fn heap_is_sought_once_and_read_each_time() {
         let layout = &ROWS[0];
         let mut watch = HeapWatch::new(layout);
         assert_eq!(watch.heap(), None);
@@ -162,7 +162,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_that_do_not_fit_are_counted_and_the_heap_is_sought_again() {
+    fn wrong_numbers_are_counted_and_heap_sought_again() {
         let layout = &ROWS[0];
         let mut watch = HeapWatch::new(layout);
         read(&mut watch, &memory(layout, 7, 9));
@@ -173,7 +173,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_heap_that_is_nowhere_is_sought_so_often_and_no_more() {
+    fn missing_heap_is_sought_a_bounded_number() {
         let mut watch = HeapWatch::new(&ROWS[0]);
         (0..TRIES).for_each(|_| {
             assert!(!watch.has_none());
@@ -185,7 +185,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_heap_that_cannot_be_read_any_more_is_read_no_further() {
+    fn unreadable_heap_is_read_no_further() {
         let layout = &ROWS[0];
         let mut watch = HeapWatch::new(layout);
         read(&mut watch, &memory(layout, 7, 9));

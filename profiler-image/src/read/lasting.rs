@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_takes_the_counters_in_its_own_call() {
+    fn read_takes_the_counters_with_it() {
         let memory = memory(0);
         let counted = Counted::new(&memory);
         let lasting = Lasting::new(&counted, Some(COUNTERS));

@@ -110,7 +110,7 @@ mod tests {
     const FEW: usize = 6 << 10;
 
     #[test]
-    fn looks_become_more_where_none_shows_a_whole_stack_and_fewer_after_many_that_did() {
+    fn looks_follow_what_they_show() {
         let mut window = Window::default();
         let least = window.looks(FEW);
         (0..100).for_each(|_| window.showed(false));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_reaches_as_far_as_the_top_moves() {
+    fn read_reaches_as_far_as_the_top() {
         let mut window = Window::default();
         let mut after = |distance: u64, is_inside: bool| {
             (0..10 * READS).for_each(|_| window.moved(distance, is_inside));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_top_that_is_seldom_outside_makes_no_read_longer() {
+    fn rare_far_top_makes_no_read_longer() {
         let mut window = Window::default();
         for read in 0..100 * READS {
             window.moved(1 << 20, !read.is_multiple_of(READS / 4));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_told_from_its_document_root_and_never_with_a_home() {
+    fn scripts_begin_at_the_document_root_never_home() {
         let check = |script: &str, root: Option<&str>, expected: &str| {
             assert_eq!(shown_script(script, root), expected);
         };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_tells_what_it_refuses_from_what_it_does_not_know() {
+    fn filters_tell_refused_from_unknown() {
         let filter = RequestFilter {
             path_prefix: Some("/shop".to_owned()),
             methods: vec!["POST".to_owned()],

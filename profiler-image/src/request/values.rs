@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thousand_and_first_value_is_other_and_counted() {
+    fn value_1001_is_other_and_counted() {
         let mut values = RequestValues::default();
         for index in 0..10_000 {
             values.number(SampleLabel::Route, &format!("/{index}"));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_call_is_told_word_for_word() {
+    fn result_of_a_call_is_word_for_word() {
         let told = |called| parse(text_of(called).as_bytes());
         let answer = || RelayResponse {
             status: 200,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_says_nothing_is_a_call_that_failed() {
+    fn silent_process_is_a_failed_call() {
         for said in [&b""[..], b"200", b"what\n", b"\xff\n"] {
             assert!(matches!(parse(said), Err(CallError::Broken(_))));
         }

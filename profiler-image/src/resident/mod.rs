@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_receipt_has_one_that_says_how_it_ended() {
+    fn run_without_receipt_says_how_it_ended() {
         let stored = r#"{"reason":"NotAfterPassed"}"#;
         check_receipt(&format!("{stored}\n"), 0, stored);
         // The profile was stored before the process was killed.

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_text_of_the_program_itself_is_given_back() {
+    fn only_the_programs_text_is_given_back() {
         let maps = "\
 7f11d3000000-7f11d3017000 r--p 00000000 fd:00 12   /phpprof
 7f11d3017000-7f11d31f8000 r-xp 00017000 fd:00 12   /phpprof

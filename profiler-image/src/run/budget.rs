@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn proof_is_cut_first_then_the_rate_and_both_come_back() {
+    fn budget_cuts_proof_before_rate() {
         let check = |shares: &[u64], period: u64, proof: bool| {
             assert_eq!(after(shares), Allowance { period, proof }, "{shares:?}");
         };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn start_up_and_the_last_second_do_not_count() {
+    fn start_and_last_second_do_not_count() {
         let mut budget = Budget::new(Some(25), PERIOD, 0, 0, 10 * SECOND);
         let whole = budget.allowed;
         assert_eq!(budget.look(2 * SECOND, 2 * SECOND), whole);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_turns_count_in_the_effective_period_without_a_budget_too() {
+    fn missed_turns_count_without_a_budget() {
         let budget = Budget::new(None, PERIOD, 0, 0, 1000 * SECOND);
         let check = |due: u64, late: u64, expected: u64| {
             let period = budget.effective_period(10 * SECOND, due, late);
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rate_is_never_above_the_asked_one_and_comes_back(shares in proptest::collection::vec(0_u64..200, 0..60)) {
+        fn rate_stays_below_the_asked_one(shares in proptest::collection::vec(0_u64..200, 0..60)) {
             prop_assert!(after(&shares).period >= PERIOD);
             let quiet = vec![0; 40];
             prop_assert_eq!(after(&[shares, quiet].concat()), Allowance { period: PERIOD, proof: true });

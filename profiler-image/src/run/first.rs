@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_is_waited_for_as_long_as_it_would_be_sampled() {
+    fn pool_is_waited_for_as_sampled() {
         assert_eq!(of_pool(Duration::from_secs(7)), 7 * SECOND);
         assert_eq!(of_pool(Duration::MAX), 30 * SECOND);
     }

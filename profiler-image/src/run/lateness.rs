@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_lies_below_the_end_of_its_class_by_a_quarter_at_most(value in 4_u64..1 << 39) {
+        fn value_is_a_quarter_below_at_most(value in 4_u64..1 << 39) {
             let end = end(class(value));
             prop_assert!(value < end && end <= value + value / 4 + 1);
         }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_lasts_until_the_stack_changes_or_the_worker_falls_asleep() {
+    fn moment_lasts_until_change_or_sleep() {
         let mut moments = Moments::default();
         let samples = [(0, 9, 0, 0), (9, 9, 0, 0), (18, 0, 9, 0), (27, 9, 0, 1)];
         for (from, busy, waiting, stack) in samples {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_long_is_still_told_when_there_is_little_room() {
+    fn long_moments_are_kept_with_little_room() {
         let mut moments = Moments::default();
         let mut at = 0;
         // A second of one stack between many short ones.
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_time_is_lost_and_moments_stay_in_order(
+        fn moments_lose_no_time_or_order(
             samples in prop::collection::vec((0_u64..3, 1_u64..50_000_000, any::<bool>(), 0_usize..3), 1..400),
             most in 2_usize..40,
         ) {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_are_in_vain_after_sixteen_without_a_read_until_the_next_read() {
+    fn sixteen_asks_in_vain_wait_for_a_read() {
         let mut asks = AskHistory::default();
         let mut after = |reads: &[Option<bool>]| {
             reads.iter().for_each(|&was_asleep| asks.note(was_asleep));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_have_ended_share_an_engine_and_those_that_live_do_not() {
+    fn ended_workers_share_an_engine() {
         let engine = Scene::frameless("strpos", IS_NULL).process().engine;
         let of = |version: &str| {
             Arc::new(Engine {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn later_workers_are_not_told_apart_but_a_number_is_reused() {
+    fn later_workers_share_a_number() {
         let engine = Scene::frameless("strpos", IS_NULL).process().engine;
         let mut workers = Workers::default();
         let mut begin = |tid: i32, pid: i32| {

@@ -63,7 +63,7 @@ fn each_slot_has_one_sample() {
 }
 
 #[test]
-fn a_sampler_over_its_budget_lowers_its_rate_and_says_so() {
+fn sampler_over_budget_lowers_its_rate() {
     let options = RecordingOptions {
         cpu_budget_percent: Some(10),
         duration: SECONDS(60),
@@ -83,7 +83,7 @@ fn a_sampler_over_its_budget_lowers_its_rate_and_says_so() {
 }
 
 #[test]
-fn turns_that_wake_late_are_counted_and_none_is_made_up_for() {
+fn late_turns_are_counted_and_not_repeated() {
     let clock = FakeClock::new();
     clock.late.set(25 * MILLISECOND);
     let recording = of_one(&paced(), &clock, Vec::new());
@@ -97,7 +97,7 @@ fn turns_that_wake_late_are_counted_and_none_is_made_up_for() {
 }
 
 #[test]
-fn a_target_without_php_is_given_up_soon_after_its_first_scan() {
+fn target_without_php_is_given_up_soon() {
     for (reports, expected) in [
         (vec![(SECONDS(1), found(Vec::new()))], 1.5),
         (Vec::new(), 10.0),
@@ -125,7 +125,7 @@ fn a_program_that_was_started_is_waited_for() {
 }
 
 #[test]
-fn a_worker_that_is_found_later_has_its_own_samples() {
+fn later_worker_has_its_own_samples() {
     let scene = Scene::frameless("strpos", IS_NULL);
     let second = (SECONDS(5), found(vec![worker(&scene)]));
     let recording = of_one(&paced(), &FakeClock::new(), vec![second]);
@@ -165,7 +165,7 @@ impl snapshot::Keep for KeepOnce {
 }
 
 #[test]
-fn a_checkpoint_has_the_samples_so_far_and_a_stop_keeps_them() {
+fn checkpoint_has_samples_and_stop_keeps_them() {
     let stop = stop::StopSwitch::default();
     let keep = Arc::new(KeepOnce {
         stop: stop.clone(),

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_a_top_and_a_look_next_to_it() {
+    fn moment_is_a_top_and_a_near_look() {
         let indices = moments(2).map(|moment| (moment.top, moment.look));
         let shown: Vec<(usize, usize)> = indices.collect();
         assert_eq!(shown, [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 0)]);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_looks_as_there_are_lie_around_each_word() {
+    fn each_word_has_its_looks_around_it() {
         assert_eq!(
             (around(0, 5), around(2, 5), around(3, 5)),
             (0..3, 1..4, 2..5)
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_fast_where_the_top_moves_between_half_of_the_looks() {
+    fn code_is_fast_if_half_the_looks_differ() {
         let fast = |tops: &[u64]| {
             let top = |&current_execute_data: &u64| Globals {
                 current_execute_data,

@@ -233,13 +233,13 @@ fn names(sampler: &StackSampler, path: PathId) -> Vec<String> {
 }
 
 #[test]
-fn a_call_without_a_frame_is_the_leaf_while_its_result_is_null() {
+fn frameless_call_is_leaf_while_result_is_null() {
     Scene::frameless("strpos", IS_NULL).check(&["{main}", "found", "strpos"]);
 }
 
 /// The caller's opline does not change until the next op begins.
 #[test]
-fn a_call_without_a_frame_that_has_its_result_is_over() {
+fn frameless_call_with_result_is_over() {
     Scene::frameless("strpos", 0).check(&["{main}", "found"]);
     Scene::frameless("strpos", IS_STRING).check(&["{main}", "found"]);
 }
@@ -247,7 +247,7 @@ fn a_call_without_a_frame_that_has_its_result_is_over() {
 /// Code of the JIT does not save the opline of an op without a call: it may be that of any earlier
 /// call.
 #[test]
-fn under_the_jit_no_call_without_a_frame_is_a_leaf() {
+fn jit_has_no_frameless_leaf() {
     let scene = || Scene::frameless("strpos", IS_NULL);
     scene().with_jit(32).check(&["{main}", "found"]);
     // Debian's 8.4 sets a buffer up for a JIT that is disabled.
@@ -255,7 +255,7 @@ fn under_the_jit_no_call_without_a_frame_is_a_leaf() {
 }
 
 #[test]
-fn a_number_that_no_function_has_adds_no_leaf() {
+fn unknown_frameless_number_adds_no_leaf() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     let functions = scene.image.block();
     scene.image.put_word(scene.table, 0, functions);
@@ -264,7 +264,7 @@ fn a_number_that_no_function_has_adds_no_leaf() {
 
 /// The engine calls a callback with ZEND_CALL_TOP. No site names it, but here nothing moves.
 #[test]
-fn what_is_called_back_stands_above_the_function_without_a_frame() {
+fn callback_stands_above_its_frameless_function() {
     for code in [0, 32] {
         let mut scene = Scene::frameless("implode", IS_NULL).with_jit(code);
         scene.call("text", scene.image.layout.call_info.top);
@@ -275,7 +275,7 @@ fn what_is_called_back_stands_above_the_function_without_a_frame() {
 /// A frame of an ordinary call was not called by an op that pushes none: the two are from different
 /// moments.
 #[test]
-fn what_was_not_called_back_has_no_caller_at_a_call_without_a_frame() {
+fn other_calls_have_no_frameless_caller() {
     let (names, is_proven) = Scene::cut().sampled();
     assert_eq!(
         (&names[..], is_proven),
@@ -302,7 +302,7 @@ fn followed(
 /// Words of two moments can show a call that the program does not make. It is in a path since then,
 /// and stays open.
 #[test]
-fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
+fn open_call_needs_looks_next_to_its_moment() {
     let mut scene = Scene::frameless("implode", IS_NULL);
     scene.call("text", scene.image.layout.call_info.top);
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
@@ -336,7 +336,7 @@ fn an_open_call_is_followed_only_where_the_looks_next_to_its_moment_show_it() {
 /// Looks of one read can be in step with a loop of the JIT's code: then words of two calls look
 /// like those of one.
 #[test]
-fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
+fn jit_words_count_while_their_call_stands() {
     for (code, is_fast, expected) in [(0, true, true), (32, false, true), (32, true, false)] {
         let mut scene = Scene::calling().with_jit(code);
         let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
@@ -358,7 +358,7 @@ fn words_that_the_jits_fast_code_shows_count_only_while_their_call_stands() {
 
 /// Running a file takes longer than two looks, which show no mixture of two such calls.
 #[test]
-fn a_file_runs_if_both_looks_next_to_the_moment_show_its_call() {
+fn file_runs_if_both_next_looks_show_it() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
@@ -379,7 +379,7 @@ fn a_file_runs_if_both_looks_next_to_the_moment_show_its_call() {
 }
 
 #[test]
-fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
+fn call_below_the_looks_is_looked_at_again() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
@@ -393,7 +393,7 @@ fn a_call_below_the_frames_that_were_looked_at_is_looked_at_again() {
 }
 
 #[test]
-fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
+fn call_stands_below_a_replaced_frame() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, mut trace) = followed(&scene, &mut sampler, &mut worker);
@@ -404,7 +404,7 @@ fn a_call_stands_below_a_frame_that_has_another_function_by_now() {
 }
 
 #[test]
-fn a_read_asks_so_many_call_sites_and_no_more() {
+fn read_asks_a_bounded_number_of_sites() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
@@ -420,7 +420,7 @@ fn a_read_asks_so_many_call_sites_and_no_more() {
 }
 
 #[test]
-fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
+fn open_sample_learns_from_the_newest_moment() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (tops, trace) = followed(&scene, &mut sampler, &mut worker);
@@ -446,7 +446,7 @@ fn a_sample_that_stays_open_learns_the_calls_of_its_reads_newest_moment() {
 
 /// The two frames need not be of one moment: the code names the callee whenever they were read.
 #[test]
-fn a_call_that_the_code_proves_while_it_is_asked_for_a_refusal_is_not_asked_for_again() {
+fn call_proven_while_asked_is_not_asked_again() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, trace) = followed(&scene, &mut sampler, &mut worker);

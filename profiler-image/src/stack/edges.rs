@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_edge_is_settled_by_a_proof_and_only_by_that() {
+    fn open_edge_is_settled_by_proof_alone() {
         let mut edges = Edges::default();
         assert_eq!(edges.known(&edge(1)), None);
         let EdgeKnowledge::Open(id) = edges.open(edge(1)) else {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_that_finds_no_room_among_the_open_ones_counts_as_refuted() {
+    fn open_edge_without_room_counts_as_refuted() {
         let mut edges = Edges::default();
         let open =
             (0..40_000).filter(|&index| matches!(edges.open(edge(index)), EdgeKnowledge::Open(_)));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_samples_wait_for_outlives_any_number_of_other_edges() {
+    fn awaited_proof_outlives_other_edges() {
         let mut edges = Edges::default();
         let EdgeKnowledge::Open(proven) = edges.open(edge(1)) else {
             panic!("not open")
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_once_its_caller_has_told_it() {
+    fn call_is_told_once_the_caller_told_it() {
         let mut edges = Edges::default();
         assert_eq!(edges.told(&edge(1)), FrameTells::Ask);
         edges.refute(edge(1));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_proven_by_the_next_read_is_asked_again_at_once() {
+    fn provable_edges_are_asked_again_at_once() {
         let mut edges = Edges::default();
         edges.open(edge(1));
         while edges.known(&edge(1)).is_none() {}
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_proven_is_asked_again_at_first_each_time_and_then_seldom() {
+    fn unproven_edges_are_asked_less_and_less() {
         let mut edges = Edges::default();
         let asked = |edges: &mut Edges, edge: Edge, sights: u16| {
             (0..sights).filter(|_| edges.known(&edge).is_none()).count()

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_id_and_what_was_listed_stays_as_it_was() {
+    fn each_name_has_one_lasting_id() {
         let mut names = FunctionNames::default();
         let one = names.intern(name("f", "/a.php"));
         let list = names.list();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_code_has_an_id_of_its_own_up_to_the_cap() {
+    fn changed_code_has_its_own_bounded_id() {
         let mut names = FunctionNames::default();
         let [one, two] = ["f", "g"].map(|text| names.intern(name(text, "/a.php")));
         assert_eq!(names.of_body(one, 5), one);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_stands_where_both_its_frames_were_looked_at_and_stood() {
+    fn call_stands_with_both_its_frames() {
         let stand = Stand { below: 2, above: 4 };
         assert!(stand.holds(3) && stand.holds(4) && stand.holds_call(3, 4));
         assert!(!stand.holds(2) && !stand.holds(5));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_put_in_stands_where_what_it_has_called_does() {
+    fn inserted_frame_stands_with_its_callee() {
         let stand = Stand { below: 1, above: 3 };
         assert_eq!(stand.with_absent(2), Stand { below: 1, above: 4 });
         assert_eq!(stand.with_absent(3), stand);

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_a_volume_is_no_part_of_a_path() {
+    fn volume_version_is_no_part_of_a_path() {
         let check = |text: &str, expected: &str| assert_eq!(without_versions(text), expected);
         check(
             "/srv/..2026_11_25_03_36_07.1502734181/Listing.php",

@@ -200,7 +200,7 @@ mod tests {
     use crate::testing::EngineImage;
 
     #[test]
-    fn a_function_is_filed_under_its_name_only_if_that_has_its_hash() {
+    fn function_needs_its_names_hash() {
         let layout = &ROWS[0];
         let mut image = EngineImage::new(layout);
         let (key, function) = (image.string("zend_version"), image.block());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_collector_has_called_the_destructor_of_a_purple_object_in_its_buffer() {
+    fn collector_calls_destructors_of_purple_objects() {
         for layout in ROWS {
             let is_known = layout.rules.has_assign_op;
             let check = |objects: &[(u32, Option<u32>)], expected: &[usize]| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_collector_calls_a_generator_only_if_it_is_closed() {
+    fn collector_calls_only_closed_generators() {
         let layout = ROWS.last().unwrap();
         let bodies = [(IN_BUFFER, Some(1)), (IN_BUFFER, Some(1 | FORCED_CLOSE))];
         assert_eq!(called(layout, &bodies, |_, _, _| {}), Some(vec![1]));

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_function_that_the_tables_hold_under_its_name_is_declared() {
+    fn function_is_declared_under_its_own_name() {
         check("", "Append", 0, true);
         check("Journal", "append", 0, true);
         check("title", "append", 0, false);

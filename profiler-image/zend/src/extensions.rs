@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn opcaches_memory_says_whether_it_is_full_and_how_often_it_began_anew() {
+    fn opcaches_memory_says_full_and_restarts() {
         let loaded = || Scene::new(&[("zend opcache", 1)]);
         assert_eq!(
             loaded().with_memory(false, [0, 0, 0]).opcache(LENGTH),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_module_opcache_is_off_whatever_is_shared() {
+    fn opcache_without_module_is_off() {
         assert_eq!(
             Scene::new(&[("core", 1)]).opcache(LENGTH),
             Some(OpcacheState::Off)
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_has_not_begun_a_request_says_nothing() {
+    fn engine_without_request_says_nothing() {
         let mut scene = Scene::new(&[]);
         let row = &scene.image.layout.executor_globals;
         let globals = scene.image.executor_globals;

@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_along_its_chain_and_no_other() {
+    fn key_is_found_along_its_chain() {
         check("one", Some(11));
         check("two", Some(22));
         check("three", None);
     }
 
     #[test]
-    fn in_each_version_a_list_of_two_is_read_and_no_other() {
+    fn list_of_two_is_read_in_each_version() {
         for layout in ROWS {
             let mut image = EngineImage::new(layout);
             let mut list = |zvals: &[Zval]| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn in_each_version_an_element_is_found_by_its_key_and_no_other() {
+    fn element_is_found_by_key_in_each_version() {
         for layout in ROWS {
             let mut image = EngineImage::new(layout);
             let (array, list) = (image.block(), image.block());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn in_each_version_a_value_is_found_in_an_array_and_no_other() {
+    fn value_is_found_in_arrays_of_each_version() {
         for layout in ROWS {
             let mut image = EngineImage::new(layout);
             let (array, list) = (image.block(), image.block());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn find_finds_a_key_that_was_hashed_by_any_rule() {
+    fn find_knows_keys_hashed_by_any_rule() {
         let key = "Größe der Körbe".as_bytes();
         for rule in HighByteRule::ALL {
             let mut image = EngineImage::new(layout_of(Machine::X86_64, 8, 2).unwrap());

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heap_of_each_version_is_found_through_the_vm_stack() {
+    fn each_versions_heap_is_found() {
         for layout in ROWS {
             let expected = Sizes {
                 size: 3 * MIB,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_a_huge_block_has_no_heap_before_it() {
+    fn huge_block_has_no_heap_before_it() {
         let layout = &ROWS[0];
         assert_eq!(find(&memory(layout), layout, OTHER_CHUNK), None);
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn more_may_be_in_use_than_this_request_has_taken() {
+    fn use_may_exceed_what_was_taken() {
         let layout = &ROWS[0];
         let mut memory = memory(layout);
         memory.put_word(HEAP + layout.mm_heap.peak as u64, 9 * MIB);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_ahead_of_its_peak_is_the_peak() {
+    fn size_above_its_peak_is_the_peak() {
         let layout = &ROWS[0];
         let mut memory = memory(layout);
         memory.put_word(HEAP + layout.mm_heap.size as u64, 6 * MIB);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn in_each_version_the_scripts_are_found_in_the_order_of_their_code() {
+    fn scripts_are_in_order_of_their_code() {
         for layout in ROWS {
             let (image, range) = image(layout, 3);
             let shared = [0x10..0x20, range];
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_beyond_what_is_mapped_yields_no_scripts() {
+    fn count_beyond_mapped_memory_yields_nothing() {
         let (image, range) = image(&ROWS[0], u32::MAX);
         assert!(opcodes(&image, &[range]).is_empty());
     }

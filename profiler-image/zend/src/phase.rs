@@ -358,7 +358,7 @@ mod tests {
     use crate::testing::EngineImage;
 
     #[test]
-    fn the_classes_that_are_being_autoloaded_are_counted_in_whichever_table_they_are() {
+    fn autoloaded_classes_are_counted_in_either_table() {
         for layout in crate::layouts::ROWS {
             let mut image = EngineImage::new(layout);
             let (globals, mut known) = (image.executor_globals, 0);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_that_a_function_returns_is_found_in_its_code() {
+    fn returned_byte_is_found_in_the_code() {
         let check = |machine, code: &[u8], expected: Option<u64>| {
             let mut memory = Recorded::default();
             memory.put(0x40_1000, [code, &[0; 16]].concat());
@@ -412,7 +412,7 @@ mod tests {
 
     /// The words as they were observed in php-fpm 8.2 under load.
     #[test]
-    fn a_moment_without_a_frame_is_told_from_the_globals() {
+    fn globals_tell_a_moment_without_frame() {
         check([false, true, false, false], Phase::Idle);
         check([false, false, false, false], Phase::Idle);
         check([true, false, true, false], Phase::Startup);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn code_can_wait_at_an_include_at_output_and_at_a_loop_over_an_iterator() {
+    fn code_waits_at_include_output_and_iterator() {
         let old = layout_of(Machine::X86_64, 7, 3).unwrap();
         let new = layout_of(Machine::X86_64, 7, 4).unwrap();
         let opcodes =
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_include_counts_only_where_straight_code_leads_to_an_op_that_saves_its_opline() {
+    fn include_counts_where_straight_code_leads() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
         let check = |opcodes: &[u8], kind: u32, expected: bool| {
             let mut image = EngineImage::new(layout);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_behaves_as_a_vec_on_both_sides_of_its_room() {
+    fn it_is_a_vec_beyond_its_room() {
         let (mut short, mut vec) = (Short::<u8, 4>::default(), Vec::new());
         for length in [3, 4, 5, 9, 2, 4, 7, 0, 6] {
             short.resize(length);

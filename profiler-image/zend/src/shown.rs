@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_can_be_read_back_and_has_no_control_character(bytes in texts()) {
+        fn text_is_read_back_without_control_characters(bytes in texts()) {
             let text = shown(&bytes);
             prop_assert!(!text.chars().any(is_special));
             prop_assert_eq!(bytes_of(&text), bytes);

@@ -104,7 +104,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_signed_rule_is_that_of_php_on_x86_64() {
+    fn signed_rule_is_phps_on_x86_64() {
         for (text, hash) in OF_X86_64 {
             assert_eq!(HighByteRule::Signed.hash(text), hash, "{text:x?}");
             assert!(is_hash_of(hash, text) && !is_hash_of(hash ^ 1, text));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mixed_rule_is_that_of_php_on_aarch64() {
+    fn mixed_rule_is_phps_on_aarch64() {
         for (text, _) in OF_X86_64 {
             assert_eq!(
                 HighByteRule::Mixed.hash(text),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unsigned_rule_adds_each_byte_as_it_is() {
+    fn unsigned_rule_adds_bytes_as_they_are() {
         let expected = ((BEGIN * 33 + 0xff) * 33 + 0x61) | TOP;
         assert_eq!(HighByteRule::Unsigned.hash(b"\xffa"), expected);
         assert!(is_hash_of(expected, b"\xffa"));
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_rule_accepts_its_hash_and_ascii_has_one(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn each_rule_accepts_its_hash_and_ascii(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             for rule in HighByteRule::ALL {
                 prop_assert!(is_hash_of(rule.hash(&text), &text));
             }

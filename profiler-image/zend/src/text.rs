@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn read_accepts_a_hash_by_any_rule_and_marks_others() {
+    fn read_accepts_any_rules_hash() {
         let text = "Größe der Körbe".as_bytes();
         let mut image = crate::testing::EngineImage::new(&crate::layouts::ROWS[0]);
         let at = image.string(text);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn read_keeps_both_ends_of_what_is_too_long_to_be_checked() {
+    fn read_keeps_both_ends_of_long_texts() {
         let layout = &crate::layouts::ROWS[0];
         let at = 0x10_0000;
         let read = |length: usize, after: u8| {

@@ -60,7 +60,7 @@ fn each_version_has_a_row_for_each_machine() {
 
 /// Fields that are read before the version is known must have the same offsets in all rows.
 #[test]
-fn what_the_version_is_read_from_is_the_same_in_all_rows() {
+fn version_is_read_alike_in_all_rows() {
     for row in ROWS {
         assert_eq!(row.module_entry, ROWS[0].module_entry);
         assert_eq!(row.zend_string, ROWS[0].zend_string);
@@ -75,7 +75,7 @@ fn what_the_version_is_read_from_is_the_same_in_all_rows() {
 }
 
 #[test]
-fn the_opcodes_of_calls_are_those_of_each_version() {
+fn call_opcodes_are_each_versions() {
     for row in json().unwrap()["rows"].as_array().unwrap() {
         for (name, number) in op::CALL_OPCODES {
             let stated = row["opcodes"]
@@ -110,7 +110,7 @@ const PUSH_FRAMES: [&str; 11] = [
 ];
 
 #[test]
-fn ops_that_push_frames_are_those_of_each_version_and_no_other_number() {
+fn frame_pushing_ops_are_each_versions() {
     let json = json().unwrap();
     let rows = json["rows"].as_array().unwrap();
     let mut named = BTreeSet::new();

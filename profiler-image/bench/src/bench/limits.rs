@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_stack_breaks_a_limit_and_so_does_none_at_all() {
+    fn wrong_stack_or_none_breaks_a_limit() {
         let wrong = Wrong {
             edges: 1,
             truncated: 0,

@@ -299,7 +299,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_idle_turns_cost_is_no_cost_of_a_sample() {
+    fn idle_turns_cost_no_sample() {
         let counts = row(DOKUWIKI, COUNTS, None).counts.unwrap();
         assert_eq!(counts.gathers_per_sample(), Some(2.0));
         assert_eq!(counts.vectors_per_sample(), Some(4.0));
@@ -310,7 +310,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_rounds_are_summed_into_one_line_with_all_columns() {
+    fn rounds_are_summed_in_one_line() {
         let wrong = Wrong {
             edges: 1,
             truncated: 0,

@@ -186,7 +186,7 @@ mod tests {
     };
 
     #[test]
-    fn what_a_thread_says_counts_as_far_as_it_was_sampled() {
+    fn threads_word_counts_while_sampled() {
         let said = ThreadRecord::parse(
             r#"[7, [[0, 0, "counting"], [100, 80, "waiting"], [200, 82, "hashing"], [300, 182, ""]]]"#,
         )
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sampled_time_belongs_to_the_function_in_the_stack_also_where_its_rest_is_unproven() {
+    fn sampled_time_belongs_to_the_stacks_function() {
         let stack = |names: &[&str], cpu_nanoseconds| WorkerStack {
             lines: names.iter().map(|&name| (name.to_owned(), 1)).collect(),
             tid: 7,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_grows_with_the_period_and_falls_with_the_time() {
+    fn chance_grows_with_period_falls_with_time() {
         let marks = |count: u64| {
             let mark = |n: u64| (n * 100, n * 100, FUNCTIONS[n as usize % 2].to_owned());
             ThreadRecord {

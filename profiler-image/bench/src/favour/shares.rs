@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_may_be_off_by_chance_besides() {
+    fn short_run_may_be_off_by_chance() {
         // The deviation is 0.85 points.
         assert_eq!(faults(false, 10.0, 14.3), 0);
         assert_eq!(faults(false, 10.0, 14.5), 1);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_gets_half_done_takes_twice_as_long() {
+    fn half_the_work_takes_twice_as_long() {
         let estimate = log(&[(false, 200), (true, 100)].repeat(30))
             .estimate()
             .unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_says_no_calls_has_no_cost_of_one() {
+    fn program_without_calls_has_no_call_cost() {
         let (mut log, mut now) = (Log::default(), 0);
         for turn in 0..60 {
             log.switch(now, turn % 2 == 1);

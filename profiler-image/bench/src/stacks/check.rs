@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_true_share_is_that_of_the_time_that_was_sampled() {
+    fn true_share_is_of_sampled_time() {
         let turns = [[0, 4, 10], [10, 14, 20]];
         let check = |sampled: Range<u64>, expected: Option<f64>| {
             assert_eq!(small_percent(&turns, &sampled), expected, "{sampled:?}");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn evaled_code_under_the_name_of_another_call_is_wrong() {
+    fn evaled_code_under_another_call_is_wrong() {
         let wrong = |line| {
             let mut counts = EdgeCounts::default();
             let eval = "eval attack.php(33) : eval()'d code";

@@ -186,7 +186,7 @@ mod tests {
     const TRUE: &[&str] = &["{main}", "f", "w", "left"];
 
     #[test]
-    fn true_stacks_break_nothing_and_are_cut_before_what_the_engine_does() {
+    fn true_stacks_break_nothing() {
         let (profile, held) = held(&[
             (TRUE, 100),
             (&["{main}", "f", "[unstable]"], 2),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_that_is_nowhere_is_broken_at_once() {
+    fn unknown_edge_breaks_at_once() {
         for wrong in [
             &["{main}", "left"][..],
             &["{main}", "f", "never"],
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_known_edges_is_allowed_in_20_of_a_million_samples() {
+    fn known_edges_may_mix_in_20_samples() {
         let mixed = |samples| {
             let stack: &[&str] = &["{main}", "g", "w", "left"];
             let (profile, held) = held(&[(TRUE, 1_000_000 - samples), (stack, samples)]);

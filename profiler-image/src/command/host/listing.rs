@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_one_line_and_other_processes_are_one_each() {
+    fn pool_is_one_line() {
         let all = [
             found(7, "php-fpm: master process (/etc/fpm.conf)"),
             found(8, "php-fpm: pool www"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_cut_and_an_empty_one_says_so() {
+    fn list_is_cut_and_says_when_empty() {
         let many: Vec<_> = (1..=30).map(|pid| found(pid, &"x".repeat(200))).collect();
         let words_of_many = words(&many, None);
         assert!(
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_a_php_that_cannot_be_sampled_if_there_is_no_other() {
+    fn unsampled_php_is_named_if_alone() {
         let refused = |refusal| Refused {
             pid: 7,
             comm: "php7.4".to_owned(),

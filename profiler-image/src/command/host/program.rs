@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exit_code_is_what_a_shell_would_say() {
+    fn exit_code_is_the_shells() {
         let code = |wait_status| exit_code(ExitStatus::from_raw(wait_status));
         assert_eq!([code(0), code(3 << 8), code(255 << 8)], [0, 3, 255]);
         assert_eq!([code(9), code(15)], [137, 143]);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_what_there_is_and_what_is_left() {
+    fn line_shows_what_is_left() {
         let (last, now) = (state(11, 1000, 4), state(12, 1380, 4));
         assert_eq!(
             line(now, last, Duration::from_secs(30)),

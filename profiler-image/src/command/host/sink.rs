@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_its_format_and_a_flag_says_more() {
+    fn file_name_and_flag_choose_the_format() {
         check("x.pb.gz", None, Some(Format::Pprof));
         check("x.html", None, Some(Format::Html));
         check("callgrind.out.7", None, Some(Format::Callgrind));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_output_of_a_program_is_its_own() {
+    fn program_keeps_its_standard_output() {
         assert!(Sink::open(Some(Path::new("-")), None, true).is_err());
         assert!(Sink::open(None, Some(Format::Svg), true).is_err());
         assert!(matches!(Sink::open(None, None, true), Ok(None)));

@@ -27,7 +27,7 @@ fn the_arguments_of_the_contract_are_understood() {
 }
 
 #[test]
-fn the_arguments_that_the_relay_gives_a_resident_sampler_are_understood() {
+fn relays_arguments_for_a_resident_are_understood() {
     let golden: serde_json::Value =
         serde_json::from_str(include_str!("../../../../contract/runs.json")).unwrap();
     let arguments = golden["answer"]["runs"][0]["arguments"].as_array().unwrap();
@@ -37,7 +37,7 @@ fn the_arguments_that_the_relay_gives_a_resident_sampler_are_understood() {
 }
 
 #[test]
-fn a_host_may_ask_for_ten_thousand_samples_a_second_and_for_no_budget() {
+fn host_may_ask_10000_hz_without_budget() {
     let record = parsed(["record", "--all", "-F", "10000", "--cpu-budget-percent=0"]);
     assert_eq!(record.samples_per_second, 10_000);
     assert_eq!(
@@ -91,7 +91,7 @@ fn a_time_has_a_unit_or_is_seconds() {
 }
 
 #[test]
-fn who_chooses_no_target_is_told_what_there_is() {
+fn missing_target_lists_the_choices() {
     let failure = scope(&parsed(["record"])).unwrap_err();
     assert_eq!(failure.reason, Reason::Usage);
     assert!(failure.message.contains("--pid"), "{failure}");

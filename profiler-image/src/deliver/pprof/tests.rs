@@ -66,7 +66,7 @@ fn check_without_worker(workers: i32, are_some: bool) {
 }
 
 #[test]
-fn samples_that_found_no_room_by_worker_are_counted() {
+fn samples_without_worker_are_counted() {
     check_without_worker(64, false);
     check_without_worker(60_000, true);
 }
@@ -86,7 +86,7 @@ fn check_waiting(leaf: &str, held: Held, expected: Option<&str>) {
 }
 
 #[test]
-fn stopped_workers_wait_whatever_their_leaf_is_and_a_disk_is_told_where_the_leaf_tells_nothing() {
+fn stopped_workers_wait_whatever_their_leaf() {
     check_waiting("strpos", Held::Stopped, Some("stopped"));
     check_waiting("mysqli_query", Held::Stopped, Some("stopped"));
     check_waiting("strpos", Held::Disk, Some("disk"));
@@ -96,7 +96,7 @@ fn stopped_workers_wait_whatever_their_leaf_is_and_a_disk_is_told_where_the_leaf
 }
 
 #[test]
-fn samples_of_a_stopped_worker_are_rows_of_their_own() {
+fn stopped_workers_have_their_own_rows() {
     let mut aggregate = Aggregate::default();
     for (held, times) in [(Held::No, 3), (Held::Stopped, 2)] {
         for _ in 0..times {

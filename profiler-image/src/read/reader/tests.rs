@@ -20,13 +20,13 @@ fn addresses(count: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_pointer_is_read_first_and_the_part_below_between_two_looks() {
+fn pointer_is_read_before_looks_and_rest() {
     assert_eq!(addresses(2), [1, 4, 2, 4, 3, 2, 4]);
     assert_eq!(addresses(4), [1, 4, 2, 4, 2, 3, 1, 2, 1, 2, 4]);
 }
 
 #[test]
-fn only_the_top_of_an_aged_stack_that_moves_far_is_asked_for_first() {
+fn top_is_asked_if_aged_and_moving() {
     let scene = Scene::cut();
     let mut reader = Reader::new(&scene.process());
     assert!(!reader.asks_first(), "nothing is expected");
@@ -47,7 +47,7 @@ fn only_the_top_of_an_aged_stack_that_moves_far_is_asked_for_first() {
 }
 
 #[test]
-fn a_frame_beside_the_page_that_is_gone_is_read_no_more() {
+fn unreadable_frame_beside_is_read_no_more() {
     let scene = Scene::cut();
     let mut reader = Reader::new(&scene.process());
     let read = |reader: &mut Reader| matches!(reader.read(), Ok(Reading::Busy { .. }));
@@ -59,7 +59,7 @@ fn a_frame_beside_the_page_that_is_gone_is_read_no_more() {
 }
 
 #[test]
-fn no_more_than_a_few_parts_are_expected_beside_the_stack() {
+fn parts_beside_the_stack_are_few() {
     let scene = Scene::cut();
     let mut reader = Reader::new(&scene.process());
     let takes = |part: usize| reader.expect_beside(0x10_0000 * (part as u64 + 1), 24);

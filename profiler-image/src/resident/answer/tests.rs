@@ -95,7 +95,7 @@ fn an_answer_out_of_its_bounds_is_refused() {
 }
 
 #[test]
-fn an_answer_is_refused_where_a_run_could_not_say_how_it_ended() {
+fn answer_without_a_receipts_grant_is_refused() {
     let key = "a key is 1 to 1024 characters of printable ASCII";
     check_refused(|answer| answer["runs"][0]["key"] = json!(""), key);
     check_refused(|answer| answer["runs"][0]["key"] = json!("a\nb"), key);
@@ -120,7 +120,7 @@ fn check_run(change: impl FnOnce(&mut Value), expected: &str) {
 }
 
 #[test]
-fn a_run_that_is_not_as_the_contract_says_is_refused_alone() {
+fn wrong_run_is_refused_alone() {
     let other = "it is for another container";
     let quiet = "it has no --receipt=- or no --grants-on-stdin";
     check_run(|run| run["arguments"] = json!([]), "it does not record");
@@ -169,7 +169,7 @@ fn said(status: u16, body: &str) -> PollResult {
 }
 
 #[test]
-fn an_answer_is_taken_ends_the_sampler_or_is_asked_for_again() {
+fn answer_is_taken_final_or_asked_again() {
     assert!(matches!(said(200, &changed(|_| {})), PollResult::Answer(_)));
     let ends = |status, body, reason, detail| match said(status, body) {
         PollResult::End(failure) => {

@@ -159,7 +159,7 @@ impl Scene {
 }
 
 #[test]
-fn it_asks_again_when_the_answer_says_so_where_the_answer_says_so() {
+fn next_poll_is_as_the_answer_says() {
     let mut scene = Scene::answered(&[]);
     scene.check("wait 10");
     scene.check_at(9, "wait 10");
@@ -167,7 +167,7 @@ fn it_asks_again_when_the_answer_says_so_where_the_answer_says_so() {
 }
 
 #[test]
-fn a_question_that_is_kept_open_is_asked_at_once_but_a_second_after_the_last_one() {
+fn kept_open_question_is_repeated_at_once() {
     let mut scene = Scene::new();
     scene.take(held(vec![]));
     scene.check_at(1, "wait 1");
@@ -178,7 +178,7 @@ fn a_question_that_is_kept_open_is_asked_at_once_but_a_second_after_the_last_one
 }
 
 #[test]
-fn where_a_question_cannot_be_kept_open_the_next_one_is_not() {
+fn question_that_cannot_stay_open_does_not() {
     let mut scene = Scene::new();
     scene.take(held(vec![]));
     scene.check_at(2, "ask https://next/ and wait 25, wait 100");
@@ -196,7 +196,7 @@ fn pauses_are_a_fifth_longer_or_shorter() {
 }
 
 #[test]
-fn without_an_answer_it_asks_again_until_the_lease_is_over() {
+fn missing_answer_is_retried_until_the_lease_ends() {
     let mut scene = Scene::answered(&[]);
     scene.check_at(11, "ask https://next/, wait 100");
     scene.take(trouble("connection refused"));
@@ -218,7 +218,7 @@ fn without_a_run_for_long_it_ends() {
 }
 
 #[test]
-fn a_run_that_takes_long_is_none_that_there_is_not() {
+fn long_run_is_not_a_missing_one() {
     let mut scene = Scene::answered(&["a"]);
     scene.check("begin a, wait 10");
     for second in (0..=1080).step_by(90) {
@@ -249,7 +249,7 @@ fn without_a_first_answer_it_says_why() {
 }
 
 #[test]
-fn a_run_is_begun_once_however_often_it_is_named() {
+fn run_begins_once() {
     let mut scene = Scene::answered(&["a", "a"]);
     scene.check("begin a, wait 10");
     let name_again = |scene: &mut Scene| scene.take(answer(vec![run("a")]));
@@ -264,7 +264,7 @@ fn a_run_is_begun_once_however_often_it_is_named() {
 }
 
 #[test]
-fn four_runs_are_done_at_once_and_others_wait_as_long_as_they_are_wanted() {
+fn four_runs_go_and_wanted_others_wait() {
     let mut scene = Scene::answered(&["a", "b", "c", "d", "e", "f"]);
     scene.check("begin a, begin b, begin c, begin d, wait 10");
     scene.take(ended("b"));
@@ -275,7 +275,7 @@ fn four_runs_are_done_at_once_and_others_wait_as_long_as_they_are_wanted() {
 }
 
 #[test]
-fn a_receipt_is_tried_until_it_is_stored_or_refused_by_the_newest_grant() {
+fn receipt_is_tried_until_stored_or_refused() {
     let mut scene = Scene::answered(&["a"]);
     scene.check("begin a, wait 10");
     scene.take(ended("a"));
@@ -319,7 +319,7 @@ fn runs_wait_while_too_many_receipts_are_open() {
 }
 
 #[test]
-fn a_run_that_is_refused_says_so_in_its_receipt() {
+fn refused_run_says_so_in_its_receipt() {
     let mut scene = Scene::new();
     let mut other = run("a");
     other.work = Err("it is for another container");
@@ -332,7 +332,7 @@ fn a_run_that_is_refused_says_so_in_its_receipt() {
 }
 
 #[test]
-fn once_the_lease_is_over_it_lets_its_runs_end_and_tries_each_receipt_once_more() {
+fn ended_lease_ends_runs_and_retries_receipts() {
     let mut scene = Scene::answered(&["a", "b"]);
     scene.check("begin a, begin b, wait 10");
     scene.take(ended("a"));
@@ -349,7 +349,7 @@ fn once_the_lease_is_over_it_lets_its_runs_end_and_tries_each_receipt_once_more(
 }
 
 #[test]
-fn where_profiling_was_stopped_it_begins_nothing_and_ends_after_its_runs() {
+fn stopped_profiling_begins_nothing_more() {
     let mut scene = Scene::answered(&["a", "b", "c", "d", "e"]);
     scene.check("begin a, begin b, begin c, begin d, wait 10");
     scene.check_at(11, "ask https://next/, wait 100");
@@ -364,7 +364,7 @@ fn where_profiling_was_stopped_it_begins_nothing_and_ends_after_its_runs() {
 }
 
 #[test]
-fn a_signal_ends_it_after_its_runs_and_no_answer_holds_it() {
+fn signal_ends_it_after_its_runs() {
     let mut scene = Scene::answered(&["a"]);
     scene.check("begin a, wait 10");
     scene.check_at(11, "ask https://next/, wait 100");

@@ -71,7 +71,7 @@ fn check(stack: SummedStack, is_proven: bool, leaves: &[FrameLine], unstable: i6
 }
 
 #[test]
-fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
+fn proof_of_its_edge_makes_a_stack_whole() {
     let stack = SummedStack {
         path: PathId::NONE,
         ending: Ending::Whole,
@@ -83,7 +83,7 @@ fn an_open_stack_is_whole_when_its_edge_was_proven_and_cut_when_not() {
 }
 
 #[test]
-fn a_candidate_that_was_proven_takes_the_place_of_its_path() {
+fn proven_candidate_replaces_its_path() {
     let candidate_of = |path| SummedStack {
         path: PathId::NONE,
         ending: Ending::Cut,
@@ -125,7 +125,7 @@ fn candidates_that_find_no_room_are_left_out() {
 }
 
 #[test]
-fn a_phase_is_the_leaf_of_a_whole_stack() {
+fn phase_is_leaf_of_a_whole_stack() {
     let stack = |ending| SummedStack {
         path: PathId::NONE,
         ending,
@@ -160,7 +160,7 @@ fn a_phase_is_the_leaf_of_a_whole_stack() {
 }
 
 #[test]
-fn what_heaps_did_stands_beside_the_samples_of_its_stack() {
+fn heap_changes_stand_beside_the_samples() {
     let mut aggregate = Aggregate::default();
     let stack = SummedStack::of_phase(FunctionNames::IDLE);
     aggregate.add(stack, 7, 1);
@@ -195,7 +195,7 @@ fn workers_that_find_no_room_are_summed_together() {
 }
 
 #[test]
-fn stacks_that_find_no_room_are_summed_as_what_is_over_the_cap() {
+fn stacks_without_room_are_summed_as_overflow() {
     let (mut tree, mut aggregate) = (CallTree::default(), Aggregate::default());
     let edges = Edges::default();
     let mut path = PathId::NONE;

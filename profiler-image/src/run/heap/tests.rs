@@ -44,18 +44,18 @@ fn check(ends_with_request: bool, looks: &[(u64, u64, u64)], expected: &[(i64, i
 }
 
 #[test]
-fn what_was_there_before_the_first_look_is_nobodys() {
+fn heap_before_the_first_look_is_nobodys() {
     check(true, &[(50, 60, 0), (50, 60, 0)], &[(0, 0), (0, 0)]);
 }
 
 #[test]
-fn the_advance_of_the_peak_and_the_signed_change_are_given() {
+fn peaks_advance_and_signed_change_are_given() {
     let looks = [(10, 10, 7), (30, 40, 7), (5, 40, 7), (50, 50, 7)];
     check(true, &looks, &[(0, 0), (30, 20), (0, -25), (10, 45)]);
 }
 
 #[test]
-fn a_new_request_counts_from_nothing_and_its_begin_is_no_change() {
+fn new_request_counts_from_nothing() {
     // The peak falls; or the time differs; or the worker was seen with an empty heap.
     check(true, &[(90, 99, 0), (20, 25, 0)], &[(0, 0), (25, 20)]);
     check(true, &[(20, 25, 7), (60, 80, 8)], &[(0, 0), (80, 60)]);
@@ -64,7 +64,7 @@ fn a_new_request_counts_from_nothing_and_its_begin_is_no_change() {
 }
 
 #[test]
-fn a_time_that_becomes_known_is_no_new_request() {
+fn time_that_becomes_known_is_no_request() {
     let looks = [
         (20, 25, 7),
         (9, 9, 0),
@@ -77,14 +77,14 @@ fn a_time_that_becomes_known_is_no_new_request() {
 }
 
 #[test]
-fn a_peak_that_the_program_resets_is_no_growth() {
+fn reset_peak_is_no_growth() {
     let looks = [(20, 90, 7), (25, 30, 7), (25, 40, 7)];
     check(true, &looks, &[(0, 0), (0, 5), (10, 0)]);
     check(false, &[(20, 90, 7), (25, 30, 8)], &[(0, 0), (0, 5)]);
 }
 
 #[test]
-fn in_a_heap_that_lives_the_changes_sum_to_what_is_left() {
+fn changes_sum_to_what_is_left() {
     let looks = [
         (10, 10, 0),
         (80, 90, 7),
@@ -98,7 +98,7 @@ fn in_a_heap_that_lives_the_changes_sum_to_what_is_left() {
 }
 
 #[test]
-fn the_highest_peak_is_that_of_the_stack_in_which_it_was_seen() {
+fn peak_belongs_to_the_stack_seen() {
     let mut account = account(true);
     account.last = Some(fate(FunctionNames::STARTUP));
     seen(&mut account, &[(90, 99, 7)]);
@@ -140,7 +140,7 @@ fn held(changes: &[(NameId, i64)]) -> [i64; 2] {
 }
 
 #[test]
-fn what_is_freed_is_taken_back_from_those_who_added_last() {
+fn frees_reduce_the_last_adders() {
     let (one, other) = (FunctionNames::STARTUP, FunctionNames::COMPILING);
     assert_eq!(held(&[(one, 10), (other, -10)]), [0, 0]);
     assert_eq!(held(&[(one, 10), (other, 5), (one, -7)]), [8, 0]);
@@ -160,7 +160,7 @@ fn only_the_newest_additions_can_be_taken_back() {
 }
 
 #[test]
-fn a_worker_of_either_kind_is_told_by_how_it_waits() {
+fn workers_kind_shows_in_its_wait() {
     let mut account = account(false);
     account.is_either = true;
     let (small, large) = ((20, 25, 0), (90, 99, 0));
@@ -211,13 +211,13 @@ fn check_later(worker: WorkerState, size: u64, expected: Option<i64>) {
 }
 
 #[test]
-fn what_a_worker_freed_before_it_waits_belongs_to_the_last_stack() {
+fn frees_before_waiting_are_the_last_stacks() {
     check_later(WorkerState::Waits, 4, Some(-6));
     check_later(WorkerState::Waits, 10, None);
 }
 
 #[test]
-fn what_the_engine_frees_at_a_requests_end_is_nobodys() {
+fn engines_frees_at_the_end_are_nobodys() {
     check_later(WorkerState::BeginsOrEnds, 4, None);
     check_later(WorkerState::BeginsOrEnds, 12, Some(2));
     check_later(WorkerState::Idle, 4, None);

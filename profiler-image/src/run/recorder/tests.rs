@@ -43,7 +43,7 @@ fn cells(rows: Rows<u16>) -> Vec<(u16, i64, i64, i64)> {
 }
 
 #[test]
-fn a_sample_counts_in_the_steps_in_which_its_time_lies() {
+fn sample_counts_in_the_steps_it_spans() {
     let mut recorder = Recorder::new(1000 * MS);
     // The worker was attached before the run began.
     recorder.add(&taken(7, 990 * MS, 1010 * MS), of(1, 985 * MS));
@@ -64,7 +64,7 @@ fn a_sample_counts_in_the_steps_in_which_its_time_lies() {
 }
 
 #[test]
-fn each_minute_of_a_run_has_the_time_of_its_samples_by_stack() {
+fn each_minute_has_time_by_stack() {
     let mut recorder = Recorder::new(1000 * MS);
     for second in 0..150 {
         let from = (1000 + second * 1000) * MS;
@@ -94,7 +94,7 @@ fn each_minute_of_a_run_has_the_time_of_its_samples_by_stack() {
 }
 
 #[test]
-fn a_request_is_listed_with_what_became_known_of_it_last() {
+fn request_is_listed_as_last_known() {
     let mut recorder = Recorder::new(0);
     let mut unknown = of(1, 0).unwrap();
     unknown.values = Set::default();
@@ -119,7 +119,7 @@ fn routes_that_found_no_room_are_one_row() {
 }
 
 #[test]
-fn a_run_that_lasts_longer_has_longer_steps_and_not_more() {
+fn longer_run_has_longer_steps() {
     let mut recorder = Recorder::new(0);
     for second in 0..100 {
         recorder.add(
@@ -134,7 +134,7 @@ fn a_run_that_lasts_longer_has_longer_steps_and_not_more() {
 }
 
 #[test]
-fn a_request_has_its_samples_its_cpu_and_the_peak_that_is_its_own() {
+fn request_has_its_samples_cpu_and_peak() {
     let mut recorder = Recorder::new(0);
     let with = |heap, from, to| TakenSample {
         heap: Some(heap),
@@ -169,7 +169,7 @@ fn a_request_has_its_samples_its_cpu_and_the_peak_that_is_its_own() {
 }
 
 #[test]
-fn a_young_request_counts_once_it_is_old_and_never_where_it_ends_before() {
+fn young_request_counts_once_old() {
     let young = |number| {
         of(number, 0).map(|of| Of {
             is_young: true,
@@ -193,7 +193,7 @@ fn a_young_request_counts_once_it_is_old_and_never_where_it_ends_before() {
 }
 
 #[test]
-fn the_slowest_are_listed_and_fewer_of_them_keep_what_they_did() {
+fn slowest_requests_are_listed() {
     let mut recorder = Recorder::new(0);
     for number in 1..=5000_u32 {
         let duration = 1 + u64::from(number.wrapping_mul(2_654_435_761) % 100_000);

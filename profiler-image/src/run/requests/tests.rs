@@ -54,7 +54,7 @@ fn shown(requests: &RunRequests, fate: Fate) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_sample_has_the_labels_of_its_request_and_the_band_of_its_age() {
+fn sample_has_its_requests_labels_and_age() {
     let mut requests =
         RunRequests::new(&asked("Method,Route,RequestAge", RequestFilter::default()));
     let mut served = serving(&mut requests, "GET", "/shop/17", 1000 * MS);
@@ -77,7 +77,7 @@ fn a_sample_has_the_labels_of_its_request_and_the_band_of_its_age() {
 }
 
 #[test]
-fn a_sample_whose_request_is_not_certain_has_no_labels_and_is_dropped_by_a_filter() {
+fn uncertain_request_gives_no_labels() {
     let mut requests = RunRequests::new(&asked("Route", RequestFilter::default()));
     let mut served = serving(&mut requests, "GET", "/a", 0);
     let fate = requests.fate(&mut served, stack(), 1, false);
@@ -130,7 +130,7 @@ fn sample(
 }
 
 #[test]
-fn a_request_is_read_once_and_again_where_it_is_another() {
+fn request_is_read_once_until_another() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
     let all = asked("Method,Route,Script", RequestFilter::default());
@@ -164,7 +164,7 @@ fn a_request_is_read_once_and_again_where_it_is_another() {
 
 /// From 0 to a value is not a new request; from one value to another, or to 0, is.
 #[test]
-fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
+fn late_time_tells_equal_requests_apart() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
     let all = asked("RequestAge", RequestFilter::default());
@@ -182,7 +182,7 @@ fn the_requests_time_is_set_late_and_tells_equal_requests_apart() {
 /// Between the read of the stack and that of the request, the worker may have begun the next
 /// request.
 #[test]
-fn another_request_in_a_read_that_was_held_up_is_not_believed() {
+fn held_up_read_shows_no_new_request() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
     let all = asked("Route", RequestFilter::default());
@@ -200,7 +200,7 @@ fn another_request_in_a_read_that_was_held_up_is_not_believed() {
 }
 
 #[test]
-fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
+fn request_costs_eight_gathers_at_most() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/shop/17?token=SECRET", "/srv/www/index.php");
     let all = asked(
@@ -228,7 +228,7 @@ fn a_request_costs_eight_gathers_at_most_and_what_is_off_is_not_watched() {
 
 /// The label belongs to the request of the stack, or there is none.
 #[test]
-fn a_request_that_changes_before_it_is_read_is_not_told() {
+fn request_changed_before_reading_is_not_told() {
     let mut scene = Scene::frameless("strpos", IS_NULL);
     scene.serve("GET", "/a", "/srv/www/index.php");
     scene.set_request_time(5.0);

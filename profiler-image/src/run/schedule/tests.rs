@@ -41,7 +41,7 @@ fn few_workers_are_read_in_one_wake_up() {
 }
 
 #[test]
-fn each_turn_is_in_its_own_part_of_its_slot() {
+fn each_turn_is_inside_its_slot() {
     let (start, groups) = (7, 3);
     let schedule = WakeSchedule::new(5, start, PERIOD, TOGETHER * 2 + 1);
     for (tick, (due, turn)) in (0..).zip(turns(schedule, 600)) {
@@ -54,7 +54,7 @@ fn each_turn_is_in_its_own_part_of_its_slot() {
 }
 
 #[test]
-fn a_turn_is_anywhere_in_its_slot_with_the_same_probability() {
+fn turn_is_uniform_in_its_slot() {
     const ROWS: usize = 20_000;
     for workers in [1, TOGETHER * 3] {
         let groups = workers.div_ceil(TOGETHER);
@@ -116,7 +116,7 @@ fn missed_turns_leave_the_shares_right() {
 
 /// The plainest loop there is: 5 ms of work, then a sleep, whose end is a little late.
 #[test]
-fn work_and_sleep_of_half_a_period_have_half_of_the_samples_each() {
+fn equal_work_and_sleep_share_samples() {
     const MILLISECOND: u64 = 1_000_000;
     let length = 10 * MILLISECOND + 50_000;
     for rate in [49, 97, 99, 199, 999] {
@@ -134,7 +134,7 @@ fn work_and_sleep_of_half_a_period_have_half_of_the_samples_each() {
 /// hundredth of it. The loop drifts through even due times in seconds, and all CPU time of seconds
 /// then went to the few samples that met a running worker.
 #[test]
-fn the_sleep_of_a_loop_has_its_own_cpu_time_only() {
+fn sleep_of_a_loop_has_its_cpu() {
     const MICROSECOND: u64 = 1000;
     const WORK: u64 = 5000 * MICROSECOND;
     const SLEEP: u64 = 5000 * MICROSECOND;
@@ -163,7 +163,7 @@ fn the_sleep_of_a_loop_has_its_own_cpu_time_only() {
 }
 
 #[test]
-fn turns_that_passed_are_counted_and_do_not_shift_the_rest() {
+fn passed_turns_are_counted_without_shift() {
     let mut schedule = WakeSchedule::new(1, 0, 100, 1);
     schedule.take(schedule.due());
     // By then the turn of the fourth slot is due, or that of the third is the newest.
@@ -174,7 +174,7 @@ fn turns_that_passed_are_counted_and_do_not_shift_the_rest() {
 }
 
 #[test]
-fn a_turn_that_is_not_due_yet_is_not_missed() {
+fn turn_not_due_is_not_missed() {
     for seed in 0..100 {
         let mut schedule = WakeSchedule::new(seed, 0, 1000, 1);
         let second = schedule.due_of(1);
@@ -185,7 +185,7 @@ fn a_turn_that_is_not_due_yet_is_not_missed() {
 }
 
 #[test]
-fn turns_that_are_always_late_by_the_number_of_groups_starve_none() {
+fn groupwise_late_turns_starve_none() {
     let mut schedule = WakeSchedule::new(1, 0, 100, TOGETHER * 2);
     let count = 10_000;
     let first = (0..count)
@@ -211,7 +211,7 @@ fn the_seed_and_the_time_decide_alone() {
 }
 
 #[test]
-fn a_new_period_begins_where_the_last_slot_ends() {
+fn new_period_begins_at_the_slots_end() {
     let mut schedule = WakeSchedule::new(1, 0, 100, 1);
     let turn = schedule.take(schedule.due());
     schedule.follow(150, 1);
@@ -225,7 +225,7 @@ fn a_new_period_begins_where_the_last_slot_ends() {
 }
 
 #[test]
-fn a_sample_represents_the_slots_since_the_last_one() {
+fn sample_represents_slots_since_the_last() {
     let slot = SampleSlot { from: 500, to: 600 };
     let from = |sampled_to, attached| slot.since(sampled_to, attached).from;
     assert_eq!(from(Some(500), 0), 500);
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn a_schedule_never_waits_for_longer_than_two_parts(seed: u32, period in 1_000_u64..1_000_000_000, late in 0_u64..10_000_000_000) {
+    fn schedule_waits_two_parts_at_most(seed: u32, period in 1_000_u64..1_000_000_000, late in 0_u64..10_000_000_000) {
         let mut schedule = WakeSchedule::new(seed, 0, period, 1);
         let now = schedule.due() + late;
         let turn = schedule.take(now);

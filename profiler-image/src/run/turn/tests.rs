@@ -84,7 +84,7 @@ fn counts(run: &RunLoop<'_>) -> (u64, u64, Vec<i64>) {
 }
 
 #[test]
-fn what_was_read_of_a_worker_that_has_ended_meanwhile_is_not_summed() {
+fn ended_workers_read_is_not_summed() {
     let (child, pid) = sleeper();
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
@@ -101,7 +101,7 @@ fn what_was_read_of_a_worker_that_has_ended_meanwhile_is_not_summed() {
 }
 
 #[test]
-fn what_was_read_of_a_worker_that_runs_another_program_is_not_summed() {
+fn read_of_another_program_is_not_summed() {
     let (child, pid) = sleeper();
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
@@ -143,7 +143,7 @@ fn turns_that_are_missed_lower_the_effective_rate() {
 }
 
 #[test]
-fn a_look_waits_for_the_next_turn_if_that_is_soon() {
+fn look_waits_for_a_near_turn() {
     let options = options();
     let mut run = RunLoop::new(&options).unwrap();
     run.next_look = 10 * SECOND;
@@ -154,7 +154,7 @@ fn a_look_waits_for_the_next_turn_if_that_is_soon() {
 }
 
 #[test]
-fn a_sample_that_is_cut_asks_for_a_quiescent_read_and_a_whole_one_does_not() {
+fn cut_sample_asks_for_a_quiescent_read() {
     let (child, pid) = sleeper();
     let options = options();
     let whole = Scene::frameless("strpos", IS_NULL);
@@ -168,7 +168,7 @@ fn a_sample_that_is_cut_asks_for_a_quiescent_read_and_a_whole_one_does_not() {
 }
 
 #[test]
-fn the_mark_of_a_worker_that_has_run_for_long_is_not_read_until_it_sleeps() {
+fn running_workers_mark_waits_for_sleep() {
     let (child, pid) = sleeper();
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
@@ -189,7 +189,7 @@ fn the_mark_of_a_worker_that_has_run_for_long_is_not_read_until_it_sleeps() {
 }
 
 #[test]
-fn a_worker_that_still_sleeps_is_not_read_again_and_keeps_its_stack() {
+fn sleeping_worker_keeps_its_stack_unread() {
     let (mut child, pid) = sleeper();
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
@@ -252,7 +252,7 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
 }
 
 #[test]
-fn cpu_time_between_requests_is_counted_and_in_no_sample_unless_idle_workers_are_kept() {
+fn cpu_between_requests_is_in_no_sample() {
     assert_eq!(served(false), (701, 700, 100));
     assert_eq!(served(true), (801, 800, 0));
 }

@@ -117,7 +117,7 @@ fn what_has_returned_does_not_stand() {
 }
 
 #[test]
-fn another_function_in_the_same_place_does_not_stand() {
+fn another_function_in_place_does_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
     check(&whole, &[&[(1, 10), (2, 20), (4, 30)]], 2);
     // Not even if only one look shows it.
@@ -128,14 +128,14 @@ fn another_function_in_the_same_place_does_not_stand() {
 /// The caller has returned from the first call, and its next call has put the same function into
 /// the same place.
 #[test]
-fn the_same_function_called_from_another_line_does_not_stand() {
+fn function_called_from_another_line_does_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
     check(&whole, &[&[(1, 10), (2, 21), (3, 30)]], 2);
     check(&whole, &[&[(1, 11), (2, 20), (3, 30)]], 1);
 }
 
 #[test]
-fn what_a_call_left_in_memory_does_not_stand() {
+fn remains_of_a_call_do_not_stand() {
     let whole = [(1, 10), (2, 20), (3, 30)];
     let mut shown = shown(&whole, &[&[(1, 10), (2, 20)]]);
     assert_eq!(shown.standing(&stack(&whole)), 2);
@@ -144,7 +144,7 @@ fn what_a_call_left_in_memory_does_not_stand() {
 /// The earlier caller has fewer variables than the current one: the frame that its callee left is
 /// between the current one's variables, below the top, and the current caller stands at its call.
 #[test]
-fn what_a_call_left_below_the_top_does_not_stand() {
+fn remains_below_the_top_do_not_stand() {
     let calls = [(1, 10), (2, 20)];
     let (left, now) = (address(2), address(2) + 0x20);
     let callee = |address: u64, func: u64| Frame {
@@ -172,7 +172,7 @@ fn what_a_call_left_below_the_top_does_not_stand() {
 
 /// The body of a generator is on the heap, and its frame stays there while it does not run.
 #[test]
-fn the_body_of_a_generator_stands_while_it_is_the_top() {
+fn generator_body_stands_while_on_top() {
     let calls = [(1, 10), (2, 20)];
     let body = Frame {
         address: HEAP,
@@ -199,7 +199,7 @@ fn the_body_of_a_generator_stands_while_it_is_the_top() {
 /// Two calls above the body of a generator have returned, and so has the generator; another
 /// function has taken the place of the upper one.
 #[test]
-fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its_own() {
+fn generator_body_under_another_call_does_not_stand() {
     let calls = [(1, 10), (2, 20)];
     let body = Frame {
         address: HEAP,
@@ -230,7 +230,7 @@ fn the_body_of_a_generator_does_not_stand_below_another_call_in_the_place_of_its
 /// a third body, which has called the same function; the frame of the outer one's call is still
 /// there.
 #[test]
-fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own() {
+fn generator_body_resumed_elsewhere_does_not_stand() {
     let calls = [(1, 10), (2, 20)];
     let body = |address: u64, func: u64, prev: u64| Frame {
         address,
@@ -255,7 +255,7 @@ fn the_body_of_a_generator_does_not_stand_where_another_one_has_resumed_its_own(
 }
 
 #[test]
-fn a_function_without_a_frame_stands_with_its_caller() {
+fn frameless_function_stands_with_its_caller() {
     let absent = Frame {
         func: 9,
         ..Frame::default()
@@ -283,7 +283,7 @@ proptest! {
     /// Each frame that stands is there again, in the same call of the same callers, and the next
     /// one is not.
     #[test]
-    fn what_stands_is_the_common_part_and_all_of_it(frames in calls(), again in calls()) {
+    fn stand_is_the_common_part(frames in calls(), again in calls()) {
         let of = |calls: &[(u64, u64)], index: usize| calls.get(index).map(|&(func, _)| (func, calls[..index].iter().map(|call| call.1).collect::<Vec<_>>()));
         let stands = shown(&[], &[&again]).standing(&stack(&frames));
         prop_assert!(stands <= frames.len());
@@ -298,7 +298,7 @@ proptest! {
     /// The lower part of one stack with the upper part of another; a caller below the cut is at
     /// another call: the edge across the cut stands in no look at either.
     #[test]
-    fn a_pair_of_frames_from_different_moments_does_not_stand(
+    fn frames_of_different_moments_do_not_stand(
         lower in vec((1..3_u64, 0..2_u64), 1..4), moved in any::<prop::sample::Index>(), one in calls(), other in calls(),
     ) {
         let mut later = lower.clone();
@@ -313,7 +313,7 @@ proptest! {
 
 /// The program makes its top call after the first look.
 #[test]
-fn a_function_stands_if_each_look_leads_to_it_from_one_of_the_tops_next_to_it() {
+fn function_stands_if_each_look_leads_to_it() {
     let (before, after) = ([(1, 10), (2, 20)], [(1, 10), (2, 20), (3, 30)]);
     let mut shown = shown(&[], &[&before, &after]);
     let [callers, callee] = [&before[..], &after[..]].map(|stack_of| stack(stack_of)[0].address);

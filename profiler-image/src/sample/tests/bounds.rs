@@ -65,7 +65,7 @@ fn piled(count: u64) -> (Scene, u64) {
 }
 
 #[test]
-fn a_stack_with_many_calls_without_a_frame_is_known_up_to_the_64th() {
+fn frameless_calls_are_known_up_to_64() {
     for count in [63, 64, 100] {
         let (scene, _) = piled(count);
         let (ending, names, _) = sampled(&scene);
@@ -79,7 +79,7 @@ fn a_stack_with_many_calls_without_a_frame_is_known_up_to_the_64th() {
 
 /// The part below the looks is read between the second and the third.
 #[test]
-fn a_moment_of_a_deep_stack_counts_only_if_the_lowest_call_in_its_looks_has_stood() {
+fn deep_moment_needs_its_lowest_call_to_stand() {
     let (scene, first) = piled(60);
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let Ok(Reading::Busy { tops, .. }) = worker.reader.read() else {
@@ -141,7 +141,7 @@ fn deep(calls: u64) -> Scene {
 }
 
 #[test]
-fn a_sample_unwinds_so_many_frames_and_keeps_what_it_has_proven() {
+fn sample_unwinds_bounded_frames_and_keeps_proofs() {
     let calls = 600;
     let (ending, names, unwound) = sampled(&deep(calls as u64));
     assert_eq!((ending, names.len()), (Ending::Cut, calls + 1));

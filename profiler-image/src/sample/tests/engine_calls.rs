@@ -22,7 +22,7 @@ fn named(scene: &Scene) -> (StackSampler, Worker, Tops) {
 
 /// `$f()` looks up the class of `'A::m'`. Nothing may be looked at again.
 #[test]
-fn an_op_that_calls_a_callable_may_call_an_autoloader() {
+fn calling_op_may_call_an_autoloader() {
     for (opcode, is_open) in [(INIT_DYNAMIC_CALL, false), (INIT_FCALL, true)] {
         let mut scene = Scene::new();
         let top = scene.image.layout.call_info.top;
@@ -54,7 +54,7 @@ fn an_op_that_calls_a_callable_may_call_an_autoloader() {
 
 /// As a shutdown function. Nothing may be looked at again.
 #[test]
-fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
+fn engine_calls_only_the_first_frame() {
     for (offset, is_open) in [(0x20, false), (0x30, true)] {
         let mut scene = Scene::new();
         let image = &mut scene.image;
@@ -86,7 +86,7 @@ fn the_engine_has_called_the_first_frame_of_the_stack_and_no_other() {
 
 /// What it has left stands until its memory is used again, below any other resumer.
 #[test]
-fn the_resumer_of_a_generator_that_is_open_is_asked_in_each_sample() {
+fn open_generators_resumer_is_asked_each_sample() {
     // Zend/zend_vm_opcodes.h.
     const FE_FETCH_R: u8 = 78;
     const OPERAND: u32 = 112;

@@ -83,7 +83,7 @@ fn show(
 
 /// The later looks show the word's call, but a later moment would favour calls that last longer.
 #[test]
-fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
+fn caller_of_a_call_being_made_is_leaf() {
     let scene = Scene::calling();
     let layout = scene.image.layout;
     let (row, kind) = (&layout.execute_data, &layout.call_info);
@@ -104,7 +104,7 @@ fn where_another_call_is_made_ready_in_the_first_look_its_caller_is_the_leaf() {
 /// No word of the read leads to the callers in the first look; the later moments show which of them
 /// stood.
 #[test]
-fn where_the_words_frame_leads_nowhere_in_the_first_look_its_callers_that_stood_are_followed() {
+fn standing_callers_are_followed_if_the_frame_fails() {
     let scene = Scene::calling();
     let prev = scene.image.layout.execute_data.prev_execute_data;
     let words = [(Whose::Callee, prev, 0x10)];
@@ -118,7 +118,7 @@ fn where_the_words_frame_leads_nowhere_in_the_first_look_its_callers_that_stood_
 
 /// At an earlier op it has not made the call yet: what stands above it is left from another caller.
 #[test]
-fn a_call_whose_caller_has_gone_on_to_a_later_op_since_is_the_leaf() {
+fn caller_that_went_on_is_the_leaf() {
     let scene = Scene::calling();
     let opline = scene.image.layout.execute_data.opline;
     for (op, names_of) in [(2, &["{main}", "found"][..]), (0, &["{main}"])] {
@@ -129,7 +129,7 @@ fn a_call_whose_caller_has_gone_on_to_a_later_op_since_is_the_leaf() {
 
 /// All looks show the later op, so none shows that the caller stood at the one that called.
 #[test]
-fn a_call_whose_caller_has_gone_on_does_not_stand() {
+fn call_of_a_caller_that_went_on_falls() {
     let scene = Scene::calling();
     let opline = scene.image.layout.execute_data.opline;
     for (op, stands) in [(1, true), (2, false)] {
@@ -149,7 +149,7 @@ fn a_call_whose_caller_has_gone_on_does_not_stand() {
 /// The function of the ended call on the object of the next one, whose frame the later looks show.
 /// Only a check by the object can be deceived.
 #[test]
-fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() {
+fn ended_methods_remains_are_no_leaf() {
     let scene = Scene::calling();
     let row = &scene.image.layout.execute_data;
     let variable = RESULT as usize;
@@ -175,7 +175,7 @@ fn what_an_ended_method_call_left_is_no_leaf_where_a_look_shows_the_next_call() 
 
 /// As a magic method: from there on, no op refutes such a call.
 #[test]
-fn a_call_by_the_engine_whose_caller_has_gone_on_since_is_the_leaf() {
+fn engines_caller_that_went_on_is_leaf() {
     let mut scene = Scene::new();
     scene.call("found", scene.image.layout.call_info.top);
     let (mut sampler, mut worker, mut tops) = sampled(&scene, Relation::Nothing);
@@ -251,7 +251,7 @@ fn is_cut(
 
 /// With them, it is proven soon, so a later moment costs it next to nothing.
 #[test]
-fn a_call_without_proof_loses_no_time_to_later_ones_where_no_quiescent_read_will_prove_it() {
+fn unproven_call_keeps_time_without_quiescent_reads() {
     let mut scene = Scene::new();
     scene.call("other", scene.image.layout.call_info.top);
     let row = &scene.image.layout.execute_data;
@@ -270,7 +270,7 @@ fn a_call_without_proof_loses_no_time_to_later_ones_where_no_quiescent_read_will
 
 /// The call is above the callers that a later word leads to.
 #[test]
-fn a_call_without_proof_loses_no_time_where_the_words_own_frame_has_ended() {
+fn unproven_call_keeps_time_if_its_frame_ended() {
     let mut scene = Scene::new();
     scene.call("other", scene.image.layout.call_info.top);
     // Nothing is there.
@@ -281,7 +281,7 @@ fn a_call_without_proof_loses_no_time_where_the_words_own_frame_has_ended() {
 
 /// It stands in all looks, as nothing has been pushed over it yet.
 #[test]
-fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another_object() {
+fn ended_method_of_another_object_is_no_leaf() {
     let scene = Scene::calling();
     let (mut sampler, mut worker, tops) = sampled(&scene, Relation::ThisIn(RESULT));
     let row = &scene.image.layout.execute_data;
@@ -308,7 +308,7 @@ fn what_an_ended_method_call_left_is_no_leaf_if_its_callers_variable_has_another
 
 /// That leaf is not in memory: between it and the word there are no frames to search.
 #[test]
-fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_frame() {
+fn frameless_call_is_leaf_at_an_earlier_frame() {
     let mut scene = Scene::frameless("implode", IS_NULL);
     scene.call("text", scene.image.layout.call_info.top);
     let row = &scene.image.layout.execute_data;
@@ -324,7 +324,7 @@ fn a_call_without_a_frame_is_the_leaf_where_the_word_leads_to_an_earlier_calls_f
 
 /// What stands above the first word's frame can be left from a call that ended long ago.
 #[test]
-fn a_call_above_the_first_words_frame_does_not_count_in_the_first_look() {
+fn call_above_the_first_word_does_not_count() {
     let scene = Scene::calling();
     let (mut sampler, mut worker, mut tops) = sampled(&scene, Relation::Nothing);
     tops[0].current_execute_data = scene.main_frame;
@@ -336,7 +336,7 @@ fn a_call_above_the_first_words_frame_does_not_count_in_the_first_look() {
 
 /// The call is known, but not this call path, and the second look shows another caller.
 #[test]
-fn a_call_path_that_only_the_first_look_shows_is_a_candidate_until_two_looks_show_it() {
+fn path_of_one_look_is_a_candidate() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let TurnOutcome::Sample(first) = sampler.sample(&mut worker, 1) else {

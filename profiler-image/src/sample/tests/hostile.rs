@@ -58,7 +58,7 @@ fn words(image: &EngineImage) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn whatever_a_target_writes_a_sample_keeps_its_bounds(
+    fn samples_keep_bounds_on_hostile_memory(
         writes in vec((any::<usize>(), any_word()), 1..48)
     ) {
         let mut scene = engine();

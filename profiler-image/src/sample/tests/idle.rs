@@ -35,7 +35,7 @@ fn read(scene: &Scene, worker: &mut Worker) -> (Option<Option<Phase>>, bool) {
 }
 
 #[test]
-fn the_next_requests_stack_is_expected_where_the_last_one_was() {
+fn next_request_is_expected_at_the_last_stack() {
     let mut scene = Scene::calling().with_phases();
     let mut worker = scene.worker();
     let frame = worker.reader.memory.word(worker.reader.top_at()).unwrap();
@@ -52,7 +52,7 @@ fn the_next_requests_stack_is_expected_where_the_last_one_was() {
 
 /// Between two fibers there is no frame for a moment, but the engine is active.
 #[test]
-fn a_worker_without_a_frame_is_idle_at_once_only_if_the_engine_says_so() {
+fn frameless_worker_is_idle_if_the_engine_agrees() {
     for has_phases in [true, false] {
         let mut scene = Scene::calling();
         if has_phases {

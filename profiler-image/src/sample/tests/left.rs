@@ -32,7 +32,7 @@ fn freed() -> Scene {
 }
 
 #[test]
-fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
+fn freed_name_read_with_looks_proves_the_call() {
     let scene = freed();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     assert!(matches!(
@@ -55,7 +55,7 @@ fn the_next_reads_take_a_freed_name_with_the_looks_and_it_proves_the_call() {
 
 /// A caller that did not stand may have had the temporary for another op.
 #[test]
-fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
+fn freed_name_needs_a_standing_caller() {
     for (together, expected) in [
         (1, Some(EdgeKnowledge::Proven(site::Relation::Nothing))),
         (0, None),
@@ -84,7 +84,7 @@ fn a_freed_name_proves_a_call_of_two_moments_only_if_its_caller_stood() {
 
 /// Other words may be in the temporary by now: the JIT's code does not always write to it.
 #[test]
-fn a_temporary_name_needs_its_moment_under_the_jit() {
+fn temporary_name_needs_its_moment_under_jit() {
     for (code, expected) in [(0, true), (32, false)] {
         let mut scene = Scene::calling().with_jit(code);
         let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());

@@ -75,7 +75,7 @@ impl Pages {
 /// `{main}` and `found` are fetched after the looks the first time, so that the stack could be of
 /// two moments. The next read takes them along.
 #[test]
-fn a_stack_with_frames_that_were_read_later_is_read_again() {
+fn late_frames_are_read_again() {
     let mut pages = Pages::new();
     let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(1);
@@ -87,7 +87,7 @@ fn a_stack_with_frames_that_were_read_later_is_read_again() {
 }
 
 #[test]
-fn a_top_on_another_page_is_sampled_where_its_frames_were_read_with_the_looks() {
+fn other_page_is_sampled_with_its_looks() {
     let mut pages = Pages::new();
     let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     let other = pages.pages[1].0;
@@ -104,7 +104,7 @@ fn a_top_on_another_page_is_sampled_where_its_frames_were_read_with_the_looks() 
 
 /// Callers stand while fibers come and go, so later moments would favour them.
 #[test]
-fn a_later_word_is_not_followed_where_the_first_one_is_of_another_page() {
+fn later_word_of_another_page_is_not_followed() {
     let mut pages = Pages::new();
     let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(0);
@@ -126,7 +126,7 @@ fn a_later_word_is_not_followed_where_the_first_one_is_of_another_page() {
 
 /// The engine enters a fiber word by word: the page can be gone while there still is a frame.
 #[test]
-fn a_busy_worker_whose_page_is_not_found_is_a_sample_without_a_known_frame() {
+fn busy_worker_without_page_is_a_sample() {
     let mut pages = Pages::new();
     let (mut sampler, mut worker) = (StackSampler::new(), pages.scene.worker());
     pages.run(0);

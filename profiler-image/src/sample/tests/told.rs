@@ -74,7 +74,7 @@ fn followed_frames(scene: &Scene, moved: usize) -> usize {
 }
 
 #[test]
-fn a_call_that_its_caller_names_needs_no_second_look() {
+fn call_named_by_caller_needs_no_second_look() {
     let scene = nested("text", "text");
     assert_eq!([0, 1].map(|moved| followed_frames(&scene, moved)), [3; 2]);
 }
@@ -94,12 +94,12 @@ fn no_caller_tells_a_call_of_another_function() {
 
 /// `{main}` itself may be another call by then.
 #[test]
-fn nothing_is_told_above_a_stack_of_which_no_frame_stood() {
+fn nothing_is_told_above_a_fallen_stack() {
     assert_eq!(followed_frames(&nested("text", "text"), 3), 0);
 }
 
 #[test]
-fn a_caller_tells_what_its_code_names_and_methods_of_its_own_object() {
+fn caller_tells_named_calls_and_own_methods() {
     let told = |words| [Relation::Nothing, Relation::SameThis].map(|check| tells(check, words));
     assert_eq!(told(Code), [true; 2]);
     assert_eq!(told(Cache), [false, true]);
@@ -139,7 +139,7 @@ fn stands(looks: &[usize]) -> bool {
 
 /// The op can be that of an earlier call, from another caller.
 #[test]
-fn a_call_stands_where_two_looks_in_a_row_show_its_caller_at_its_op() {
+fn call_stands_if_two_looks_show_its_caller() {
     assert!(stands(&[]));
     assert!(!stands(&[1, 2, 3]));
     assert!(!stands(&[1, 3]));

@@ -65,7 +65,7 @@ fn check_named(scene: &Scene, closure: usize, stood: &[(usize, bool)]) {
 }
 
 #[test]
-fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_read() {
+fn variable_names_closure_if_its_frame_stood() {
     let mut scene = scene();
     // As a leaf, it has no opline of its own.
     check_named(&scene, 0, &[(3, true), (2, false), (0, false)]);
@@ -74,7 +74,7 @@ fn a_variable_names_a_closure_only_if_its_frame_has_stood_since_its_code_was_rea
 }
 
 #[test]
-fn a_variable_below_the_looks_is_of_the_moment_of_its_call() {
+fn variable_below_the_looks_is_of_its_call() {
     let scene = Scene::calling();
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     let (_, trace) = followed(&scene, &mut sampler, &mut worker);

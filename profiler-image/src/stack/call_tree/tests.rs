@@ -10,7 +10,7 @@ use super::*;
 use crate::stack::edges::{Edge, EdgeKnowledge};
 
 #[test]
-fn a_path_is_proven_up_to_its_first_open_edge() {
+fn path_is_proven_to_its_first_open_edge() {
     let (mut edges, mut tree) = (Edges::default(), CallTree::default());
     let edge = Edge::of_root(FunctionNames::IDLE);
     let EdgeKnowledge::Open(id) = edges.open(edge) else {
@@ -42,7 +42,7 @@ fn a_path_is_proven_up_to_its_first_open_edge() {
 }
 
 #[test]
-fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
+fn nearest_calling_op_is_found() {
     let mut tree = CallTree::default();
     let mut add = |parent, name, op| tree.add(parent, name, op, op, CallPath::default()).unwrap();
     let main = [0, 4, 5].map(|op| add(PathId::NONE, FunctionNames::TRUNCATED, op));
@@ -67,7 +67,7 @@ fn of_the_ops_that_call_a_function_the_one_on_the_nearest_line_is_found() {
 }
 
 #[test]
-fn a_candidate_is_known_once_a_sample_shows_it_without_doubt() {
+fn candidate_is_known_after_a_certain_sample() {
     let edges = Edges::default();
     let candidate = CallPath {
         is_candidate: true,
@@ -139,7 +139,7 @@ impl Scene {
 }
 
 #[test]
-fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
+fn path_counts_to_the_first_doubtful_call() {
     let mut scene = Scene::new();
     scene.sample([false; 1000]);
     assert!(scene.is_proven(), "it stands nowhere");
@@ -155,9 +155,8 @@ fn a_path_counts_up_to_the_first_call_that_only_stands_below_others() {
 
 /// Calls at the greatest depth of a recursion are the shortest, so they stand the least.
 #[test]
-fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
-    // Direct, and by way of another function; the callers of the call that stands, and of the one
-    // that never does.
+fn recursive_call_is_made_at_any_depth() {
+    // Direct, and by way of another function; the callers of the call that stands, and of the one that never does.
     let [main, f, g, h] = [
         FunctionNames::TRUNCATED,
         FunctionNames::IDLE,
@@ -194,7 +193,7 @@ fn a_call_in_a_recursion_is_made_if_it_is_made_at_another_depth() {
 
 /// The same function at another op, or another function at the same op, says nothing of a call.
 #[test]
-fn only_the_same_call_of_the_same_op_makes_one_doubtful() {
+fn only_the_same_call_raises_doubt() {
     for (name, op) in [
         (FunctionNames::COLLECTING, 2),
         (FunctionNames::TRUNCATED, 3),
@@ -210,7 +209,7 @@ fn only_the_same_call_of_the_same_op_makes_one_doubtful() {
 }
 
 #[test]
-fn a_call_stands_beyond_doubt_after_two_samples_and_never_by_one_in_a_thousand() {
+fn call_stands_after_two_samples() {
     let is_proven = |before: &[bool], after: usize| {
         let mut scene = Scene::new();
         scene.tree.trust(scene.calls[1]);
@@ -252,7 +251,7 @@ fn paths_that_are_shown_alike_are_one() {
 
 proptest! {
     #[test]
-    fn what_was_added_is_found_whatever_was_asked_for_before(
+    fn added_paths_are_always_found(
         asked in proptest::collection::vec((0..6_usize, 0..3_usize, 0..3_u32), 1..60)
     ) {
         let names = [FunctionNames::IDLE, FunctionNames::TRUNCATED, FunctionNames::COLLECTING];
@@ -274,7 +273,7 @@ proptest! {
 }
 
 #[test]
-fn there_is_room_for_so_many_paths_and_no_more() {
+fn paths_have_a_bound() {
     let mut tree = CallTree::default();
     let added = (0..70_000).filter_map(|op| {
         tree.add(

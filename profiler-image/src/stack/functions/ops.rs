@@ -119,7 +119,7 @@ mod tests {
     use phpprof_zend::memory::Recorded;
 
     #[test]
-    fn a_few_hundred_ops_of_a_long_function_are_remembered() {
+    fn some_ops_of_long_functions_are_remembered() {
         let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
         let key = FunctionKey {
             code: 0x10_0000,

@@ -125,7 +125,7 @@ fn names(
 }
 
 #[test]
-fn an_internal_function_keeps_its_name_when_a_request_ends() {
+fn internal_function_keeps_its_name_between_requests() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let internal = put(&mut memory, 1, "array_map", false);
     let user = put(&mut memory, 2, "first", true);
@@ -144,7 +144,7 @@ fn an_internal_function_keeps_its_name_when_a_request_ends() {
 /// A function is trusted by its address until its check finds another one there, as after a restart
 /// of opcache.
 #[test]
-fn a_check_finds_a_function_that_is_not_what_it_was() {
+fn check_finds_a_replaced_function() {
     let check = |is_replaced: bool, expected: &str| {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let frame = put(&mut memory, 1, "array_map", false);
@@ -178,7 +178,7 @@ fn a_check_finds_a_function_that_is_not_what_it_was() {
 }
 
 #[test]
-fn the_opline_that_an_earlier_call_left_in_a_frame_does_not_name_an_internal_function() {
+fn stale_opline_names_no_internal_function() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let earlier = put(&mut memory, 0x20, "shelf", true);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[earlier]), ["shelf"]);
@@ -194,7 +194,7 @@ fn the_opline_that_an_earlier_call_left_in_a_frame_does_not_name_an_internal_fun
 }
 
 #[test]
-fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
+fn replaced_name_is_read_in_the_next_request() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "before", true);
     assert_eq!(names(&mut codes, &memory, &mut maps, &[user]), ["before"]);
@@ -207,7 +207,7 @@ fn a_name_that_was_replaced_in_place_is_read_again_in_the_next_request() {
 }
 
 #[test]
-fn evaled_code_whose_file_name_came_to_lie_where_anothers_was_has_its_own_name_again() {
+fn evaled_code_at_anothers_name_is_named_right() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let mut frame = put(&mut memory, 2, "", true);
     frame.call_info = of_8_2().call_info.code;
@@ -244,7 +244,7 @@ fn what_is_no_function_has_no_name() {
 }
 
 #[test]
-fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
+fn unheld_name_is_taken_while_its_frame_stands() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "percent", true);
     let other = put(&mut memory, 3, "discount", true);
@@ -261,7 +261,7 @@ fn a_name_that_nothing_else_holds_is_taken_only_while_its_frame_stands() {
 }
 
 #[test]
-fn frames_are_looked_at_again_from_the_lowest_whose_name_nothing_else_holds() {
+fn looks_begin_at_the_lowest_unheld_name() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let main = put(&mut memory, 1, "total", true);
     let [user, other] =
@@ -277,7 +277,7 @@ fn frames_are_looked_at_again_from_the_lowest_whose_name_nothing_else_holds() {
 }
 
 #[test]
-fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
+fn unnamed_function_is_looked_at_once_more() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let user = put(&mut memory, 2, "percent", true);
     let mut is_named = |codes: &mut Functions, stand: usize| {
@@ -293,7 +293,7 @@ fn what_a_look_could_not_name_is_looked_at_again_for_the_next_read_only() {
 }
 
 #[test]
-fn names_and_lines_of_a_function_are_kept_in_a_few_hundred_bytes() {
+fn function_takes_a_few_hundred_bytes() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "total", true);
     names(&mut codes, &memory, &mut maps, &[frame]);
@@ -302,7 +302,7 @@ fn names_and_lines_of_a_function_are_kept_in_a_few_hundred_bytes() {
 
 /// The bottom of a fiber is a function of the engine without a name.
 #[test]
-fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
+fn nameless_engine_function_needs_no_standing_frame() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "", false);
     let key = FunctionKey {
@@ -320,7 +320,7 @@ fn a_nameless_function_of_the_engine_needs_no_frame_that_stands() {
 }
 
 #[test]
-fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
+fn shared_code_outlives_requests_with_its_class() {
     let mut maps = Maps::default();
     let memory = EngineImage::new(of_8_2());
     let place = place(&memory, &mut maps.shared, &mut maps.local);
@@ -344,7 +344,7 @@ fn code_in_shared_memory_outlives_its_request_only_together_with_its_class() {
 /// A class inherits an internal method as a copy in the request's memory, which the next request
 /// gives to another.
 #[test]
-fn an_inherited_internal_method_is_forgotten_with_its_request() {
+fn inherited_internal_method_is_forgotten_with_its_request() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "current", false);
     let class = memory.class("ArrayIterator");
@@ -394,7 +394,7 @@ fn put_script(memory: &mut EngineImage, frame: Frame, file: u64, path: &str) -> 
 /// An included file has often ended by the time that its function is looked at: the allocator has
 /// its first word then.
 #[test]
-fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
+fn script_is_known_if_it_holds_the_opline() {
     let check = |opline: u64, expected: &str| {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let file = SHARED.end - 0x1000;
@@ -414,7 +414,7 @@ fn a_script_is_known_by_what_it_leaves_if_its_code_holds_the_opline() {
 /// A file's code is trusted by its opline for a while; then its function is looked at, which may be
 /// another file's since a restart of opcache.
 #[test]
-fn a_script_that_was_not_looked_at_for_long_is_looked_at_again() {
+fn script_is_looked_at_again_after_long() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let called = put(&mut memory, 0x20, "", true);
     let files = [SHARED.end - 0x1000, SHARED.end - 0x2000];
@@ -468,7 +468,7 @@ fn put_linked(memory: &mut EngineImage, func: u64, class: u64, at: u64, name: &s
 }
 
 #[test]
-fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
+fn relinked_method_is_resolved_once() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let (cart, basket) = (SHARED.start + 0x9000, SHARED.start + 0x9100);
     let mut identified = |memory: &EngineImage, frame: Frame| {
@@ -505,7 +505,7 @@ fn a_method_of_a_class_that_each_request_links_anew_is_resolved_once() {
 }
 
 #[test]
-fn all_functions_are_searched_twice_while_one_stays_checked() {
+fn functions_are_searched_twice_while_one_stays_checked() {
     for functions in [0_usize, 1, 256, 257, 1000, 8000] {
         let searches = functions.div_ceil(SEARCHED_TOGETHER) as u64;
         let pause = pause(CHECKED_TOGETHER - 1, functions);

@@ -93,7 +93,7 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
 }
 
 #[test]
-fn a_function_is_found_by_an_op_in_those_that_declare_it() {
+fn op_finds_a_function_among_its_declarers() {
     for layout in layouts() {
         let mut nest = Nest::new(layout);
         let found = [0, 1, 2].map(|of| nest.found(of));
@@ -103,7 +103,7 @@ fn a_function_is_found_by_an_op_in_those_that_declare_it() {
 }
 
 #[test]
-fn an_op_array_that_was_compiled_later_is_not_searched() {
+fn later_op_array_is_not_searched() {
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     assert_eq!(nest.found(3), None);
     nest.arena.end = u64::MAX;
@@ -127,7 +127,7 @@ fn a_freed_object_holds_nothing() {
 }
 
 #[test]
-fn a_function_of_the_engines_tables_holds_what_it_declares() {
+fn function_of_the_tables_holds_its_own() {
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     let layout = nest.image.layout;
     let func = nest.functions[0].func;
@@ -145,7 +145,7 @@ fn a_function_of_the_engines_tables_holds_what_it_declares() {
 }
 
 #[test]
-fn a_holder_has_stood_if_it_declares_what_was_compiled_before_or_nothing_was_compiled_since() {
+fn holder_stood_if_nothing_was_compiled_since() {
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     let (block, end) = (nest.arena.block, nest.arena.end);
     assert!(nest.has_stood());
@@ -164,7 +164,7 @@ fn a_holder_has_stood_if_it_declares_what_was_compiled_before_or_nothing_was_com
 }
 
 #[test]
-fn a_new_block_of_the_arena_continues_the_one_before() {
+fn new_arena_block_continues_the_last() {
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     let (pointer, block) = (nest.arena.pointer, nest.arena.block);
     let next = nest.image.block();
@@ -188,7 +188,7 @@ fn a_search_in_lists_that_contain_themselves_ends() {
 }
 
 #[test]
-fn the_block_before_the_newest_one_was_full_before() {
+fn block_before_the_newest_was_full() {
     let mut nest = Nest::new(&ROWS[ROWS.len() - 1]);
     let block = nest.arena.block;
     (nest.arena.block, nest.arena.end) = (BLOCK, BLOCK);

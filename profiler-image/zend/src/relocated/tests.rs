@@ -26,7 +26,7 @@ fn found(process: &ProcessImage) -> Engine {
 }
 
 /// The engine of a process that was examined, and another process that runs the same program.
-fn pair( layout: &'static Layout, is_safe: bool) -> (Engine, ProcessImage) {
+fn pair(layout: &'static Layout, is_safe: bool) -> (Engine, ProcessImage) {
     let known = ProcessImage::new(layout, is_safe, BASE, BUILD_ID);
     let other = ProcessImage::new(layout, is_safe, ELSEWHERE, BUILD_ID);
     (found(&known), other)
@@ -37,7 +37,7 @@ fn again(known: &Engine, process: &ProcessImage) -> Option<Result<Engine, Engine
 }
 
 #[test]
-fn relocated_finds_what_a_search_finds_in_fewer_reads() {
+fn relocated_finds_the_same_in_fewer_reads() {
     for (layout, is_safe) in kinds() {
         let (known, other) = pair(layout, is_safe);
         assert!(known.is_recognisable("/usr/bin/php"));
@@ -59,7 +59,7 @@ fn relocated_finds_what_a_search_finds_in_fewer_reads() {
 }
 
 #[test]
-fn relocated_is_of_the_same_build_id_or_of_the_same_file() {
+fn relocated_needs_the_same_build_or_file() {
     let check = |(of_known, of_other): (&'static [u8], &'static [u8]), is_same_file, expected| {
         for (layout, is_safe) in kinds() {
             let known = found(&ProcessImage::new(layout, is_safe, BASE, of_known));
@@ -78,7 +78,7 @@ fn relocated_is_of_the_same_build_id_or_of_the_same_file() {
 }
 
 #[test]
-fn relocated_is_starting_until_the_engine_has_its_version() {
+fn relocated_is_starting_without_a_version() {
     for (layout, is_safe) in kinds() {
         let (known, mut other) = pair(layout, is_safe);
         let core = other.module("Core", "4.2.9");
@@ -98,7 +98,7 @@ fn relocated_is_starting_until_the_engine_has_its_version() {
 }
 
 #[test]
-fn relocated_reads_size_and_ids_of_the_process_itself() {
+fn relocated_reads_the_processs_own_ids() {
     for (layout, is_safe) in kinds().filter(|(_, is_safe)| *is_safe) {
         let (known, mut other) = pair(layout, is_safe);
         // More buckets, as a server with more threads asks for, and globals that were registered in another order.
@@ -146,7 +146,7 @@ fn relocated_refuses_a_table_that_is_none() {
 }
 
 #[test]
-fn relocated_refuses_globals_that_are_not_laid_out_so() {
+fn relocated_refuses_other_globals() {
     for (layout, is_safe) in kinds() {
         let (known, mut other) = pair(layout, is_safe);
         let row = &other.layout().compiler_globals;
@@ -160,7 +160,7 @@ fn relocated_refuses_globals_that_are_not_laid_out_so() {
 }
 
 #[test]
-fn relocated_is_none_if_an_address_is_of_another_image() {
+fn relocated_refuses_another_images_address() {
     for (layout, is_safe) in kinds() {
         let (mut known, other) = pair(layout, is_safe);
         known.execute_hook = Some(BASE + 0x3000);

@@ -107,7 +107,7 @@ fn shop() -> Image {
 }
 
 #[test]
-fn a_fastcgi_environment_tells_the_request_and_no_query() {
+fn fastcgi_environment_tells_request_without_query() {
     let (request, trail) = shop().read();
     let expected = HttpRequest {
         method: Some("POST".to_owned()),
@@ -123,7 +123,7 @@ fn a_fastcgi_environment_tells_the_request_and_no_query() {
 }
 
 #[test]
-fn a_trail_changes_with_whatever_the_request_is_read_through() {
+fn trail_changes_with_what_is_read() {
     let (_, trail) = shop().read();
     assert_eq!(shop().again(&trail), trail.bytes);
     for (from, to) in [
@@ -153,7 +153,7 @@ fn address_of(image: &Image, text: &str) -> u64 {
 
 /// Other parameters precede it in its chain.
 #[test]
-fn a_parameter_is_found_along_its_chain_and_not_by_its_hash_alone() {
+fn parameter_is_found_along_its_chain() {
     let same_slot = (0..=255_u8)
         .filter(u8::is_ascii_alphanumeric)
         .map(|letter| format!("AAA{}AAAA", letter as char))
@@ -168,7 +168,7 @@ fn a_parameter_is_found_along_its_chain_and_not_by_its_hash_alone() {
 }
 
 #[test]
-fn an_environment_without_a_method_or_that_is_over_is_no_request() {
+fn environment_without_method_is_no_request() {
     let image = Image::environment(&[("REQUEST_URI", "/a")]);
     assert_eq!(image.read().0, None);
     let mut image = shop();
@@ -193,7 +193,7 @@ fn a_chain_that_leads_to_itself_ends() {
 }
 
 #[test]
-fn the_built_in_servers_request_is_in_request_info() {
+fn built_in_servers_request_is_in_request_info() {
     let mut image = Image::new(RequestSource::RequestInfo);
     image.point_to(8, "GET");
     image.point_to(48, "/shop/17?token=SECRET");
@@ -210,7 +210,7 @@ fn the_built_in_servers_request_is_in_request_info() {
 }
 
 #[test]
-fn apaches_path_is_that_of_the_clients_line_and_only_with_its_method() {
+fn apaches_path_is_the_clients_with_method() {
     let with_line = |line: &str| {
         let mut image = Image::new(RequestSource::Apache);
         image.point_to(8, "GET");
@@ -247,7 +247,7 @@ fn put_server(image: &mut Image, zval: u64, entries: &[(&str, &str)], time: f64)
 }
 
 #[test]
-fn the_iterations_request_is_in_the_symbol_tables_server() {
+fn iterations_request_is_in_the_symbol_table() {
     let mut image = Image::new(RequestSource::Iteration);
     let table =
         image.engine.executor_globals + image.engine.layout.executor_globals.symbol_table as u64;
@@ -277,7 +277,7 @@ fn the_iterations_request_is_in_the_symbol_tables_server() {
 }
 
 #[test]
-fn the_engines_server_is_a_request_once_it_is_built() {
+fn engines_server_is_a_request_once_built() {
     let mut image = Image::new(RequestSource::Server);
     let core = image.engine.block();
     image.place.core_globals = Some(core);
@@ -294,7 +294,7 @@ fn the_engines_server_is_a_request_once_it_is_built() {
 }
 
 #[test]
-fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
+fn built_server_tells_the_trace() {
     for source in [RequestSource::Apache, RequestSource::RequestInfo] {
         let mut image = Image::new(source);
         let core = image.engine.block();
@@ -329,7 +329,7 @@ fn apache_and_the_built_in_server_tell_the_trace_once_server_is_built() {
 
 /// After a request FrankenPHP sets the method to NULL; `$_SERVER` stays until the next one.
 #[test]
-fn frankenphp_has_a_request_while_it_has_a_method() {
+fn frankenphp_has_a_request_with_its_method() {
     let mut image = Image::new(RequestSource::FrankenPhp);
     let core = image.engine.block();
     image.place.core_globals = Some(core);
@@ -353,7 +353,7 @@ fn frankenphp_has_a_request_while_it_has_a_method() {
 }
 
 #[test]
-fn a_command_line_has_a_script_and_no_request() {
+fn command_line_has_a_script_alone() {
     let mut image = Image::new(RequestSource::Script);
     image.point_to(40, "/srv/worker.php");
     let expected = HttpRequest {
@@ -364,7 +364,7 @@ fn a_command_line_has_a_script_and_no_request() {
 }
 
 #[test]
-fn a_uri_is_cut_at_the_first_byte_that_is_not_path() {
+fn uri_is_cut_after_its_path() {
     let check = |uri: &str, expected: Option<&str>| {
         let path = path_bytes(uri.as_bytes());
         let shown = shown_path(uri.as_bytes(), &path);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_names_the_class_whole_or_below_the_autoloaders_prefix() {
+    fn argument_names_the_class_below_a_prefix() {
         let check = |argument: &str, class: &str, expected: bool| {
             let name = |text: &str| class_name(&ZendString::of(text.as_bytes()));
             assert_eq!(is_path_of(&name(argument), &name(class)), expected);

@@ -186,7 +186,7 @@ fn in_each_version_a_literal_names_the_callee() {
 }
 
 #[test]
-fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
+fn cache_slot_names_the_callee() {
     for layout in ROWS {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
         let scene = |value| Scene::new(layout, &call, "renamed", "work").cached(0, value);
@@ -202,7 +202,7 @@ fn in_each_version_a_cache_slot_says_whom_the_site_has_called() {
 
 /// Two different objects, in the variable that was passed and in its argument.
 #[test]
-fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
+fn argument_contradicts_its_variable() {
     for layout in ROWS {
         let (from, to) = (80_u32, 96_u32);
         let passed = Relation::Passed { from, to };
@@ -258,7 +258,7 @@ fn an_argument_contradicts_the_variable_that_it_was_passed_from() {
 
 /// A frame's `func` from one call and its `run_time_cache` from another.
 #[test]
-fn a_cache_that_is_not_the_callers_own_says_nothing() {
+fn foreign_cache_says_nothing() {
     const OWN: u64 = 0x18_0000;
     for layout in ROWS {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
@@ -278,7 +278,7 @@ fn a_cache_that_is_not_the_callers_own_says_nothing() {
 
 /// If an extension has replaced `zend_execute_ex`, every user callee has ZEND_CALL_TOP.
 #[test]
-fn a_callee_that_the_engine_started_is_proven_only_by_a_site_that_names_it() {
+fn engines_callee_needs_a_naming_site() {
     for layout in ROWS {
         let call = [INIT_FCALL_BY_NAME, DO_FCALL];
         Scene::new(layout, &call, "work", "work")
@@ -296,7 +296,7 @@ fn a_callee_that_the_engine_started_is_proven_only_by_a_site_that_names_it() {
 }
 
 #[test]
-fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
+fn trait_method_keeps_its_first_name_until_php8() {
     for layout in ROWS {
         let mut scene =
             Scene::new(layout, &[INIT_METHOD_CALL, DO_FCALL], "Renamed", "orig").method_of("C");
@@ -311,7 +311,7 @@ fn up_to_7_4_a_trait_method_runs_under_its_first_name() {
 }
 
 #[test]
-fn a_property_hook_is_called_by_the_fetch_of_its_property() {
+fn property_fetch_calls_its_hook() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     for opcode in [FETCH_OBJ_R, FETCH_OBJ_FUNC_ARG] {
         let scene = |property| Scene::new(layout, &[opcode], property, "$p::get").method_of("C");
@@ -323,7 +323,7 @@ fn a_property_hook_is_called_by_the_fetch_of_its_property() {
 /// Callees of the engine are marked, and no site names them; but the engine calls a hook only for
 /// its own property.
 #[test]
-fn a_hook_that_the_engine_has_called_belongs_to_an_op_of_its_property() {
+fn engines_hook_belongs_to_its_propertys_op() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     let check = |opcode, property, callee, expected| {
         let scene = Scene::new(layout, &[opcode], property, callee);
@@ -342,7 +342,7 @@ fn a_hook_that_the_engine_has_called_belongs_to_an_op_of_its_property() {
 }
 
 #[test]
-fn a_hook_has_the_value_of_its_own_object_itself() {
+fn hook_has_its_own_objects_value() {
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     let scene = |caller| {
         let mut scene = Scene::new(layout, &[FETCH_OBJ_R], "p", "$p::get").method_of("C");
@@ -387,7 +387,7 @@ fn a_new_object_is_built_by_its_class() {
 }
 
 #[test]
-fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
+fn op_number_names_a_frameless_function() {
     const TABLE: u64 = 0x17_0000;
     let layout = layout_of(Machine::X86_64, 8, 4).unwrap();
     let check = |func: u64, address: u64, expected: Evidence| {
@@ -412,7 +412,7 @@ fn a_function_without_a_frame_is_the_one_that_the_op_numbers() {
 /// A look can show the function of one call on the object of another: the engine writes one after
 /// the other.
 #[test]
-fn a_name_proves_a_method_only_on_an_object_of_its_class() {
+fn name_proves_methods_of_its_class_only() {
     let check = |object: &str, caller: &str, expected: Evidence| {
         for layout in ROWS {
             let ops = [INIT_METHOD_CALL, DO_FCALL];
@@ -452,7 +452,7 @@ fn a_name_proves_a_method_only_on_an_object_of_its_class() {
 /// The site names another class than the constructor's, as `new $class` names none: the object in
 /// its result proves it.
 #[test]
-fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
+fn new_proves_its_objects_constructor() {
     for layout in ROWS {
         let check = |object: u64, kind: u8, expected: Evidence| {
             let mut scene =
@@ -472,7 +472,7 @@ fn a_constructor_is_proven_by_the_object_that_its_new_has_made() {
 /// The callee is the constructor of the caller's parent class, whatever the object is: no word of a
 /// frame names it.
 #[test]
-fn a_parents_constructor_is_named_by_the_class_of_the_caller() {
+fn callers_class_names_the_parents_constructor() {
     let check = |fetch: u32, constructor: u64, words: Words| {
         for layout in ROWS {
             let ops = [INIT_STATIC_METHOD_CALL, DO_FCALL];

@@ -73,13 +73,13 @@ fn check(table: &[(u64, u64)], expected: Option<&[u64]>) {
 }
 
 #[test]
-fn the_table_is_found_among_other_pointers_with_all_its_threads() {
+fn thread_table_is_found_among_pointers() {
     check(&[(0x100, 0), (0x101, 0)], Some(&[0x100, 0x101]));
     check(&[(0x100, 0)], Some(&[0x100]));
 }
 
 #[test]
-fn a_table_whose_threads_are_in_the_wrong_bucket_is_none() {
+fn table_with_misplaced_threads_is_refused() {
     check(&[(0x101, 0), (0x100, 0)], None);
     check(&[], None);
 }
@@ -90,7 +90,7 @@ fn a_chain_that_leads_to_itself_is_none() {
 }
 
 #[test]
-fn segments_that_pass_the_end_of_the_address_space_are_passed_over() {
+fn segments_beyond_the_address_space_are_skipped() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let last = u64::MAX - 3;
     let hostile = [
@@ -104,7 +104,7 @@ fn segments_that_pass_the_end_of_the_address_space_are_passed_over() {
 }
 
 #[test]
-fn an_id_without_a_next_one_has_no_globals_of_the_collector() {
+fn last_id_has_no_collector_globals() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let (engine, image) = engine(layout, &[(0x100, 0), (0x101, 0)]);
     let core = Some(CORE_AT);
@@ -114,7 +114,7 @@ fn an_id_without_a_next_one_has_no_globals_of_the_collector() {
 }
 
 #[test]
-fn a_thread_that_is_just_beginning_is_left_out() {
+fn beginning_thread_is_left_out() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let (mut engine, image) = engine(layout, &[(0x100, 0), (0x101, 0)]);
     let found = Threads::find(&engine, layout, &image, IDS_AT, |_| true).unwrap();

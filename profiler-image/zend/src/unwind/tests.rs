@@ -70,7 +70,7 @@ fn check_heap(image: &EngineImage, start: u64, expected: &[u64], end: UnwindEnd)
 const TOP: u32 = 1 << 17;
 
 #[test]
-fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
+fn lowest_frame_naming_its_caller_is_called() {
     let frames = [
         (32, 1, 0, TOP),
         (160, 2, 32, 0),
@@ -93,20 +93,20 @@ fn the_lowest_frame_that_names_its_caller_is_what_that_one_calls() {
 }
 
 #[test]
-fn a_chain_to_a_frame_that_the_engine_started_is_whole() {
+fn chain_to_an_engines_frame_is_whole() {
     let frames = [(32, 1, 0, TOP), (160, 2, BASE + 32, 0)];
     check(&frames, BASE + 160, &[2, 1], UnwindEnd::Root);
 }
 
 #[test]
-fn a_chain_that_ends_at_a_pending_call_is_torn() {
+fn chain_ending_at_a_pending_call_is_torn() {
     let frames = [(32, 1, 0, 0), (160, 2, BASE + 32, 0)];
     check(&frames, BASE + 160, &[2, 1], UnwindEnd::Torn);
 }
 
 /// Its flags are a remainder of an earlier call, and tell that the engine started it.
 #[test]
-fn a_frame_that_is_not_wholly_pushed_is_torn() {
+fn half_pushed_frame_is_torn() {
     for (this_type, expected) in [
         (0, UnwindEnd::Root),
         (8, UnwindEnd::Root),
@@ -127,7 +127,7 @@ fn a_frame_that_is_not_wholly_pushed_is_torn() {
 
 /// Two variables have taken its place; the second one's type is where `func` was.
 #[test]
-fn a_frame_whose_function_is_the_type_of_a_variable_is_torn_and_leads_nowhere() {
+fn frame_of_a_variables_type_is_torn() {
     let check = |func: u64, expected: &[u64]| {
         let mut page = image(of_8_2(), &[(BASE + 32, 1, BASE + 0x2000, TOP)]);
         page.put_word(BASE + 32, of_8_2().execute_data.func, func);
@@ -159,21 +159,16 @@ fn an_address_that_nobody_maps_is_torn() {
 }
 
 #[test]
-fn in_each_version_a_chain_is_followed_to_its_root() {
+fn each_versions_chain_reaches_its_root() {
     for layout in ROWS {
         let (below, above) = (BASE, BASE + 0x1000);
         let frames = [(below, 1, 0, layout.call_info.top), (above, 2, below, 0)];
-        check_heap(
-            &image(layout, &frames),
-            above,
-            &[2, 1],
-            UnwindEnd::Root,
-        );
+        check_heap(&image(layout, &frames), above, &[2, 1], UnwindEnd::Root);
     }
 }
 
 #[test]
-fn up_to_8_0_a_dummy_frame_lies_below_what_the_engine_calls() {
+fn dummy_frame_lies_below_calls_to_8_0() {
     for layout in ROWS {
         let top = layout.call_info.top;
         let (root, dummy, called) = (BASE, BASE + 0x1000, BASE + 0x2000);
@@ -194,14 +189,14 @@ fn up_to_8_0_a_dummy_frame_lies_below_what_the_engine_calls() {
 }
 
 #[test]
-fn dummy_frames_that_lead_to_each_other_are_torn() {
+fn circle_of_dummy_frames_is_torn() {
     let layout = layout_of(Machine::X86_64, 7, 4).unwrap();
     let image = image(layout, &[(BASE, 0, BASE, 0)]);
     check_heap(&image, BASE, &[], UnwindEnd::Torn);
 }
 
 #[test]
-fn in_each_version_a_generator_has_a_caller_once_it_is_marked_as_running() {
+fn running_generator_has_a_caller() {
     for layout in ROWS.iter().filter(|layout| layout.call_info.generator != 0) {
         let check = |flags: u64, expected: &[u64], end: UnwindEnd| {
             let (generator, frame) = (BASE + 0x10_0000, BASE + 0x20_0000);
@@ -219,7 +214,7 @@ fn in_each_version_a_generator_has_a_caller_once_it_is_marked_as_running() {
 }
 
 #[test]
-fn a_frame_on_the_heap_is_not_taken_for_an_older_page() {
+fn heap_frame_is_no_older_page() {
     let (first, second) = (BASE + 0x10_0000, BASE + 0x20_0100);
     let mut image = image(of_8_2(), &[(first, 1, second, TOP), (second, 2, 0, TOP)]);
     // What stands in a page's place for the page before it.
@@ -321,7 +316,7 @@ fn agree<const CALLS: usize>(shown: &[[(u64, u64); CALLS]]) -> (usize, usize) {
 }
 
 #[test]
-fn what_all_looks_show_stood_up_to_the_first_caller_that_went_on() {
+fn stood_ends_at_the_first_moved_caller() {
     let calls = [(1, 10), (2, 20), (3, 30)];
     let stood = |shown: &[[(u64, u64); 3]]| agree(shown).0;
     assert_eq!(stood(&[calls, calls, calls]), 3);
@@ -332,7 +327,7 @@ fn what_all_looks_show_stood_up_to_the_first_caller_that_went_on() {
 }
 
 #[test]
-fn what_no_look_can_show_is_denied_only_with_its_caller() {
+fn unseen_call_is_denied_with_its_caller() {
     let calls = [(1, 10), (2, 20), (3, 30)];
     let not_denied = |shown: &[[(u64, u64); 3]]| agree(shown).1;
     assert_eq!(not_denied(&[calls, calls]), 4);
@@ -366,7 +361,7 @@ fn check_below(offsets: &[u64], changed: Option<usize>, looks: Range<usize>, exp
 }
 
 #[test]
-fn calls_below_the_looks_have_stood_if_the_lowest_above_them_has() {
+fn calls_below_looks_stand_with_the_lowest() {
     let offsets = [0x20, 0x120, 0x180];
     check_below(&offsets, None, 0..3, true);
     // Its header, or what it was called with.
@@ -379,7 +374,7 @@ fn calls_below_the_looks_have_stood_if_the_lowest_above_them_has() {
 }
 
 #[test]
-fn without_calls_on_both_sides_of_where_the_looks_begin_there_is_nothing_to_compare() {
+fn one_sided_looks_compare_nothing() {
     check_below(&[0x120, 0x180], Some(0x20), 0..3, true);
     check_below(&[0x20], Some(0x20), 0..3, true);
     check_below(&[], Some(0x20), 0..3, true);
@@ -388,7 +383,7 @@ fn without_calls_on_both_sides_of_where_the_looks_begin_there_is_nothing_to_comp
 }
 
 #[test]
-fn the_first_frame_of_the_first_page_has_no_caller() {
+fn first_frame_of_first_page_has_no_caller() {
     let layout = of_8_2();
     let mut copy = Copy {
         base: BASE,
@@ -404,7 +399,7 @@ fn the_first_frame_of_the_first_page_has_no_caller() {
 }
 
 #[test]
-fn a_zval_is_shown_by_looks_that_all_have_it_as_the_copy_does() {
+fn zval_needs_all_looks_to_agree() {
     let look = |value: u8| vec![value; 64];
     let copy = Copy {
         base: 0x1000,

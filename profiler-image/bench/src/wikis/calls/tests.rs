@@ -21,7 +21,7 @@ fn leaves_at(calls: &CallsByPath, stack: &[&str]) -> Option<(usize, bool)> {
 }
 
 #[test]
-fn a_stack_leaves_the_traces_where_no_call_path_goes_on() {
+fn stack_leaves_traces_without_a_path() {
     let calls = calls(&[
         (1, "{main}", 1),
         (2, "f", 2),
@@ -43,7 +43,7 @@ fn a_stack_leaves_the_traces_where_no_call_path_goes_on() {
 }
 
 #[test]
-fn a_call_after_an_exit_from_deeper_calls_is_its_callers() {
+fn call_after_an_exit_is_its_callers() {
     // `exit` leaves functions without a line for each.
     let calls = calls(&[(1, "{main}", 1), (2, "f", 2), (3, "g", 3), (1, "atEnd", 0)]);
     assert_eq!(leaves_at(&calls, &["atEnd"]), None);
@@ -66,7 +66,7 @@ fn a_destructor_may_run_as_its_caller_returns() {
 }
 
 #[test]
-fn what_handles_missing_methods_is_called_in_their_place() {
+fn missing_methods_handler_is_called_instead() {
     let calls = calls(&[
         (1, "{main}", 1),
         (2, "A->missing", 7),

@@ -100,7 +100,7 @@ fn numbers<const SAMPLES: usize>(
 }
 
 #[test]
-fn a_request_keeps_its_number_and_age_when_a_read_fails() {
+fn failed_read_keeps_number_and_age() {
     for time in times() {
         let numbers = numbers(1, || {
             let mut watched = Watched::serving("/a", time);
@@ -120,7 +120,7 @@ fn a_request_keeps_its_number_and_age_when_a_read_fails() {
 }
 
 #[test]
-fn another_request_after_a_read_that_failed_has_a_number_of_its_own() {
+fn request_after_a_failed_read_is_new() {
     let numbers = numbers(0, || {
         let mut watched = Watched::serving("/shop/17", 0.0);
         watched.fail();
@@ -135,7 +135,7 @@ fn another_request_after_a_read_that_failed_has_a_number_of_its_own() {
 }
 
 #[test]
-fn a_request_whose_reads_differ_is_recognised_by_its_time_alone() {
+fn differing_reads_are_recognised_by_time() {
     for (time, expected) in times().into_iter().zip([2, 1]) {
         let numbers = numbers(1, || {
             let mut watched = Watched::serving("/a", time);
@@ -167,17 +167,17 @@ fn keeps_number_and_labels(path: &str, later: &str) {
 }
 
 #[test]
-fn a_request_of_which_more_becomes_known_keeps_its_number() {
+fn request_keeps_its_number_when_more_is_known() {
     keeps_number_and_labels("", "/a");
 }
 
 #[test]
-fn a_request_of_which_less_is_known_at_its_end_keeps_its_number_and_its_labels() {
+fn request_keeps_its_labels_when_less_is_known() {
     keeps_number_and_labels("/a", "");
 }
 
 #[test]
-fn requests_of_one_route_are_told_apart_by_their_words_or_their_time() {
+fn words_or_time_tell_requests_apart() {
     let numbers = numbers(0, || {
         let mut watched = Watched::serving("/shop/17", 0.0);
         watched.serve("GET", "/shop/18");

@@ -129,26 +129,26 @@ fn check(include_young: bool, requests: &[u64], expected: &[(i64, i64)], dropped
 }
 
 #[test]
-fn a_sample_counts_from_the_moment_its_request_is_old_enough() {
+fn sample_counts_once_its_request_is_old() {
     check(false, &[40], &[(20, 20)], 20);
     check(false, &[20], &[], 20);
 }
 
 #[test]
-fn what_a_request_did_in_its_youth_counts_once_it_is_old_enough() {
+fn youth_counts_once_the_request_is_old() {
     check(true, &[40], &[(40, 40)], 0);
     check(true, &[20], &[], 20);
 }
 
 /// CPU time is shared by 64 samples, so it becomes known in a later request.
 #[test]
-fn the_cpu_time_of_young_samples_is_kept_or_dropped_with_them_whenever_it_becomes_known() {
+fn young_cpu_time_follows_its_samples() {
     check(true, &[40; 10], &[(400, 400)], 0);
     check(true, &[10, 40, 20, 30, 10], &[(70, 70)], 40);
 }
 
 #[test]
-fn each_stack_has_the_cpu_time_of_its_own_samples() {
+fn each_stack_has_its_samples_cpu_time() {
     let options = options_of(true);
     let mut busy = Busy::new(&options);
     for _ in 0..5 {
@@ -163,7 +163,7 @@ fn each_stack_has_the_cpu_time_of_its_own_samples() {
 }
 
 #[test]
-fn what_later_requests_free_is_taken_back_from_the_young_samples_that_added_it() {
+fn later_frees_reduce_young_samples() {
     let options = options_of(true);
     let mut busy = Busy::new(&options);
     for size in [1000, 9000, 9000, 1000] {
@@ -176,7 +176,7 @@ fn what_later_requests_free_is_taken_back_from_the_young_samples_that_added_it()
 }
 
 #[test]
-fn the_stacks_of_a_young_request_take_a_bounded_room_and_the_others_get_no_cpu_time() {
+fn young_stacks_take_bounded_room() {
     let filter = RequestFilter {
         min_age: Some(Duration::from_secs(10)),
         include_young: true,

@@ -54,13 +54,13 @@ fn check(child: Child, pid: i32) {
 }
 
 #[test]
-fn a_worker_stopped_while_it_sleeps_is_stopped_in_its_samples() {
+fn worker_stopped_asleep_has_stopped_samples() {
     let (child, pid) = sleeper();
     check(child, pid);
 }
 
 #[test]
-fn a_worker_stopped_while_it_runs_is_stopped_in_its_samples() {
+fn worker_stopped_running_has_stopped_samples() {
     let (child, pid) = busy();
     check(child, pid);
 }

@@ -65,7 +65,7 @@ impl Recording {
 }
 
 #[test]
-fn recursion_is_no_mixture_however_far_looks_are_apart() {
+fn recursion_is_no_mixture_at_any_distance() {
     for lines in [include_str!("near.txt"), include_str!("far.txt")] {
         let recording = replayed(lines);
         let paths = recording.tree.settle(&Edges::default());
@@ -76,7 +76,7 @@ fn recursion_is_no_mixture_however_far_looks_are_apart() {
 
 /// Else the recording above shows nothing.
 #[test]
-fn far_looks_show_calls_of_a_recursion_that_hardly_ever_stand() {
+fn far_looks_show_calls_that_rarely_stand() {
     let Recording { tree, .. } = &replayed(include_str!("far.txt"));
     let trusted = tree.trusted();
     let is_doubtful = |path: PathId| {

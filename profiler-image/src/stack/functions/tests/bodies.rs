@@ -63,7 +63,7 @@ fn shown(lines: [u32; 2], is_root: bool) -> ([String; 2], bool) {
 }
 
 #[test]
-fn changed_code_is_shown_at_its_own_line_and_under_the_same_name() {
+fn changed_code_has_its_line_and_name() {
     let check = |lines: [u32; 2], is_root: bool, expected: [&str; 2]| {
         let are_one = lines[0] == lines[1];
         let expected = expected.map(str::to_owned);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn names_are_right_after_more_codes_than_are_remembered() {
+fn names_are_right_after_forgotten_codes() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let (_, mut others, _) = nothing_known();
     let early = put(&mut memory, 1, "early", true);
@@ -27,7 +27,7 @@ fn names_are_right_after_more_codes_than_are_remembered() {
 
 /// The function of a frameless call is identified while the stack's ids are in use.
 #[test]
-fn an_id_names_the_same_function_until_the_next_read_begins() {
+fn id_lasts_until_the_next_read() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     codes.begin();
     let mut first = None;
@@ -49,7 +49,7 @@ fn an_id_names_the_same_function_until_the_next_read_begins() {
 /// The ops of long functions are read when they are met, and belong to nobody's account but their
 /// own.
 #[test]
-fn what_a_request_met_of_a_long_function_leaves_the_account_of_others_as_it_was() {
+fn long_function_leaves_the_account_of_others() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let (_, mut others, _) = nothing_known();
     let other = put(&mut memory, 1, "other", true);

@@ -119,7 +119,7 @@ fn put_closure(memory: &mut EngineImage, func: u64, number: u32) -> Frame {
 }
 
 #[test]
-fn a_closure_that_has_ended_is_named_by_the_closure_that_declares_it() {
+fn ended_closure_is_named_by_its_declarer() {
     let closures = Closures::new();
     let [leaf, inner, outer] = closures.names();
     assert_eq!(leaf, None);
@@ -128,7 +128,7 @@ fn a_closure_that_has_ended_is_named_by_the_closure_that_declares_it() {
 }
 
 #[test]
-fn what_holds_a_closures_code_can_be_asked_whether_it_still_does() {
+fn holder_tells_whether_it_still_holds() {
     let mut closures = Closures::new();
     let (codes, _) = closures.identified();
     let [leaf, inner, outer] = closures.frames;
@@ -147,7 +147,7 @@ fn what_holds_a_closures_code_can_be_asked_whether_it_still_does() {
 }
 
 #[test]
-fn a_closure_that_has_ended_is_not_named_by_code_that_was_compiled_since() {
+fn later_code_names_no_ended_closure() {
     let mut closures = Closures::new();
     let later = COMPILED.end + 0x100;
     put_op_array(&mut closures.memory, later, 3);
@@ -158,7 +158,7 @@ fn a_closure_that_has_ended_is_not_named_by_code_that_was_compiled_since() {
 }
 
 #[test]
-fn a_closure_whose_declaring_closure_is_gone_is_not_named() {
+fn closure_without_its_declarer_is_unnamed() {
     let mut closures = Closures::new();
     let outer = closures.frames[2].func;
     // The place of a freed object has the address of the next one.
@@ -167,14 +167,14 @@ fn a_closure_whose_declaring_closure_is_gone_is_not_named() {
 }
 
 #[test]
-fn a_leaf_is_not_named_by_its_opline_which_may_be_of_an_earlier_call() {
+fn opline_names_no_leaf() {
     let mut closures = Closures::new();
     closures.frames.swap(0, 1);
     assert_eq!(closures.names()[0], None);
 }
 
 #[test]
-fn a_leaf_in_shared_memory_at_another_ones_op_is_named_while_its_frame_is_live() {
+fn leaf_at_anothers_op_needs_a_live_frame() {
     let named = |is_live: bool| {
         let (mut codes, mut maps, mut memory) = nothing_known();
         // The code and the texts are in shared memory, and the opline is of an earlier call.

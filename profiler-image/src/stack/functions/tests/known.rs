@@ -53,7 +53,7 @@ fn counted(
 }
 
 #[test]
-fn a_quiescent_read_costs_nothing_where_samples_trust_the_functions() {
+fn quiescent_read_is_free_for_trusted_functions() {
     let (mut codes, mut maps, mut image) = nothing_known();
     let frames = [
         put(&mut image, 1, "array_map", false),
@@ -68,7 +68,7 @@ fn a_quiescent_read_costs_nothing_where_samples_trust_the_functions() {
 }
 
 #[test]
-fn a_quiescent_read_does_not_trust_an_address_with_another_key() {
+fn quiescent_read_distrusts_another_key() {
     let (mut codes, mut maps, mut image) = nothing_known();
     let frames = [put(&mut image, 1, "array_map", false)];
     let (known, _) = identified(&mut codes, &image, &mut maps, &frames);
@@ -81,7 +81,7 @@ fn a_quiescent_read_does_not_trust_an_address_with_another_key() {
 }
 
 #[test]
-fn a_quiescent_read_knows_a_method_of_a_class_that_each_request_links_anew() {
+fn quiescent_read_knows_relinked_methods() {
     let (mut codes, mut maps, mut image) = nothing_known();
     let cart = SHARED.start + 0x9000;
     let first = put_linked(&mut image, FUNCTIONS, STRINGS, cart, "Cart");

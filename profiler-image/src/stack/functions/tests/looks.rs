@@ -22,12 +22,12 @@ fn identified(name: &str) -> (bool, usize, usize) {
 }
 
 #[test]
-fn a_frame_is_looked_at_in_the_gather_that_reads_its_functions_texts() {
+fn look_is_in_the_gather_of_texts() {
     assert_eq!(identified("total"), (true, 2, 2));
 }
 
 #[test]
-fn a_text_whose_rest_is_read_after_the_look_names_nothing() {
+fn text_continued_after_the_look_names_nothing() {
     let (is_named, _, calls) = identified(&"n".repeat(STRING_HEAD + 1));
     assert!(!is_named && calls > 2, "{calls}");
 }

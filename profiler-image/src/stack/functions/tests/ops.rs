@@ -47,7 +47,7 @@ fn identified(
 
 /// Many functions that share a few megabytes of ops must not cost many times as much.
 #[test]
-fn functions_with_many_ops_are_read_over_several_samples() {
+fn long_functions_are_read_over_several_samples() {
     for has_class in [false, true] {
         let (mut codes, mut maps, mut memory) = nothing_known();
         memory.room(OPS, MOST_BYTES);
@@ -64,7 +64,7 @@ fn functions_with_many_ops_are_read_over_several_samples() {
 }
 
 #[test]
-fn the_functions_of_an_ordinary_stack_are_all_read_in_one_sample() {
+fn ordinary_stack_is_read_in_one_sample() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     memory.room(OPS, MOST_BYTES);
     let frames: Vec<_> = (1..=MAX_RESOLVED as u64)

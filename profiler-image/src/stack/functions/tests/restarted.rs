@@ -30,7 +30,7 @@ fn put_closure(memory: &mut EngineImage, frame: &Frame, line: u32, code: u64, la
 /// A closure that is always at a call, as one that maps an array, is never the leaf: its opline
 /// alone tells its code.
 #[test]
-fn a_closure_whose_code_was_not_checked_for_long_is_looked_at_again() {
+fn unchecked_closure_is_looked_at_again() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let callee = put(&mut memory, 1, "strlen", false);
     let mut closure = put(&mut memory, 2, "", true);
@@ -111,7 +111,7 @@ fn put_method(memory: &mut EngineImage, class_name: &str) -> Frame {
 }
 
 #[test]
-fn a_restart_ends_what_the_addresses_in_opcaches_memory_mean() {
+fn restart_ends_the_meaning_of_addresses() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     memory.put(COUNTERS, &restarts(1).0);
     let frame = put_method(&mut memory, "Before");
@@ -130,7 +130,7 @@ fn a_restart_ends_what_the_addresses_in_opcaches_memory_mean() {
 
 /// The restart came between the read of the stack and that of the name.
 #[test]
-fn a_stack_of_before_a_restart_gets_no_name_of_after_it() {
+fn stack_before_a_restart_gets_no_later_name() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put_method(&mut memory, "After");
     memory.put(COUNTERS, &restarts(2).0);
@@ -187,7 +187,7 @@ fn each_worker_forgets_at_its_own_next_stack() {
 
 /// Without opcache's memory, the next request has functions of its own at the same addresses.
 #[test]
-fn a_function_of_the_next_request_does_not_name_a_frame_of_the_last_one() {
+fn next_requests_function_names_no_old_frame() {
     let check = |began: u64, is_named: bool| {
         let (mut codes, mut maps, mut memory) = nothing_known();
         let mut frame = put(&mut memory, 2, "second", true);

@@ -51,7 +51,7 @@ fn name(
 }
 
 #[test]
-fn an_included_file_that_has_ended_is_named_by_opcaches_table() {
+fn ended_include_is_named_by_opcache() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = cache(&mut memory, 0);
     let mut check = |frame: Frame, expected: Option<&str>| {
@@ -68,7 +68,7 @@ fn an_included_file_that_has_ended_is_named_by_opcaches_table() {
 }
 
 #[test]
-fn opcaches_table_is_read_at_most_once_a_second() {
+fn opcaches_table_is_read_once_a_second() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     cache(&mut memory, 0);
     let first = cache(&mut memory, 1);

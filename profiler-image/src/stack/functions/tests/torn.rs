@@ -44,7 +44,7 @@ fn named(
 }
 
 #[test]
-fn a_closure_is_named_only_after_several_reads_show_the_same() {
+fn closure_needs_several_equal_reads() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let (name, file) = (SHARED.start + 0x8000, SHARED.start + 0x8100);
     memory.put_string(name, "{closure}");
@@ -88,7 +88,7 @@ fn a_closure_is_named_only_after_several_reads_show_the_same() {
 
 /// The next file's op_array often takes the place of one that has ended.
 #[test]
-fn a_script_is_named_only_after_another_read_shows_the_same() {
+fn script_needs_two_equal_reads() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let [own, other] = [SHARED.start + 0x8000, SHARED.start + 0x8100];
     memory.put_string(other, "/other.php");

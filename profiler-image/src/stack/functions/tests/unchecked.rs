@@ -32,7 +32,7 @@ fn put_hash(memory: &mut EngineImage, frame: u64, hash: u64) {
 }
 
 #[test]
-fn a_name_is_known_at_once_by_each_rule() {
+fn name_is_known_at_once_by_each_rule() {
     let name = "Größe der Körbe";
     for rule in HighByteRule::ALL {
         let (mut codes, mut maps, mut memory) = nothing_known();
@@ -45,7 +45,7 @@ fn a_name_is_known_at_once_by_each_rule() {
 }
 
 #[test]
-fn a_name_by_no_rule_is_known_at_a_second_moment_and_counted() {
+fn name_without_rule_is_known_second_and_counted() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "été", true);
     put_hash(&mut memory, 1, 7);

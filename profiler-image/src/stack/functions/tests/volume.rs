@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_file_is_named_without_the_version_of_its_volume() {
+fn file_has_no_volume_version() {
     let (mut codes, mut maps, mut memory) = nothing_known();
     let frame = put(&mut memory, 1, "total", true);
     memory.put_string(FILE, "/srv/..2026_11_25_03_36_07.15/a.php");

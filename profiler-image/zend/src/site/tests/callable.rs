@@ -121,7 +121,7 @@ fn a_callable_in_an_operand_names_the_callee() {
 }
 
 #[test]
-fn an_internal_function_calls_the_callable_in_its_argument() {
+fn internal_function_calls_its_callable_argument() {
     for layout in ROWS {
         let first = layout.execute_data.first_argument as u64;
         let check =
@@ -150,7 +150,7 @@ fn an_internal_function_calls_the_callable_in_its_argument() {
 }
 
 #[test]
-fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
+fn operands_name_a_method() {
     for layout in ROWS {
         let types = &layout.op_types;
         let check = |op1_type: u8, name: &'static str, object: u64, proven: Option<Relation>| {
@@ -172,7 +172,7 @@ fn a_method_is_named_by_the_operands_of_its_name_and_its_object() {
 }
 
 #[test]
-fn a_closure_in_an_operand_names_the_callee_whose_opline_lies_in_shared_code() {
+fn closure_operand_needs_opline_in_shared_code() {
     for layout in ROWS {
         let check = |named: bool, object: u64, change: &dyn Fn(&mut Scene)| {
             let mut scene = scene(layout, &[INIT_DYNAMIC_CALL, DO_FCALL], false);

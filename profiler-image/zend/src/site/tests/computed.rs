@@ -102,7 +102,7 @@ fn check_factory(layout: &'static Layout, expected: Evidence, change: impl FnOnc
 }
 
 #[test]
-fn an_element_of_a_property_of_this_names_the_callee() {
+fn element_of_own_property_names_the_callee() {
     for layout in ROWS {
         if layout.rules.cache_slots_in_literals {
             check_factory(layout, Evidence::Open, |_| {});
@@ -203,7 +203,7 @@ fn check_step(layout: &'static Layout, is_proven: bool, change: impl FnOnce(&mut
 }
 
 #[test]
-fn a_pair_that_the_site_makes_names_the_callee() {
+fn pair_made_by_the_site_names_the_callee() {
     for layout in ROWS {
         check_step(layout, true, |_| {});
         check_step(layout, false, |scene| {

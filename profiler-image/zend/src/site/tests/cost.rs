@@ -32,7 +32,7 @@ fn with_own_cache(mut scene: Scene) -> Scene {
 }
 
 #[test]
-fn a_callee_in_the_inline_cache_takes_one_read_and_a_name_two() {
+fn cached_callee_takes_one_read_name_two() {
     let layout = layout_of(Machine::X86_64, 8, 2).unwrap();
     let scene = |opcode: u8, literal: &str| {
         with_own_cache(Scene::new(layout, &[opcode, DO_FCALL], literal, "work"))

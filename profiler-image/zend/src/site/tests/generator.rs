@@ -60,7 +60,7 @@ fn a_foreach_resumes_the_generator_of_its_iterator() {
 }
 
 #[test]
-fn what_unpacks_or_rewinds_a_generator_has_it_as_its_operand() {
+fn unpacked_or_rewound_generator_is_the_operand() {
     for layout in marked() {
         for opcode in [FE_RESET_R, FE_RESET_RW, SEND_UNPACK, ADD_ARRAY_UNPACK] {
             let check = |object: u64, expected: Evidence| {
@@ -77,7 +77,7 @@ fn what_unpacks_or_rewinds_a_generator_has_it_as_its_operand() {
 }
 
 #[test]
-fn a_generator_that_delegates_has_the_other_as_its_parent() {
+fn delegating_generator_has_a_parent() {
     for layout in marked() {
         let parent = DELEGATING + layout.generator.node_parent as u64;
         let check = |before: u8, value: u64, expected: Evidence| {
@@ -94,7 +94,7 @@ fn a_generator_that_delegates_has_the_other_as_its_parent() {
 }
 
 #[test]
-fn an_internal_function_resumes_its_object_or_its_argument() {
+fn internal_function_resumes_object_or_argument() {
     for layout in marked() {
         let first = layout.execute_data.first_argument;
         let argument = u32::try_from(first).unwrap();
@@ -117,7 +117,7 @@ fn an_internal_function_resumes_its_object_or_its_argument() {
 
 /// The frame of an ended generator, whose address another one now has.
 #[test]
-fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
+fn frame_unknown_to_its_generator_proves_nothing() {
     for layout in marked() {
         let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);
         scene.image.put_word(DATA, 0, GENERATOR);
@@ -130,7 +130,7 @@ fn a_frame_that_its_generator_does_not_point_to_proves_nothing() {
 
 /// A generator, or a call, that was made at the same addresses since its frame was read.
 #[test]
-fn a_frame_with_another_function_by_now_proves_nothing() {
+fn replaced_frame_proves_nothing() {
     for layout in marked() {
         for is_body in [true, false] {
             let mut scene = scene(layout, &[FE_FETCH_R], OPERAND, ITERATOR);

@@ -34,7 +34,7 @@ fn check(kind: u32, file: &str, callee_is_eval: bool, is_proven: bool) {
 }
 
 #[test]
-fn eval_runs_code_that_is_named_after_its_line() {
+fn eval_runs_code_named_by_its_line() {
     let named = |line: u32| format!("{FILE}({line}) : eval()'d code");
     check(ZEND_EVAL, &named(LINE), true, true);
     check(ZEND_EVAL, &named(LINE + 1), true, false);

@@ -66,7 +66,7 @@ const NAMED: Evidence =
     Evidence::Proven(Relation::Nothing, Words::Temporary(STACK + OPERAND as u64));
 
 #[test]
-fn a_freed_name_that_was_read_with_the_frames_names_the_callee() {
+fn freed_name_read_with_frames_names_it() {
     for layout in ROWS {
         for init in [INIT_DYNAMIC_CALL, INIT_USER_CALL] {
             freed(layout, init, "work").check_left(NAMED, LEFT);
@@ -76,7 +76,7 @@ fn a_freed_name_that_was_read_with_the_frames_names_the_callee() {
 }
 
 #[test]
-fn a_freed_name_that_was_not_read_with_the_frames_names_nothing() {
+fn freed_name_read_later_names_nothing() {
     for layout in ROWS {
         let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
         scene.copy = scene.image.copy(STACK, 0x100);
@@ -85,7 +85,7 @@ fn a_freed_name_that_was_not_read_with_the_frames_names_nothing() {
 }
 
 #[test]
-fn a_temporary_name_that_something_holds_names_the_callee() {
+fn held_temporary_names_the_callee() {
     for layout in ROWS {
         let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
         scene.image.put_string(NAME, "work");
@@ -96,7 +96,7 @@ fn a_temporary_name_that_something_holds_names_the_callee() {
 
 /// The string may be an argument by now.
 #[test]
-fn a_temporary_that_an_argument_writes_to_has_to_be_of_one_moment() {
+fn written_temporary_needs_one_moment() {
     for layout in ROWS {
         let size = layout.zend_op.sizeof as u64;
         for (back, result, expected) in [
@@ -114,7 +114,7 @@ fn a_temporary_that_an_argument_writes_to_has_to_be_of_one_moment() {
 }
 
 #[test]
-fn one_of_the_reads_beside_the_looks_has_to_show_the_name() {
+fn one_read_beside_looks_shows_the_name() {
     for layout in ROWS {
         for shown in 0..3 {
             let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
@@ -132,7 +132,7 @@ fn one_of_the_reads_beside_the_looks_has_to_show_the_name() {
 /// What it left above the caller may have been named by an argument that was where the temporary
 /// is.
 #[test]
-fn a_freed_name_names_no_call_by_the_engine() {
+fn freed_name_names_no_engines_call() {
     for layout in ROWS {
         let scene = freed(layout, INIT_DYNAMIC_CALL, "work").with_top();
         scene.check_left(Evidence::Open, LEFT);
@@ -155,7 +155,7 @@ fn bytes_without_their_hash_are_no_name() {
 
 /// A variable's string is not freed: it is read from where it is.
 #[test]
-fn only_a_temporary_string_is_read_with_the_frames() {
+fn only_temporary_strings_are_read_with_frames() {
     for layout in ROWS {
         let mut scene = freed(layout, INIT_DYNAMIC_CALL, "work");
         scene.put_operand(OPERAND, layout.op_types.is_cv);

@@ -68,7 +68,7 @@ fn check(opcode: u8, extended_value: u32, [first, second]: [bool; 2], since_7_4:
 }
 
 #[test]
-fn an_op_proves_the_method_of_the_object_that_it_converts() {
+fn converting_op_proves_the_objects_method() {
     check(CONCAT, 0, [true, true], false);
     check(FAST_CONCAT, 0, [true, true], false);
     for rope in [ROPE_INIT, ROPE_ADD, ROPE_END] {
@@ -83,7 +83,7 @@ fn an_op_proves_the_method_of_the_object_that_it_converts() {
 }
 
 #[test]
-fn an_assignment_to_a_part_converts_the_value_in_the_next_op() {
+fn part_assignment_converts_the_next_ops_value() {
     for layout in ROWS.iter().filter(|row| row.rules.has_assign_op) {
         for opcode in [ASSIGN_DIM_OP, ASSIGN_OBJ_OP, ASSIGN_STATIC_PROP_OP] {
             let mut scene = scene(layout, &[opcode, OP_DATA], "__toString");
@@ -101,7 +101,7 @@ fn an_assignment_to_a_part_converts_the_value_in_the_next_op() {
 }
 
 #[test]
-fn an_object_behind_a_reference_is_converted_and_another_one_is_not() {
+fn object_behind_a_reference_is_converted() {
     for layout in ROWS {
         let mut scene = with_object(scene(layout, &[CONCAT], "__toString"), FIRST, 0);
         let at = STACK + u64::from(FIRST);
@@ -116,7 +116,7 @@ fn an_object_behind_a_reference_is_converted_and_another_one_is_not() {
 }
 
 #[test]
-fn implode_converts_the_objects_of_the_array_that_it_joins() {
+fn implode_converts_its_arrays_objects() {
     for layout in ROWS {
         let first = layout.execute_data.first_argument as u64;
         let check = |function: &str, index: u64, object: u64, expected: Evidence| {

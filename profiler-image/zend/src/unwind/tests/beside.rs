@@ -50,7 +50,7 @@ fn resumed(oplines: [u64; 3], look: usize) -> (bool, u64) {
 }
 
 #[test]
-fn a_fibers_callers_are_those_that_stood_around_the_look() {
+fn fibers_callers_stood_around_the_look() {
     assert_eq!(resumed([8, 8, 8], 0), (true, 8));
     assert_eq!(resumed([8, 8, 9], 0), (true, 8));
     assert_eq!(resumed([7, 8, 8], 0), (false, 7));
@@ -60,7 +60,7 @@ fn a_fibers_callers_are_those_that_stood_around_the_look() {
 }
 
 #[test]
-fn what_was_read_beside_the_page_is_used_and_needs_no_read_of_its_own() {
+fn frames_beside_the_page_need_no_read() {
     let mut copy = fiber([8, 8, 8]);
     assert!(!copy.beside.used().any(|is_used| is_used));
     let (_, end) = functions(&EngineImage::new(of_8_2()), &mut copy, BASE + 0x20);
@@ -69,7 +69,7 @@ fn what_was_read_beside_the_page_is_used_and_needs_no_read_of_its_own() {
 }
 
 #[test]
-fn a_frame_that_was_read_by_a_call_of_its_own_is_late() {
+fn frame_with_its_own_read_is_late() {
     let frames = [(BASE, 1, 0, TOP), (BASE + 0x1000, 2, BASE, 0)];
     let image = image(of_8_2(), &frames);
     let (mut copy, mut stack) = (Copy::default(), Vec::new());
@@ -88,7 +88,7 @@ fn a_frame_that_was_read_by_a_call_of_its_own_is_late() {
 }
 
 #[test]
-fn a_late_frame_is_of_a_stack_if_that_has_a_root_or_if_it_is_a_generators() {
+fn late_frame_needs_a_root_or_generator() {
     let layout = of_8_2();
     let generator = layout.call_info.generator;
     // With a caller that is not a frame, the chain is torn.
@@ -108,7 +108,7 @@ fn a_late_frame_is_of_a_stack_if_that_has_a_root_or_if_it_is_a_generators() {
 /// The engine allocates it as one. Many that delegate need no place beside the page: they stand
 /// while the one that runs does.
 #[test]
-fn a_running_generator_beside_the_page_is_read_with_its_frame() {
+fn running_generator_is_read_with_its_frame() {
     let check = |count: u64, parts_at_least: usize, needs_more: bool| {
         let scene = delegates::Delegating::new(of_8_2(), count);
         let mut copy = Copy::default();

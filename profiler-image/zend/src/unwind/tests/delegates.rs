@@ -71,7 +71,7 @@ impl Delegating {
 }
 
 #[test]
-fn in_each_version_delegating_generators_stand_between_the_running_one_and_its_caller() {
+fn delegating_generators_stand_in_each_version() {
     for layout in ROWS {
         for count in [1, 2, 3, 27, 101] {
             let scene = Delegating::new(layout, count);
@@ -131,7 +131,7 @@ impl Memory for Row {
 }
 
 #[test]
-fn generators_are_followed_up_to_the_bound_of_frames_and_no_further() {
+fn generators_end_at_the_frame_bound() {
     let check = |count: u64, expected: (usize, UnwindEnd)| {
         let row = Row {
             layout: of_8_2(),
@@ -152,7 +152,7 @@ fn generators_are_followed_up_to_the_bound_of_frames_and_no_further() {
 }
 
 #[test]
-fn generators_that_delegate_to_one_are_told_apart_by_the_one_that_was_resumed() {
+fn resumed_generator_tells_its_delegators_apart() {
     let mut scene = Delegating::new(of_8_2(), 3);
     let row = &of_8_2().generator;
     let other = BASE + 0x100_0000;
@@ -183,7 +183,7 @@ fn generators_that_delegate_to_one_are_told_apart_by_the_one_that_was_resumed() 
 
 /// What is in the copy has been read before the generators.
 #[test]
-fn generators_of_another_moment_than_what_runs_are_refused() {
+fn generators_of_another_moment_are_refused() {
     let row = &of_8_2().generator;
     let header = &of_8_2().execute_data;
     let check = |change: &dyn Fn(&mut Delegating), expected: UnwindEnd| {

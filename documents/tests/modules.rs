@@ -20,16 +20,22 @@ const KNOWN: [(&str, &str, &[&str]); 7] = [
             "fixture", "line", "outage", "pods", "proxy", "release", "store",
         ],
     ),
-    ("profiler-image/bench/src", "", &["running", "stacks"]),
-    ("profiler-image/src", "", &["read", "stack"]),
-    ("profiler-image/src", "command", &["host", "requests"]),
-    ("profiler-image/src", "run", &["seen", "snapshot"]),
     (
-        "profiler-image/src",
-        "sample",
-        &["climb", "first_look", "follow", "phase"],
+        "kubectl-phpprof/src",
+        "",
+        &[
+            "cli", "connect", "failure", "list", "output", "results", "suggest",
+        ],
     ),
-    ("profiler-image/zend/src", "", &["check", "engine"]),
+    ("kubectl-phpprof/src", "", &["compare", "show"]),
+    ("kubectl-phpprof/src", "", &["get", "watch"]),
+    (
+        "kubectl-phpprof/src",
+        "connect",
+        &["client", "login", "oidc"],
+    ),
+    ("kubectl-phpprof/src", "results", &["forward", "reach"]),
+    ("profile/src", "", &["decode", "lookup", "records"]),
 ];
 
 /// The path of a module from its crate's root.

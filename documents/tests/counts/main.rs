@@ -65,11 +65,10 @@ const LEFT: [(Rule, &str, usize); 46] = [
 ];
 
 /// Names that several types may have, how many, and why.
-const SHARED: [(&str, usize, &str); 4] = [
+const SHARED: [(&str, usize, &str); 3] = [
     ("Error", usize::MAX, "each boundary has its own"),
     ("Arguments", 2, HOST_OR_POD),
     ("Host", 2, HOST_OR_POD),
-    ("RequestList", 2, HOST_OR_POD),
 ];
 const HOST_OR_POD: &str = "the sampler is built with command/host or with command/pod";
 

@@ -15,6 +15,7 @@ mod running;
 mod sampled;
 mod stacks;
 mod stopped;
+mod targets;
 mod wikis;
 
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stacks::targets::KnownProgram;
+use crate::targets::KnownProgram;
 
 /// How PHP runs the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

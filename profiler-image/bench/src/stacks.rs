@@ -3,15 +3,14 @@
 //! a schedule, which have fewer.
 
 mod check;
-pub mod targets;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::targets::{KnownProgram, TARGETS};
 use anyhow::{Context, Result};
 use check::{EdgeConditions, EdgeCounts, broken, is_wrong, sampled_small_percent, small_percent};
 use phpprof::run::{Recording, RecordingOptions, own_cpu};
-use targets::{KnownProgram, TARGETS};
 
 use crate::running::{PhpMode, PhpProgram, RunningTarget};
 use crate::sampled::{self, options, record, stacks};

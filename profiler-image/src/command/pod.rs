@@ -30,16 +30,6 @@ impl Arguments {
     }
 }
 
-/// A pod's list of requests is uploaded.
-#[derive(Args)]
-pub struct RequestList {}
-
-impl RequestList {
-    pub fn file(&self) -> Option<&Path> {
-        None
-    }
-}
-
 pub struct Host {
     pub stop: StopSwitch,
     file: Option<OutputFile>,

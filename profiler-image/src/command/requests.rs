@@ -1,6 +1,8 @@
 //! The flags of `phpprof record` for requests, and what it prints about them at its end.
 
 use std::path::Path;
+#[cfg(feature = "host")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,7 +12,9 @@ use phpprof::request::route::{RouteRule, RouteRules};
 use phpprof::request::values::OTHER;
 use phpprof::run::Recording;
 
-use super::{REQUESTS, host, say};
+#[cfg(feature = "host")]
+use super::OUTPUT;
+use super::{REQUESTS, say};
 
 /// Labels of HTTP requests, and which requests are kept.
 #[derive(Args)]
@@ -38,14 +42,23 @@ pub struct LabelArguments {
     /// Also keep the earlier samples of such requests.
     #[arg(long, requires = "min_request_age_ms", help_heading = REQUESTS)]
     include_young: bool,
-    #[command(flatten)]
-    list: host::RequestList,
+    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns the label Route on.
+    #[cfg(feature = "host")]
+    #[arg(id = "requests", long = "requests", value_name = "FILE", help_heading = OUTPUT)]
+    list: Option<PathBuf>,
 }
 
 impl LabelArguments {
     /// The file for the list of requests.
+    #[cfg(feature = "host")]
     pub fn file(&self) -> Option<&Path> {
-        self.list.file()
+        self.list.as_deref()
+    }
+
+    /// A pod's list of requests is uploaded.
+    #[cfg(not(feature = "host"))]
+    pub fn file(&self) -> Option<&Path> {
+        None
     }
 
     /// The values of the flags.
@@ -59,7 +72,7 @@ impl LabelArguments {
             )));
         }
         let mut labels = self.labels;
-        labels[SampleLabel::Route as usize] |= self.list.file().is_some();
+        labels[SampleLabel::Route as usize] |= self.file().is_some();
         Ok(RequestSettings {
             labels,
             rules,

@@ -7,7 +7,6 @@ pub mod cpu_shares;
 pub mod globals;
 pub mod heap;
 pub mod lasting;
-pub mod pauses;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;

@@ -61,9 +61,10 @@ use recorder::Recorder;
 pub use recording::{RecordError, Recording, RecordingOptions};
 use requests::RunRequests;
 use schedule::{SampleSlot, SampleTurn, WakeSchedule};
+pub use seen::WorkerLabels;
 use seen::{Busy, Workers};
 use snapshot::RunCounts;
-pub use snapshot::{RunEnd, WorkerLabels};
+pub use snapshot::RunEnd;
 pub use time::own_cpu;
 use time::{Clock, SECOND, SystemClock};
 

@@ -9,15 +9,21 @@ use std::sync::Arc;
 
 use phpprof_zend::engine::Engine;
 
-use super::snapshot::WorkerLabels;
-
-/// The largest number of workers of one run that are distinguished; samples of later ones are
-/// summed together.
+/// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
 pub const MAX_SEEN: usize = 4096;
 
 /// The number of kinds of engines that are kept for workers that have ended. Those of further kinds
 /// keep their own.
 const MAX_KINDS: usize = 64;
+
+/// The worker's data in a sample's labels.
+#[derive(Debug, Clone)]
+pub struct WorkerLabels {
+    /// Its process.
+    pub pid: i32,
+    /// Its version and SAPI.
+    pub engine: Arc<Engine>,
+}
 
 /// The workers of a run.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use super::Recording;
 use super::aggregate::{Aggregate, Settled};
 use super::heap::HeapTold;
 use super::requests::RequestReport;
-use super::seen::Busy;
+use super::seen::{Busy, WorkerLabels};
 use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
@@ -29,15 +29,6 @@ pub enum RunEnd {
     Stopped,
     /// All workers ended before the time was over.
     WorkersGone,
-}
-
-/// The worker's data in a sample's labels.
-#[derive(Debug, Clone)]
-pub struct WorkerLabels {
-    /// Its process.
-    pub pid: i32,
-    /// Its version and SAPI.
-    pub engine: Arc<Engine>,
 }
 
 /// The data for a profile.

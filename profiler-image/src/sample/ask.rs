@@ -14,7 +14,7 @@ use phpprof_zend::site::{EdgeSide, Evidence, Site, own_cache};
 use phpprof_zend::unwind::Frame;
 
 use super::StackSampler;
-use super::climb::UNWINDING;
+use super::op::UNWINDING;
 use crate::read::worker::Worker;
 use crate::stack::edges::Edge;
 use crate::stack::functions::was_there;

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use phpprof_zend::Layout;
 use phpprof_zend::closure::is_closure;
 use phpprof_zend::function::{FunctionKey, ZendFunction};
 use phpprof_zend::site::Relation;
 use phpprof_zend::unwind::{Frame, UnwindEnd};
 
-use super::follow::next_to;
+use super::moment::next_to;
+use super::op::{NO_OP, UNWINDING, op_index};
 use super::phase::autoloads;
 use super::{StackSampler, collector};
 use crate::read::worker::Worker;
@@ -21,11 +21,6 @@ use crate::stack::edges::{Edge, EdgeId, EdgeKnowledge};
 use crate::stack::functions::{FunctionId, stands};
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{GcPosition, Trace};
-
-/// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
-pub(super) const UNWINDING: u32 = u32::MAX;
-/// The op index of a frame without an op.
-pub(super) const NO_OP: u32 = u32::MAX - 1;
 
 /// The result of a climb.
 #[derive(Debug, Default)]
@@ -471,22 +466,6 @@ impl StackSampler {
             callee,
         })
     }
-}
-
-/// The index of an opline in a function's code. While an exception unwinds, it is the engine's own
-/// op in `EG(exception_op)`.
-pub(super) fn op_index(
-    layout: &Layout,
-    executor_globals: u64,
-    key: &FunctionKey,
-    opline: u64,
-) -> Option<u32> {
-    let row = &layout.executor_globals;
-    let offset = opline.wrapping_sub(executor_globals + row.exception_op as u64);
-    if offset < row.exception_op_size as u64 {
-        return Some(UNWINDING);
-    }
-    key.op_index(layout, opline)
 }
 
 /// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of the fiber of the collector.

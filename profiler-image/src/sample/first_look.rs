@@ -12,40 +12,13 @@ use phpprof_zend::unwind::{Copy, Frame, UnwindEnd};
 
 use super::StackSampler;
 use super::climb::Climb;
-use super::follow::{Followed, Start};
+use super::moment::{Followed, KnownCallers, Start};
 use crate::read::globals::Globals;
 use crate::read::worker::Worker;
-use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
 
 /// How many frames above those that a word leads to are searched for in the first look.
 const CALLEES: usize = 8;
-
-/// The known part of a sample that is not whole yet: the callers of a path, from the root.
-#[derive(Clone, Copy)]
-pub(super) struct KnownCallers {
-    pub path: PathId,
-    pub frames: usize,
-    /// The address of the path's last frame if that is on the page; else 0.
-    pub address: u64,
-}
-
-impl KnownCallers {
-    pub const NOTHING: Self = Self {
-        path: PathId::NONE,
-        frames: 0,
-        address: 0,
-    };
-
-    /// The deeper of two.
-    pub fn or(self, other: Self) -> Self {
-        if other.frames > self.frames {
-            other
-        } else {
-            self
-        }
-    }
-}
 
 impl StackSampler {
     /// Follows the first look up to the first word's depth; returns the known part if that is not whole.

@@ -18,6 +18,8 @@ mod collector;
 mod first_look;
 mod follow;
 mod frameless;
+mod moment;
+mod op;
 mod phase;
 mod proof;
 mod quiescent;
@@ -40,7 +42,8 @@ use crate::stack::names::FunctionNames;
 use crate::stack::trace::{Ending, SummedStack, Trace};
 
 use climb::Climb;
-use follow::{Followed, MOST_UNWOUND, MomentIndex, is_elsewhere};
+use follow::MOST_UNWOUND;
+use moment::{Followed, MomentIndex, is_elsewhere};
 use standing::Standing;
 
 /// Reads for a sample of which nothing is known, or of which a part is in memory that needs a call

@@ -11,7 +11,7 @@ use phpprof_zend::phase::{
 use phpprof_zend::unwind::{Frame, UnwindEnd};
 use smallvec::SmallVec;
 
-use super::climb::{UNWINDING, op_index};
+use super::op::{UNWINDING, op_index};
 use super::{SampledStack, StackSampler, TurnOutcome};
 use crate::read::worker::Worker;
 use crate::stack::functions::FunctionId;

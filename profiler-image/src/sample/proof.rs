@@ -17,7 +17,7 @@ use phpprof_zend::zval::ZVAL;
 
 use super::StackSampler;
 use super::ask::{SiteAnswer, is_shared};
-use super::climb::UNWINDING;
+use super::op::UNWINDING;
 use super::standing::{IDENTITY, PROOF, WORDS};
 use super::told::{caller_stood, is_plain, tells};
 use crate::read::worker::Worker;

@@ -5,7 +5,7 @@
 use phpprof_zend::site::Relation;
 use phpprof_zend::unwind::MAX_FRAMES;
 
-use super::climb::{NO_OP, UNWINDING, op_index};
+use super::op::{NO_OP, UNWINDING, op_index};
 use super::{SampledStack, StackSampler, place};
 use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;

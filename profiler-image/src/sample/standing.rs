@@ -15,9 +15,9 @@ use phpprof_zend::unwind::{Copy, Frame, frame_at};
 use phpprof_zend::zval::ZVAL;
 use smallvec::SmallVec;
 
-use crate::read::pauses::Pauses;
 use crate::read::reader::Reader;
 use crate::stack::functions::Gather;
+use crate::stack::pauses::Pauses;
 use crate::stack::stand::Stand;
 
 /// Calls that have to show a call of the program. In a loop of some tenths of a microsecond one in

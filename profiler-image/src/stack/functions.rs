@@ -43,7 +43,7 @@ use map::{CodeBlock, FunctionEntry};
 use ops::{Ops, ops_size};
 use unchecked::Unchecked;
 
-use crate::read::pauses::Pauses;
+use crate::stack::pauses::Pauses;
 
 use super::names::{FunctionNames, NameId};
 use super::stand::Stand;

@@ -4,6 +4,7 @@ pub mod call_tree;
 pub mod edges;
 pub mod functions;
 pub mod names;
+pub mod pauses;
 pub mod stand;
 pub mod trace;
 mod volume;

@@ -4,10 +4,10 @@
 //! once: a wrong row fails by its first wrong number. What this module does not do: repair, or try
 //! another row.
 
-use crate::engine::EngineRefusal;
 use crate::hash::{Bucket, find, first};
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::refusal::EngineRefusal;
 use crate::text::{ZendString, c_string};
 use crate::tsrm::Thread;
 

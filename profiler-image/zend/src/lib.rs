@@ -27,6 +27,7 @@ pub mod op;
 pub mod opcache;
 pub mod phase;
 pub mod read_set;
+mod refusal;
 mod relocated;
 pub mod request;
 pub mod short;

@@ -11,9 +11,10 @@
 
 use crate::check;
 use crate::elf::Image;
-use crate::engine::{Engine, EngineRefusal, Module};
+use crate::engine::{Engine, Module};
 use crate::memory::Memory;
 use crate::phase::PhaseGlobals;
+use crate::refusal::EngineRefusal;
 use crate::text::c_string;
 use crate::tsrm::{Thread, Threads};
 

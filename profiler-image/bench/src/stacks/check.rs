@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::targets::KnownProgram;
 use crate::sampled::UNSTABLE;
+use crate::targets::KnownProgram;
 
 /// Leaves that are phases of the engine.
 const PHASES: [&str; 5] = [
@@ -279,7 +279,7 @@ fn wrong_share(how: EdgeConditions, counts: &EdgeCounts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::targets::TARGETS;
+    use crate::targets::TARGETS;
 
     fn target(name: &str) -> &'static KnownProgram {
         TARGETS.iter().find(|target| target.name == name).unwrap()

@@ -16,7 +16,7 @@ mod sink;
 pub mod top;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -95,22 +95,6 @@ impl Arguments {
 
 fn format(name: &str) -> Result<Format, String> {
     Format::named(name).ok_or_else(|| format!("a format must be one of {}", Format::names()))
-}
-
-/// The list of requests next to a profile.
-#[derive(Args)]
-pub struct RequestList {
-    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped
-    /// JSON. This turns on the label Route.
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    requests: Option<PathBuf>,
-}
-
-impl RequestList {
-    /// The file for the list.
-    pub fn file(&self) -> Option<&Path> {
-        self.requests.as_deref()
-    }
 }
 
 /// What accompanies a run.

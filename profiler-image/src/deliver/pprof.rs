@@ -203,10 +203,10 @@ struct SampleCounts {
     open: u64,
     cpu_unattributed_milliseconds: u64,
     without_worker: i64,
-    /// Samples that end below a name that could not be checked,
+    /// Samples that end below a name that could not be checked. Few runs have any.
     #[serde(skip_serializing_if = "is_zero")]
     unnamed: u64,
-    /// and names that only a second read has confirmed. Few runs have either.
+    /// Names that only a second read has confirmed. Few runs have any.
     #[serde(skip_serializing_if = "is_zero")]
     unchecked_names: u64,
     /// Samples for which another table had no room, which few runs have.

@@ -16,9 +16,9 @@ const REACH: RangeInclusive<u64> = 3072..=12288;
 /// The bytes of all looks of one read together, except for the lowest number of looks: a longer
 /// read would not be of one moment.
 const MOST_BYTES: usize = 128 << 10;
-/// After this many reads the reach is determined again,
+/// After this many reads, the reach is determined again.
 const READS: u32 = 64;
-/// and doubled if this many of them had to be repeated.
+/// The reach is doubled if this many of these reads had to be repeated.
 const MISSES: u32 = 8;
 
 /// How much of a stack a read looks at.

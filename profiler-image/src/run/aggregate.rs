@@ -14,12 +14,12 @@ use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
 use crate::target::process::held::Held;
 
-/// Beyond this many sums, new ones are without a candidate for their call path,
+/// Beyond this many sums, new ones are without a candidate for their call path.
 const MAX_WITH_CANDIDATE: usize = 21_504;
-/// beyond this many without the worker,
+/// Beyond this many sums, new ones are without the worker.
 const MAX_BY_WORKER: usize = 28_672;
-/// and beyond this many without the stack. It is the capacity of a hash table of 2^16, in three
-/// megabytes.
+/// Beyond this many sums, new ones are without the stack. It is the capacity of a hash table of
+/// 2^16, in three megabytes.
 const MAX_SUMS: usize = 57_344;
 
 /// The worker of samples without room for their own.
@@ -37,9 +37,9 @@ pub struct StackSum {
     pub wall_nanoseconds: i64,
     /// The CPU time of those in which the worker ran.
     pub cpu_nanoseconds: i64,
-    /// By how many bytes heaps became larger than before in their request,
+    /// By how many bytes heaps became larger than before in their request.
     pub heap_growth: i64,
-    /// and how many of the added bytes are still held; negative if older memory was freed.
+    /// How many of the added bytes are still held; negative if older memory was freed.
     pub heap_change: i64,
 }
 

@@ -6,9 +6,9 @@
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// The CPU time of this interval is compared with the budget,
+/// The CPU time of this interval is compared with the budget.
 const WINDOW: u64 = SECOND / 2;
-/// except for this long after the begin, when most names are new.
+/// It is not compared for this long after the beginning, when most names are new.
 const START_UP: u64 = 3 * SECOND;
 /// A window that used less than this percentage of the budget restores what was omitted.
 const RELAXED_PERCENT: u64 = 60;

@@ -23,9 +23,9 @@ use crate::request::asked::SampleLabel;
 use crate::request::values::{OTHER_VALUE, Set};
 use crate::stack::trace::SummedStack;
 
-/// Moments of all current requests together: if many workers are busy at once, each has fewer,
+/// Moments of all current requests together: if many workers are busy at once, each has fewer.
 const MAX_LIVE_MOMENTS: usize = 50_000;
-/// but at least this many.
+/// Each has at least this many.
 const FEWEST_MOMENTS: usize = 8;
 
 /// A sample that is summed, or will be once its request is old enough.

@@ -35,13 +35,13 @@ const BANDS: [(u64, &str); 5] = [
 /// The counts of requests and samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Requests that were seen,
+    /// Requests that were seen.
     pub requests: u64,
-    /// and how often one was read: it is not read if it equals the one before.
+    /// How often a request was read. It is not read if it equals the one before.
     pub reads: u64,
-    /// Samples whose request is unknown: it is not where the SAPI should have it,
+    /// Samples whose request is unknown: it is not where the SAPI should have it.
     pub unknown: u64,
-    /// or it changed while it was read.
+    /// Samples whose request changed while it was read.
     pub changed: u64,
     /// Samples that the filter dropped because their request does not match.
     pub filtered: u64,

@@ -60,16 +60,17 @@ const MAX_REMEMBERED: usize = 65_536;
 pub const MAX_BYTES: usize = if cfg!(test) { 32 << 10 } else { 5 << 19 };
 /// Reads after that of a name that have to find its function live and unchanged.
 const AGREEING_READS: usize = 4;
-/// A function that outlives requests is checked about this often, in addition to the samples,
+/// A function that outlives requests is checked about this often, apart from the samples.
 const CHECKED_EVERY: u64 = 1_000_000_000;
-/// for this long after it was first seen,
+/// It is checked for this long after it was first seen.
 const CHECKED_FOR: u64 = 30_000_000_000;
-/// at most this many at once, out of this many, and not sooner than this many nanoseconds after the
-/// last check,
+/// At most this many are checked at once.
 const CHECKED_TOGETHER: usize = 64;
+/// Those to check are looked for among this many.
 const SEARCHED_TOGETHER: usize = 256;
+/// Nanoseconds between two checks, at least.
 const BETWEEN_CHECKS: u64 = 15_000_000;
-/// and read in the sample that contains it if it was not checked for this long.
+/// A function that was not checked for this long is read in the sample that contains it.
 const TRUSTED_NANOSECONDS: u64 = 2_500_000_000;
 /// How many functions of a stack are read without an allocation.
 const FEW: usize = 8;

@@ -23,21 +23,24 @@ const MAX_RANGES: usize = 16;
 /// opcache requests one segment, and several smaller ones if that is refused.
 const MAX_SEGMENTS: u32 = 1024;
 
-/// Offsets, which are the same in 7.4, 8.2, 8.4, 8.5 and 8.6 (tests/opcache.rs):
-/// `zend_smm_shared_globals.app_shared_globals`,
+// These offsets are the same in 7.4, 8.2, 8.4, 8.5 and 8.6 (tests/opcache.rs).
+
+/// The offset of `zend_smm_shared_globals.app_shared_globals`.
 pub(crate) const APP_SHARED_GLOBALS: u64 = 56;
-/// `zend_accel_shared_globals.oom_restarts`, `hash_restarts` and `manual_restarts`, which follow
-/// hits, misses and misses by the blacklist,
+/// The offset of `zend_accel_shared_globals.oom_restarts`, `hash_restarts` and `manual_restarts`,
+/// which follow hits, misses and misses by the blacklist.
 const RESTARTS: u64 = 24;
-/// `zend_accel_shared_globals.hash`,
+/// The offset of `zend_accel_shared_globals.hash`.
 pub(crate) const HASH: u64 = 48;
-/// `zend_accel_hash.hash_entries` and `num_entries`,
+/// The offset of `zend_accel_hash.hash_entries`.
 pub(crate) const HASH_ENTRIES: usize = 8;
+/// The offset of `zend_accel_hash.num_entries`.
 pub(crate) const NUM_ENTRIES: usize = 16;
-/// `zend_accel_hash_entry.data`, and the size of an entry,
+/// The offset of `zend_accel_hash_entry.data`.
 const DATA: usize = 24;
+/// The size of a `zend_accel_hash_entry`.
 const ENTRY: usize = 40;
-/// and `zend_persistent_script.script.main_op_array`, which follows the file's name.
+/// The offset of `zend_persistent_script.script.main_op_array`, which follows the file's name.
 pub const MAIN_OP_ARRAY: u64 = 8;
 
 /// opcache's counters of its restarts: because it was full, had too many scripts, or was told to

@@ -265,7 +265,7 @@ impl Reason {
     }
 }
 
-/// Why a pod has no profile, or only the beginning of one.
+/// Why there is no profile of a pod, or only its beginning.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]

@@ -1,4 +1,5 @@
-//! Writes what is generated from `contract/reasons.yaml` (`make generate`): tables in Rust, the reference, and the tables of other pages.
+//! Writes what is generated from `contract/reasons.yaml` (`make generate`): tables in Rust, the
+//! reference, and the tables of other pages.
 
 use std::error::Error;
 use std::fs;

@@ -1,7 +1,8 @@
-//! The one list of reasons and exit codes, `contract/reasons.yaml`, and the files that are written from it.
+//! The one list of reasons and exit codes, `contract/reasons.yaml`, and the files that are written
+//! from it.
 //!
-//! Invariant: a list that cannot be right is refused: a name or a number that stands twice, a failure without a remedy, or two remedies
-//! for one name.
+//! Invariant: a list that cannot be right is refused: a name or a number that stands twice, a
+//! failure without a remedy, or two remedies for one name.
 
 mod pages;
 mod rust;
@@ -183,8 +184,8 @@ impl Reasons {
         .into()
     }
 
-    /// A page with its tables written anew: those of reasons of pods, and that of the sampler's exit codes. What stands outside of the
-    /// marks stays.
+    /// A page with its tables written anew: those of reasons of pods, and that of the sampler's
+    /// exit codes. What stands outside of the marks stays.
     ///
     /// # Errors
     /// A mark names an unknown reason, or has no end.

@@ -1,5 +1,5 @@
-//! Comments are as wide as the code, and each item has whole sentences of its own. rustfmt would wrap with a nightly option
-//! (`wrap_comments`).
+//! Comments are as wide as the code, and each item has whole sentences of its own. rustfmt would
+//! wrap with a nightly option (`wrap_comments`).
 
 use std::fs;
 use std::io;

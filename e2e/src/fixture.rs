@@ -1,4 +1,5 @@
-//! The fixture of one test: its namespace, its hold on the cluster, and what is printed when the test fails.
+//! The fixture of one test: its namespace, its hold on the cluster, and what is printed when the
+//! test fails.
 
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>)
     on_cluster(async || play(ENABLED, Sharing::Shared, values, test).await)
 }
 
-/// Runs a test while no other test runs, and restores what it stopped or changed. Such a test stands in a module `alone`, by which nextest
-/// runs it when all others are over.
+/// Runs a test while no other test runs, and restores what it stopped or changed. Such a test
+/// stands in a module `alone`, by which nextest runs it when all others are over.
 pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     exclusive_on(&[], test)
 }
@@ -70,7 +71,8 @@ pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<(
     on_cluster(async || play(ENABLED, Sharing::Exclusive, values, test).await)
 }
 
-/// Prepares the cluster for a run of the tests: removes what a killed run left, and installs the tested release.
+/// Prepares the cluster for a run of the tests: removes what a killed run left, and installs the
+/// tested release.
 pub fn prepare() -> Result<()> {
     on_cluster(async || {
         let client = connect().await?;

@@ -1,8 +1,10 @@
-//! A test's hold on the cluster. Each test is a process of its own: those on one release share the cluster, and one that stops parts of it or
-//! needs another release has it alone. nextest begins them in an order in which few of them wait here (.config/nextest.toml).
+//! A test's hold on the cluster. Each test is a process of its own: those on one release share the
+//! cluster, and one that stops parts of it or needs another release has it alone. nextest begins
+//! them in an order in which few of them wait here (.config/nextest.toml).
 //!
-//! A lock on this machine says who holds the cluster. An annotation in the cluster says which release it has; a test that may change
-//! something removes it, and writes it again when all is restored. So whoever finds none restores all first.
+//! A lock on this machine says who holds the cluster. An annotation in the cluster says which
+//! release it has; a test that may change something removes it, and writes it again when all is
+//! restored. So whoever finds none restores all first.
 //!
 //! Invariant: a test runs on the release that it wants, with nothing stopped by a test before it.
 
@@ -47,7 +49,8 @@ impl Hold {
             if found.as_deref().is_some_and(|found| found == values) {
                 break;
             }
-            // A shared lock does not become an exclusive one at once: another test may have the cluster in between.
+            // A shared lock does not become an exclusive one at once: another test may have the
+            // cluster in between.
             lock.unlock()?;
             lock.lock()?;
             match installed.read().await? {

@@ -62,7 +62,8 @@ pub const UPLOAD_DEADLINE: Duration = Duration::from_secs(15);
 /// The `--set` values that distinguish a release from that of most tests.
 pub type Values = &'static [&'static str];
 
-/// The values of the installed release; none while they are unknown. `hold.rs` keeps them between two tests.
+/// The values of the installed release; none while they are unknown. `hold.rs` keeps them between
+/// two tests.
 static INSTALLED: Mutex<Option<Vec<String>>> = Mutex::const_new(None);
 
 /// What is known of the installed release.

@@ -1,6 +1,7 @@
 //! `explain`: what a reason or a finding means, and what to do about it.
 //!
-//! Meanings and remedies come from the API's reasons. Findings come from their reference page, which is compiled in.
+//! Meanings and remedies come from the API's reasons. Findings come from their reference page,
+//! which is compiled in.
 //!
 //! Invariant: every reason of the API and every finding is explained.
 

@@ -12,7 +12,8 @@ pub struct Forwards(Arc<Remembered>);
 struct Remembered {
     /// A forward has worked where the proxy did not.
     is_chosen: AtomicBool,
-    /// The number of forwards so far: each goes to the next pod, because only one replica has live data.
+    /// The number of forwards so far: each goes to the next pod, because only one replica has live
+    /// data.
     turn: AtomicUsize,
 }
 

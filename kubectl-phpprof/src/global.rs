@@ -30,7 +30,8 @@ pub struct Global {
     /// Group to impersonate. May be repeated.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub impersonate_groups: Vec<String>,
-    /// How long to wait for an answer of the API server, for instance 5s. 0 means no limit. Default: 60s.
+    /// How long to wait for an answer of the API server, for instance 5s. 0 means no limit.
+    /// Default: 60s.
     #[arg(long, global = true, value_name = "DURATION", value_parser = crate::duration::parse, hide_short_help = true)]
     pub request_timeout: Option<u64>,
     /// Namespace of the operator.

@@ -372,10 +372,10 @@ mod tests {
             "NAME   SIZE\nb      9\na      10\nc      <none>\n"
         );
         for (wrong, part) in [
-            ("", "0 heads and 0 paths"),
-            ("NAME", "1 heads and 0 paths"),
-            ("NAME SIZE\n.name", "2 heads and 1 paths"),
-            ("\n\n", "0 heads and 0 paths"),
+            ("", "0 headings and 0 paths"),
+            ("NAME", "1 headings and 0 paths"),
+            ("NAME SIZE\n.name", "2 headings and 1 paths"),
+            ("\n\n", "0 headings and 0 paths"),
             ("NAME\n.name[", "not a supported JSONPath"),
         ] {
             let refusal = columns_of_lines(wrong).unwrap_err();

@@ -1,9 +1,10 @@
 //! The sampler: finds PHP processes, reads their stacks many times a second without stopping them,
 //! and makes one pprof of it.
 //!
-//! `target` chooses what is sampled, `stack` holds what is known of functions, calls and call paths, `read` gets a stack's bytes by one
-//! call, `request` decides which data of a request may be shown, `sample` makes one sample, `run` is the loop and the sums, `deliver`
-//! stores the profile, `resident` makes other processes do runs. Each uses only those before it.
+//! `target` chooses what is sampled, `stack` holds what is known of functions, calls and call
+//! paths, `read` gets a stack's bytes by one call, `request` decides which data of a request may be
+//! shown, `sample` makes one sample, `run` is the loop and the sums, `deliver` stores the profile,
+//! `resident` makes other processes do runs. Each uses only those before it.
 //! Invariant: the sampler writes nothing but the output file or the upload, and the receipt.
 
 #![warn(clippy::match_bool)]

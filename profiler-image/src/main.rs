@@ -33,9 +33,11 @@ enum SamplerCommand {
     /// Show what PHP does now, as a table that is updated each second.
     #[cfg(feature = "host")]
     Top(Box<command::host::top::TopArguments>),
-    /// Stay next to one container, and do the runs that the operator's relay assigns (contract/README.md).
+    /// Stay next to one container, and do the runs that the operator's relay assigns
+    /// (contract/README.md).
     ///
-    /// The variable PHPPROF_ASK has the relay's address and the grant. The sampler ends when its lease from the relay ends.
+    /// The variable PHPPROF_ASK has the relay's address and the grant. The sampler ends when its
+    /// lease from the relay ends.
     Resident(ResidentArguments),
     /// One call of the relay, for a resident sampler.
     #[command(hide = true)]
@@ -60,8 +62,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the commands of a resident sampler in the exact form that the operator and the sampler itself use. clap, which parses everything
-/// else, would add a hundred kilobytes to a process that stays.
+/// Parses the commands of a resident sampler in the exact form that the operator and the sampler
+/// itself use. clap, which parses everything else, would add a hundred kilobytes to a process that
+/// stays.
 fn short_cut() -> Option<SamplerCommand> {
     let words = std::env::args_os()
         .skip(1)

@@ -51,7 +51,8 @@ pub fn configuration(pools: &[Pool<'_>]) -> String {
     text
 }
 
-/// Starts php-fpm, in the foreground and as root, with these further arguments; waits until all its pools listen.
+/// Starts php-fpm, in the foreground and as root, with these further arguments; waits until all its
+/// pools listen.
 ///
 /// # Errors
 /// If it does not start.
@@ -108,7 +109,8 @@ pub fn ask(socket: &Path, parameters: &[(&str, &[u8])]) -> Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The records of a request without a body: the begin as a responder, the parameters, and the ends of these and of the body.
+/// The records of a request without a body: the begin as a responder, the parameters, and the ends
+/// of these and of the body.
 fn request(parameters: &[(&str, &[u8])]) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     for (name, value) in parameters {

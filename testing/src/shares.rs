@@ -1,21 +1,21 @@
-//! Whether counted samples agree with a share that the target's own log states: by a binomial bound, so that the number of samples decides how
-//! much chance may do, and nothing else.
+//! Whether counted samples agree with a share that the target's own log states: by a binomial
+//! bound, so that the number of samples decides how much chance may do, and nothing else.
 
 use anyhow::{Result, ensure};
 
 /// Beyond so many standard deviations is one run of a million by chance.
 const DEVIATIONS: f64 = 5.0;
 
-/// How far a counted share may be from the true one, by chance: `DEVIATIONS` of the binomial distribution, and one sample, because a
-/// share of few samples is not continuous.
+/// How far a counted share may be from the true one, by chance: `DEVIATIONS` of the binomial
+/// distribution, and one sample, because a share of few samples is not continuous.
 #[must_use]
 pub fn bound(share: f64, samples: f64) -> f64 {
     let deviation = (share * (1.0 - share) / samples).max(0.0).sqrt();
     DEVIATIONS * deviation + 1.0 / samples
 }
 
-/// Checks that `part` of all `samples` is the `share` in the log, from 0 to 1. Nobody knows what the turns would have shown that were missed: their
-/// share of all is `missed`.
+/// Checks that `part` of all `samples` is the `share` in the log, from 0 to 1. Nobody knows what
+/// the turns would have shown that were missed: their share of all is `missed`.
 ///
 /// # Errors
 /// That it is another one, with both.

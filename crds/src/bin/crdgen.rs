@@ -1,4 +1,5 @@
-//! Writes what is generated from the API types: the CRDs, their copies in the chart, and the reference.
+//! Writes what is generated from the API types: the CRDs, their copies in the chart, and the
+//! reference.
 
 use std::{error::Error, fs, path::Path};
 

@@ -33,7 +33,7 @@ fn check(containers: &str, expected: &str) {
     assert!(found.ends_with(expected), "{containers}: {found}");
 }
 
-const NONE: &str = "and neither name nor image of any says that it runs PHP";
+const NONE: &str = "and no name or image says which one runs PHP";
 
 #[test]
 fn php_container_of_the_request_then_of_the_annotation() {
@@ -101,7 +101,7 @@ fn php_container_by_the_folder_of_its_image_where_nothing_else_tells() {
     check("web=php-team/nginx app=php-team/php-fpm", "app Image");
     check(
         "web=php-team/nginx app=php-team/shop",
-        "and by name or image web and app may run PHP",
+        "and according to their names or images, web and app may run PHP",
     );
 }
 
@@ -133,7 +133,9 @@ fn php_container_refuses_several_and_none_with_their_names() {
     let names = "pod web has the containers php-fpm, nginx, php-cron";
     assert_eq!(
         two,
-        format!("{names}, and by name or image php-fpm and php-cron may run PHP")
+        format!(
+            "{names}, and according to their names or images, php-fpm and php-cron may run PHP"
+        )
     );
 }
 

@@ -79,7 +79,7 @@ fn the_operator_caps_the_number_of_pods() {
     assert_eq!(selection.chosen.len(), 10);
     assert_eq!(
         selection.note,
-        "; the administrator allows 10 pods per request"
+        "; the administrator allows at most 10 pods per request"
     );
 }
 
@@ -132,7 +132,7 @@ fn one_ready_pod_whose_container_is_not_clear_refuses_the_request() {
         ..Default::default()
     });
     let names = "pod b has the containers app, nginx";
-    let words = "and neither name nor image of any says that it runs PHP";
+    let words = "and no name or image says which one runs PHP";
     let expected = format!("ContainerAmbiguous: {names}, {words}");
     check(&target(1), &[pod("a"), unclear.clone()], &expected);
     check(&target(1), &[unclear.clone(), pod("a")], &expected);

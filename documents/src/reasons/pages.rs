@@ -1,6 +1,7 @@
 //! The pages that have reasons and exit codes.
 //!
-//! Invariant: a page's prose is its own, and all of its tables come from the list. Writing it again changes nothing.
+//! Invariant: a page's prose is its own, and all of its tables come from the list. Writing it again
+//! changes nothing.
 
 use super::{PodRow, Reasons, ReasonsError};
 

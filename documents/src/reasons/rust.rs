@@ -1,4 +1,5 @@
-//! The tables in Rust: an enum for each list, so that the compiler names each `match` that lacks a new reason.
+//! The tables in Rust: an enum for each list, so that the compiler names each `match` that lacks a
+//! new reason.
 //!
 //! Invariant: what is written is as rustfmt leaves it.
 

@@ -1,6 +1,7 @@
 //! What the house promises of its sources, counted: parameters, matches, lengths and names.
 //!
-//! It reads each Rust file of the workspace as a syntax tree, and other sources by their lines. Each offender is told with file and line.
+//! It reads each Rust file of the workspace as a syntax tree, and other sources by their lines.
+//! Each offender is told with file and line.
 //!
 //! Invariant: `LEFT` only gets shorter, and its numbers smaller.
 

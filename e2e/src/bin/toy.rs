@@ -1,5 +1,6 @@
-//! toy OPERATOR FOLDER COMMAND...: runs a command with the kubeconfig of a cluster without containers (e2e/src/toy), and with the files of
-//! an S3 server. It is started in a network namespace of its own, in which all addresses of 10.206.0.0/16 are local (e2e/tools/toy).
+//! toy OPERATOR FOLDER COMMAND...: runs a command with the kubeconfig of a cluster without
+//! containers (e2e/src/toy), and with the files of an S3 server. It is started in a network
+//! namespace of its own, in which all addresses of 10.206.0.0/16 are local (e2e/tools/toy).
 //!
 //! Invariant: all processes end with this one; logs are in FOLDER.
 
@@ -51,7 +52,8 @@ async fn main() -> Result<ExitCode> {
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Starts the S3 server, and writes what tests need to use it. Its bucket is a folder, and its certificate signs itself.
+/// Starts the S3 server, and writes what tests need to use it. Its bucket is a folder, and its
+/// certificate signs itself.
 async fn store(data: &Path, logs: &Path) -> Result<Child> {
     let (files, buckets) = (data.join("store"), data.join("buckets"));
     for folder in [&files, &buckets.join(BUCKET)] {

@@ -1,6 +1,8 @@
-//! An API server and its etcd on their own ports; a controller manager and a scheduler, if they are wanted.
+//! An API server and its etcd on their own ports; a controller manager and a scheduler, if they are
+//! wanted.
 //!
-//! There is no kubelet; the caller does its work. Invariant: its programs listen on the given address only, and end with this one.
+//! There is no kubelet; the caller does its work. Invariant: its programs listen on the given
+//! address only, and end with this one.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -70,7 +72,8 @@ pub fn start(
 }
 
 impl ControlPlane {
-    /// Starts the API server on this address, and etcd; their data is in one folder, and their logs in another one.
+    /// Starts the API server on this address, and etcd; their data is in one folder, and their logs
+    /// in another one.
     pub async fn start(address: &str, data: &Path, logs: &Path) -> Result<Self> {
         let (etcd, peer, port) = (free_port()?, free_port()?, free_port()?);
         let server = format!("https://{address}:{port}");
@@ -104,7 +107,8 @@ impl ControlPlane {
         })
     }
 
-    /// Starts the controllers, but for the one that takes nodes without a kubelet for lost, and the scheduler.
+    /// Starts the controllers, but for the one that takes nodes without a kubelet for lost, and the
+    /// scheduler.
     pub async fn control(&mut self, logs: &Path) -> Result<()> {
         let path = |name: &str| self.data.join(name).display().to_string();
         let controllers = [
@@ -223,7 +227,8 @@ async fn api_server(
         "--authorization-mode=RBAC".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--allow-privileged".to_owned(),
-        // Pods need service accounts and nodes are not ready until a controller says so; there may be none.
+        // Pods need service accounts and nodes are not ready until a controller says so; there may
+        // be none.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         format!("--token-auth-file={tokens}"),
         format!("--client-ca-file={clients}"),

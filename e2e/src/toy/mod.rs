@@ -1,5 +1,6 @@
-//! A cluster without containers: a real control plane, and a toy in the kubelet's place. Pods are said to run, samplers store a canned
-//! profile by their grants, and the operator is a process of this machine.
+//! A cluster without containers: a real control plane, and a toy in the kubelet's place. Pods are
+//! said to run, samplers store a canned profile by their grants, and the operator is a process of
+//! this machine.
 //!
 //! Invariant: no traffic leaves the machine, and all processes end with this one.
 

@@ -1,4 +1,5 @@
-//! The one node of a toy cluster: it says of each pod on it that it runs, starts the samplers that are added, and ends what is deleted.
+//! The one node of a toy cluster: it says of each pod on it that it runs, starts the samplers that
+//! are added, and ends what is deleted.
 //!
 //! Invariant: one task has a pod's state and writes its status; each sampler is started once.
 
@@ -308,7 +309,8 @@ async fn ended(child: &mut Option<Child>) {
     }
 }
 
-/// A sampler from its start to its end. Its calls come from its pod's address, and go to an operator that is ready.
+/// A sampler from its start to its end. Its calls come from its pod's address, and go to an
+/// operator that is ready.
 async fn sample(
     shared: &Shared,
     news: &mpsc::UnboundedSender<News>,

@@ -1,4 +1,5 @@
-//! The operator's pod, as a process of this machine with the arguments and variables of its container.
+//! The operator's pod, as a process of this machine with the arguments and variables of its
+//! container.
 //!
 //! Invariant: the process has the rights of its pod's service account, by a token of that pod.
 

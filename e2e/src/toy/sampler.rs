@@ -1,4 +1,5 @@
-//! Simulates a sampler as the operator sees it: it asks whether to stop, stores a canned profile by its grant, and writes a receipt.
+//! Simulates a sampler as the operator sees it: it asks whether to stop, stores a canned profile by
+//! its grant, and writes a receipt.
 //!
 //! Invariant: each upload has its own connection, because each sampler is a program of its own.
 
@@ -124,7 +125,8 @@ pub struct Ended {
     pub message: String,
 }
 
-/// The builder of a client for samplers. A sampler knows the relay's certificate only by its pin, which this program does not test.
+/// The builder of a client for samplers. A sampler knows the relay's certificate only by its pin,
+/// which this program does not test.
 pub fn client() -> ClientBuilder {
     let builder = Client::builder()
         .pool_max_idle_per_host(0)
@@ -132,7 +134,8 @@ pub fn client() -> ClientBuilder {
     builder.timeout(ANSWER)
 }
 
-/// Samples for the requested time, or until it is told to stop, then uploads. It asks for a client before each call.
+/// Samples for the requested time, or until it is told to stop, then uploads. It asks for a client
+/// before each call.
 pub async fn sample(
     client: impl Fn() -> Result<Client>,
     container: &EphemeralContainer,

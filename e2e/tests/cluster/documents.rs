@@ -221,7 +221,8 @@ mod alone {
     #[test]
     #[ignore = "FULL=1 runs it"]
     fn the_commands_of_every_other_page_run() -> Result<()> {
-        // One of the pages stops all profiling for a moment, and some ask for as long as the chart allows by default.
+        // One of the pages stops all profiling for a moment, and some ask for as long as the chart
+        // allows by default.
         exclusive(async |fixture| {
             release::install(&["limits.durationSeconds=300"]).await?;
             let others = pages_with_commands(false)?;

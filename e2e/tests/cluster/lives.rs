@@ -195,7 +195,8 @@ fn a_job_completes_while_its_sampler_runs() -> Result<()> {
 mod alone {
     use super::*;
 
-    /// Where a pod's containers share their processes, PHP is not PID 1, so its sampler outlives it.
+    /// Where a pod's containers share their processes, PHP is not PID 1, so its sampler outlives
+    /// it.
     #[test]
     fn a_sampler_outliving_its_job_stores_everything() -> Result<()> {
         exclusive(async |fixture| {

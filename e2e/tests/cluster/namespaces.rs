@@ -81,7 +81,8 @@ mod alone {
     #[test]
     fn a_namespaced_operator_profiles_there_only() -> Result<()> {
         exclusive(async |fixture| {
-            // The operator is stopped while its rights change, so that a refused call later means a missing right.
+            // The operator is stopped while its rights change, so that a refused call later means a
+            // missing right.
             release::scale(0).await?;
             install(fixture).await?;
             uses_its_rights(fixture).await?;

@@ -127,7 +127,8 @@ mod alone {
         })
     }
 
-    /// No real server that can be had here ignores If-None-Match, so this one is a small server in PHP.
+    /// No real server that can be had here ignores If-None-Match, so this one is a small server in
+    /// PHP.
     #[test]
     fn an_overwriting_store_is_refused_unless_allowed() -> Result<()> {
         exclusive(async |fixture| {

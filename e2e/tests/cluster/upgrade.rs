@@ -58,8 +58,8 @@ async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<
     Ok(())
 }
 
-/// Rolls back while a run lasts. The older operator ends that run, though perhaps without its profile (docs/guides/upgrading.md), profiles as
-/// before, and opens what it had stored.
+/// Rolls back while a run lasts. The older operator ends that run, though perhaps without its
+/// profile (docs/guides/upgrading.md), profiles as before, and opens what it had stored.
 async fn goes_back(fixture: &Fixture, stored: &ProfileRequest, keys_before: &Secret) -> Result<()> {
     let lasting = fixture.sampled(spec("web-a", OUTLASTS, "Relay")).await?;
     release::roll_back().await?;

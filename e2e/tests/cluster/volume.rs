@@ -258,7 +258,8 @@ mod alone {
     fn a_profile_arrives_when_the_volume_is_writable() -> Result<()> {
         exclusive_on(ON_VOLUME, async |fixture| {
             fixture.start(&[pods::php("web")]).await?;
-            // This starts the helper pod that reads the volume, because it would take too long after the sampler's start.
+            // This starts the helper pod that reads the volume, because it would take too long
+            // after the sampler's start.
             fixture.files().await?;
             let request = fixture.sampled(spec(3)).await?;
             fixture.make_read_only(true).await?;

@@ -36,8 +36,8 @@ async fn receipt(fixture: &Fixture, target: &TargetStatus) -> Result<String> {
     .await
 }
 
-/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop, the manifest names that, and it is
-/// deleted too.
+/// Checks that the sampler's objects are deleted. If it stored a checkpoint just before the stop,
+/// the manifest names that, and it is deleted too.
 async fn no_profile_is_left(fixture: &Fixture) -> Result<()> {
     let keys = fixture.keys().await?;
     let is_left = |key: &String| key.ends_with(".pb.gz") && !key.contains(".checkpoint-");

@@ -22,7 +22,8 @@ async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
     let metadata = json!({"name": "example", "namespace": fixture.namespace});
     let whole = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job});
     dry_run(&whole).await?;
-    // Pod Security is enforced on the pod itself. The file's objects are not created, so the pod's service account does not exist either.
+    // Pod Security is enforced on the pod itself. The file's objects are not created, so the pod's
+    // service account does not exist either.
     let mut pod = job["template"]["spec"].clone();
     pod["serviceAccountName"] = json!("default");
     dry_run(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})).await

@@ -1,4 +1,5 @@
-//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's switch, a namespace's label.
+//! Requests that wait, and ways to stop all of them: limits of concurrent runs, the administrator's
+//! switch, a namespace's label.
 
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +108,8 @@ async fn rendered(namespace: &str, kill: bool) -> Result<String> {
     map.map(str::to_owned).context("the chart has no switch")
 }
 
-/// Helm 4 applies on the server's side, as this does: a change of a field that is the chart's fails the next upgrade.
+/// Helm 4 applies on the server's side, as this does: a change of a field that is the chart's fails
+/// the next upgrade.
 #[test]
 fn server_side_apply_keeps_the_switch_annotation() -> Result<()> {
     shared(ENABLED, async |fixture| {
@@ -158,8 +160,8 @@ fn server_side_apply_keeps_the_switch_annotation() -> Result<()> {
     })
 }
 
-/// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and that only a key of the chart's is in
-/// the way of an upgrade.
+/// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and
+/// that only a key of the chart's is in the way of an upgrade.
 async fn is_held_over_upgrades(fixture: &Fixture) -> Result<()> {
     let upgrade = async |requests: u32, flags: &[&str]| {
         let value = format!("limits.requests={requests}");
@@ -285,7 +287,8 @@ mod alone {
                     // The first namespace's requests come first.
                     for fixture in [fixture, fixture, fixture, other, other] {
                         let request = fixture.apply(spec(2)).await?;
-                        // Creation times have a resolution of one second, so requests of one second have no order.
+                        // Creation times have a resolution of one second, so requests of one second
+                        // have no order.
                         tokio::time::sleep(Duration::from_millis(1100)).await;
                         all.push((fixture, request));
                     }

@@ -17,7 +17,8 @@ async fn keys(fixture: &Fixture) -> Result<BTreeMap<String, ByteString>> {
     Ok(secrets.get(SECRET).await?.data.unwrap_or_default())
 }
 
-/// A request over the relay, which needs the keys: they sign its grant, and one of them is the key of the relay's certificate.
+/// A request over the relay, which needs the keys: they sign its grant, and one of them is the key
+/// of the relay's certificate.
 async fn relayed(fixture: &Fixture) -> Result<()> {
     let spec = json!({"target": {"podName": "web"}, "durationSeconds": 1, "uploadMode": "Relay"});
     fixture.completed(spec).await.map(drop)

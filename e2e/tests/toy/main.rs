@@ -1,4 +1,5 @@
-//! Tests phpprof's promises that need no container, on a cluster whose pods a toy plays: `make api`.
+//! Tests phpprof's promises that need no container, on a cluster whose pods a toy plays: `make
+//! api`.
 
 mod archive;
 mod ends;

@@ -1,4 +1,5 @@
-//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is killed, hangs or is cut off.
+//! Two replicas of the operator: one leads, and the other takes over when the leader ends, is
+//! killed, hangs or is cut off.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -65,7 +66,8 @@ async fn succeeded_by_another(
     Ok(begin.elapsed())
 }
 
-/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod had one sampler and is in the profile.
+/// Requests a profile of both pods, acts on the leader once samplers run, and checks that each pod
+/// had one sampler and is in the profile.
 async fn profiled_while(
     fixture: &Fixture,
     what: &str,
@@ -91,7 +93,8 @@ async fn profiled_while(
         .context(what.to_owned())
 }
 
-/// Checks that the request has the profiles of this many pods, with one sampler each, and no other sampler.
+/// Checks that the request has the profiles of this many pods, with one sampler each, and no other
+/// sampler.
 async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i32) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let status = status(request);
@@ -120,7 +123,8 @@ async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i3
 const PODS: usize = 8;
 /// The leader's bandwidth: adding one sampler sends about 15 kB.
 const BYTES_A_SECOND: u32 = 20_000;
-/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits between two reads of the lease.
+/// Longer than TCP waits before it sends a packet again, and twice as long as a replica waits
+/// between two reads of the lease.
 const BACK: Duration = Duration::from_secs(12);
 
 /// How many pods of the fixture have a sampler.
@@ -191,7 +195,8 @@ mod alone {
                 false => 0,
             };
             for _ in 0..kills {
-                // Kubernetes waits longer before each restart of a pod; a new pod begins without a delay.
+                // Kubernetes waits longer before each restart of a pod; a new pod begins without a
+                // delay.
                 release::renew().await?;
                 profiled_while(fixture, "killed", async |leader| {
                     fixture.on_node("kill -KILL $pids", leader).await?;
@@ -248,7 +253,8 @@ mod alone {
                 .iter()
                 .filter(|call| call.pod == leader.name_any() && call.received > since);
             ensure!(back.count() > 0, "it is not back");
-            // Packets that the kernel had queued before the cut may still arrive. They are refused, because the samplers exist.
+            // Packets that the kernel had queued before the cut may still arrive. They are refused,
+            // because the samplers exist.
             let writes = writes(&leader, since)?;
             let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
             ensure!(taken.is_empty(), "{taken:#?}");

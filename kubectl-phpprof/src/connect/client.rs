@@ -2,7 +2,8 @@
 //!
 //! It opens no connection before the first request.
 //!
-//! Invariant: the layers are kube's own (`ClientBuilder`), but for the connections and renewed credentials, which kube cannot be given.
+//! Invariant: the layers are kube's own (`ClientBuilder`), but for the connections and renewed
+//! credentials, which kube cannot be given.
 
 use futures::future::BoxFuture;
 use http::Request;

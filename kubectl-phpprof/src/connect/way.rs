@@ -1,8 +1,10 @@
-//! The connections that lead to a server: through its proxy, with its TLS, with the user's certificate of the moment.
+//! The connections that lead to a server: through its proxy, with its TLS, with the user's
+//! certificate of the moment.
 //!
 //! It opens none before the first request.
 //!
-//! Invariant: a connection is of the user's certificate of the moment; the proxy and the server have the same configuration of TLS, as in Go.
+//! Invariant: a connection is of the user's certificate of the moment; the proxy and the server
+//! have the same configuration of TLS, as in Go.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -48,7 +50,8 @@ pub enum WayError {
     Credentials,
 }
 
-/// Sends a request, on a connection that it opens or has. Clones share the connections of the moment.
+/// Sends a request, on a connection that it opens or has. Clones share the connections of the
+/// moment.
 pub type Connections = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
 pub fn connections(way: &Way) -> Result<Connections, WayError> {
@@ -69,7 +72,8 @@ pub fn connections(way: &Way) -> Result<Connections, WayError> {
             through(socks, way)
         }
         Kind::Http => through(tunnel(proxy, tcp)?, way),
-        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`, `addTLS`.
+        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`,
+        // `addTLS`.
         Kind::Https => {
             let outer = https(tcp, way)?;
             through(tunnel(proxy, outer)?, way)
@@ -129,8 +133,9 @@ fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
     hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector)
 }
 
-/// Connections of the user's certificate of the moment, and what makes others. client-go closes all when it has changed
-/// (`connDialer.CloseAll`); here those that are idle end, and an answer that is under way comes to its end.
+/// Connections of the user's certificate of the moment, and what makes others. client-go closes all
+/// when it has changed (`connDialer.CloseAll`); here those that are idle end, and an answer that is
+/// under way comes to its end.
 struct Fresh<C> {
     connector: C,
     client: Pool<C>,

@@ -244,7 +244,7 @@ fn the_container_is_told_as_the_operator_finds_it() {
     let alone = |o: &mut Observed| pod(o, |pod| pod.containers.truncate(1));
     assert_eq!(found(alone), "fpm, the pod's only one");
     let unclear = |o: &mut Observed| pod(o, |pod| pod.containers[0].name = "app".into());
-    assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and neither"));
+    assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and no name"));
     check_failed(unclear, &["container"]);
 }
 
@@ -469,6 +469,6 @@ fn strict_fails_for_a_check_that_could_not_be_made() {
     let message = crate::doctor::verdict(&check_release(&observed), None);
     assert_eq!(
         message.unwrap_err().message,
-        "the release does not work as it is: 1 of 4 checks failed"
+        "the release does not work: 1 of 4 checks failed"
     );
 }

@@ -1,4 +1,5 @@
-//! A call of the operator's results and its answer, the same by the API server's proxy and by a port-forward.
+//! A call of the operator's results and its answer, the same by the API server's proxy and by a
+//! port-forward.
 //!
 //! Invariant: the bodies of both ways have one type.
 

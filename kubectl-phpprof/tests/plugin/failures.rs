@@ -248,7 +248,7 @@ fn the_doctor_ends_with_a_code_of_its_own() {
     // Without a workload it asks for nothing of a namespace.
     let release = run_on(&server, "doctor --strict");
     assert_eq!(release.code, 8, "{}", release.err);
-    let failed = "the release does not work as it is: 1 of 4 checks failed";
+    let failed = "the release does not work: 1 of 4 checks failed";
     assert!(release.err.contains(failed), "{}", release.err);
     assert!(!release.out.contains("pods"), "{}", release.out);
     assert_eq!(run_on(&server, "doctor --container php").code, 2);

@@ -360,7 +360,7 @@ fn help_and_completion_speak_as_kubectl_does() {
     let said = run(&path, "__complete do");
     assert_eq!(
         said.out,
-        "download\tSave the profile of a request, or convert a profile file\ndoctor\tCheck whether you can profile a workload, and how; if not, why\n:4\n"
+        "download\tSave the profile of a request, or convert a profile file\ndoctor\tCheck whether you can profile a workload, and how, or why not\n:4\n"
     );
     check("__complete run de", 0, "deploy/\tDeployment\n:4\n", "");
     check(

@@ -133,7 +133,7 @@ fn lists_are_printed_in_the_forms_of_kubectl() {
         fails_with_a_hint(&server, line, code, part);
     }
     let wrong = format!("list -o custom-columns-file={template}");
-    fails_with_a_hint(&server, &wrong, 2, "heads and 0 paths");
+    fails_with_a_hint(&server, &wrong, 2, "headings and 0 paths");
     for (line, part) in [
         ("list -o go-template={{.}}", "custom-columns=HEAD:PATH"),
         ("list -o jsonpath={.items[}", "{range .items[*]}"),

@@ -153,7 +153,7 @@ fn nothing_is_created_where_a_right_is_missing() {
         &server,
         CREATE,
         4,
-        "needs rights that you do not have: create rolebindings",
+        "you need rights that you do not have: create rolebindings",
     );
     assert_eq!(server.count("POST", "/namespaces/"), 0);
 }

@@ -119,7 +119,7 @@ fn what_is_neither_there_nor_stored_says_so() {
         &server,
         "top second",
         3,
-        "in the store: nothing is stored of a request second",
+        "in the store: no profile of a request second is stored",
     );
     check(
         &server,

@@ -36,7 +36,8 @@ struct CpuRow {
     seconds: f64,
 }
 
-/// The rows that break their limits, in words; in the short form those that break them twice, because the machine may be busy.
+/// The rows that break their limits, in words; in the short form those that break them twice,
+/// because the machine may be busy.
 pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let server = ThreadedServer::from_environment();
     if server.is_none() {

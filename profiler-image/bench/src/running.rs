@@ -31,7 +31,8 @@ pub struct PhpProgram {
 }
 
 impl PhpProgram {
-    /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces `zend_execute_ex` or is otherwise incompatible.
+    /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces
+    /// `zend_execute_ex` or is otherwise incompatible.
     pub fn ask(command: &str) -> Result<Self> {
         const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug');";
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();

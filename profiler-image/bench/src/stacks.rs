@@ -57,7 +57,8 @@ struct EdgeRow {
     is_long: bool,
 }
 
-/// The rows that break their limits, in words; a short row breaks those that chance can break only if a long one does too.
+/// The rows that break their limits, in words; a short row breaks those that chance can break only
+/// if a long one does too.
 pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let &BenchArguments { ref php, full, .. } = asked;
     let samples = match std::env::var("SAMPLES") {
@@ -159,10 +160,11 @@ fn judge(
 /// closures too.
 const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 
-/// All rows, or those of the short form, because a row takes up to twenty seconds: most targets once without opcache, small calls of
-/// another depth with it and with the tracing JIT, and callbacks, which depend on the quiescent reader most, without it. Generators have to
-/// be in step with the sampler for a fault to show, which is rare in a short row: theirs is long. What 8.2 does not have is tested with
-/// 8.4.
+/// All rows, or those of the short form, because a row takes up to twenty seconds: most targets
+/// once without opcache, small calls of another depth with it and with the tracing JIT, and
+/// callbacks, which depend on the quiescent reader most, without it. Generators have to be in step
+/// with the sampler for a fault to show, which is rare in a short row: theirs is long. What 8.2
+/// does not have is tested with 8.4.
 fn rows(full: bool) -> Vec<EdgeRow> {
     let mut rows = Vec::new();
     for remote in [false, true] {
@@ -236,8 +238,9 @@ fn measure(
     Ok((counts, how, recording))
 }
 
-/// Whether a row is sampled without a pause, and how many samples it has. A short row is on schedule where time counts: its shares of
-/// time, and what it costs to read without the quiescent reader.
+/// Whether a row is sampled without a pause, and how many samples it has. A short row is on
+/// schedule where time counts: its shares of time, and what it costs to read without the quiescent
+/// reader.
 fn pace(row: &EdgeRow) -> (bool, u64) {
     match (row.is_long, row.target.is_paced) {
         (true, false) => (true, MANY),

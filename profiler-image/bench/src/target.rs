@@ -1,6 +1,7 @@
 //! Running targets: PHP on the command line, php-fpm with an application under load, FrankenPHP.
 //!
-//! Invariant: everything that was started ends when its [`BenchTarget`] is dropped, and when the benchmark itself ends.
+//! Invariant: everything that was started ends when its [`BenchTarget`] is dropped, and when the
+//! benchmark itself ends.
 
 use std::ffi::OsStr;
 use std::fs;

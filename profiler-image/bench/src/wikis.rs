@@ -96,7 +96,8 @@ fn sample(workload: BenchWorkload, rates: Vec<(u32, String)>, full: bool) -> Res
     Ok(rows)
 }
 
-/// Starts an application of which one of four workers is busy, on the CPU that the sampler does not use.
+/// Starts an application of which one of four workers is busy, on the CPU that the sampler does not
+/// use.
 fn start(workload: BenchWorkload) -> Result<BenchTarget> {
     let cell = BenchCell {
         workload,

@@ -69,7 +69,8 @@ pub const SYNTHETIC: BenchWorkload = constructed(
     ],
 );
 
-/// A controller that asks a repository for rows and encodes them: short methods of namespaced classes.
+/// A controller that asks a repository for rows and encodes them: short methods of namespaced
+/// classes.
 pub const FRAMEWORK: BenchWorkload = constructed(
     "framework",
     "workloads/framework.php",

@@ -82,7 +82,8 @@ impl Delivery {
         })
     }
 
-    /// Stores the list of requests if it is wanted and there is one. Returns whether it is stored. The run keeps its profile if it is not.
+    /// Stores the list of requests if it is wanted and there is one. Returns whether it is stored.
+    /// The run keeps its profile if it is not.
     pub fn store_requests(
         &self,
         list: Option<Timeline>,

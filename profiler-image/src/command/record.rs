@@ -42,7 +42,8 @@ const LONGEST: u64 = 86_400;
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = host::EXAMPLES)]
 pub struct RecordArguments {
-    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
+    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be
+    /// repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
     /// Sample every PHP process that this user may read.
@@ -211,8 +212,9 @@ fn prepare(
     }))
 }
 
-/// Blocks SIGTERM, which `record` reads while it samples. A kubelet that ends a pod sends it once to each container, and kills after the
-/// pod's grace (CRI, `StopContainer`): until then, the samples can still be stored.
+/// Blocks SIGTERM, which `record` reads while it samples. A kubelet that ends a pod sends it once
+/// to each container, and kills after the pod's grace (CRI, `StopContainer`): until then, the
+/// samples can still be stored.
 fn outlast_sigterm() -> Result<(), SamplerFailure> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
@@ -241,8 +243,8 @@ fn deliver(
         .upload_until
         .unwrap_or_else(|| upload::unix_seconds() + 60);
     if let Some(delivery) = &delivery {
-        // The list comes before the profile, because the profile's receipt ends the run and reports on the list. But if the sampler ends
-        // with its pod, there is only time for the profile.
+        // The list comes before the profile, because the profile's receipt ends the run and reports
+        // on the list. But if the sampler ends with its pod, there is only time for the profile.
         let is_cut = recording.ended != RunEnd::Done && !options.stop.is_requested();
         let list = requests.take().filter(|_| !is_cut);
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);

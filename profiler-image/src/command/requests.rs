@@ -19,12 +19,12 @@ use super::{REQUESTS, say};
 /// Labels of HTTP requests, and which requests are kept.
 #[derive(Args)]
 pub struct LabelArguments {
-    /// Labels of a sample's HTTP request, separated by commas: Method, Route, Script, RequestAge, TraceID. Query strings, cookies, arguments,
-    /// bodies and other headers are never read.
+    /// Labels of a sample's HTTP request, separated by commas: Method, Route, Script, RequestAge,
+    /// TraceID. Query strings, cookies, arguments, bodies and other headers are never read.
     #[arg(long, value_name = "LABELS", value_parser = asked::labels, default_value = "", help_heading = REQUESTS)]
     labels: SampleLabels,
-    /// Name for the paths that match a glob, for instance /shop/*/cart=cart: * is one segment, ** at the end is any rest. May be repeated. The
-    /// first match applies, before the built-in rules.
+    /// Name for the paths that match a glob, for instance /shop/*/cart=cart: * is one segment, **
+    /// at the end is any rest. May be repeated. The first match applies, before the built-in rules.
     #[arg(long, value_name = "GLOB=NAME", value_parser = RouteRule::parse, help_heading = REQUESTS)]
     route: Vec<RouteRule>,
     /// Keep only requests whose path begins with this.
@@ -42,7 +42,8 @@ pub struct LabelArguments {
     /// Also keep the earlier samples of such requests.
     #[arg(long, requires = "min_request_age_ms", help_heading = REQUESTS)]
     include_young: bool,
-    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped JSON. This turns the label Route on.
+    /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped
+    /// JSON. This turns the label Route on.
     #[cfg(feature = "host")]
     #[arg(id = "requests", long = "requests", value_name = "FILE", help_heading = OUTPUT)]
     list: Option<PathBuf>,

@@ -21,7 +21,8 @@ const LONG_POLL: Duration = Duration::from_secs(40);
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const STACK: usize = 256 << 10;
 
-/// Asks each route from now on. If a thread cannot be started, the run only goes on to its end, so that is not a failure.
+/// Asks each route from now on. If a thread cannot be started, the run only goes on to its end, so
+/// that is not a failure.
 pub fn listen(stop: &StopSwitch, grants: &WriteGrants, agents: &[Agent]) {
     // Signals are for the sampling thread. One that reached another thread would end the process.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);

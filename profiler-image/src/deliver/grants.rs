@@ -164,7 +164,8 @@ impl CheckpointGrants {
     /// commas, or without it each interval.
     ///
     /// # Errors
-    /// A [`SamplerFailure`] if there is not one time for each checkpoint, each later than the one before.
+    /// A [`SamplerFailure`] if there is not one time for each checkpoint, each later than the one
+    /// before.
     pub fn times(&self, text: Option<&str>) -> Result<Vec<Duration>, SamplerFailure> {
         let Some(text) = text else {
             let times = 1..=u32::try_from(self.checkpoints.len()).unwrap_or(0);

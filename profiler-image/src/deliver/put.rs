@@ -150,10 +150,11 @@ fn with_line(words: String, body: &str) -> String {
 /// As much of the relay's own words is repeated.
 const LONGEST_LINE: usize = 200;
 
-/// A store's certificate may be of the private CA or of a public one, so a client of each is tried; one that does not trust it does not
-/// count.
+/// A store's certificate may be of the private CA or of a public one, so a client of each is tried;
+/// one that does not trust it does not count.
 fn put_direct(agents: &[Agent], grant: &WriteGrant, body: &[u8]) -> PutVerdict {
-    // The first client trusts the private CA, if there is one: its words say more than that no public CA has signed.
+    // The first client trusts the private CA, if there is one: its words say more than that no
+    // public CA has signed.
     let mut first = None;
     for agent in agents {
         match put_with(agent, grant, body) {

@@ -85,7 +85,8 @@ impl Pinned {
         Self::new(&grant.pins, &grant.addresses)
     }
 
-    /// Trusts a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in base64url.
+    /// Trusts a server that has one of these keys: SHA-256 of the SubjectPublicKeyInfo, in
+    /// base64url.
     pub fn new(pins: &[String], addresses: &ResolvedRelay) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = RelayVerifier {

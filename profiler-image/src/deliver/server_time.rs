@@ -24,8 +24,9 @@ pub struct NodeDeadlines {
 }
 
 impl NodeDeadlines {
-    /// The deadlines at the instant `now` of this node's clock; `None` if it is too late. If this clock says that it is too late, the
-    /// server is asked for its time, and the deadlines are moved by the difference of the clocks.
+    /// The deadlines at the instant `now` of this node's clock; `None` if it is too late. If this
+    /// clock says that it is too late, the server is asked for its time, and the deadlines are
+    /// moved by the difference of the clocks.
     #[must_use]
     pub fn holding(self, now: u64, server_now: impl FnOnce() -> Option<u64>) -> Option<Self> {
         let is_late = |deadlines: &Self| deadlines.not_after.is_some_and(|limit| now > limit);
@@ -66,7 +67,8 @@ fn date_of_store(grant: &WriteGrant, agents: &[Agent]) -> Option<String> {
     agents.iter().find_map(ask)
 }
 
-/// The date of an answer to an unknown path: the relay answers that at once, but delays an answer about stopping.
+/// The date of an answer to an unknown path: the relay answers that at once, but delays an answer
+/// about stopping.
 fn date_of_relay(grant: &WriteGrant) -> Option<String> {
     let host = grant.url.strip_prefix("https://")?.split('/').next()?;
     let call = RelayCall {

@@ -113,8 +113,8 @@ impl<'a> Routes<'a> {
         &self.routes[self.at]
     }
 
-    /// Takes the answer of the route that was tried. Returns nothing if it stored the profile, else the time until the next try
-    /// and the cause; a failure if no route is left.
+    /// Takes the answer of the route that was tried. Returns nothing if it stored the profile, else
+    /// the time until the next try and the cause; a failure if no route is left.
     fn answered(
         &mut self,
         verdict: PutVerdict,
@@ -162,7 +162,8 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// The failure after the deadline. A refusal is reported first, because it says more than that another route was not reached.
+    /// The failure after the deadline. A refusal is reported first, because it says more than that
+    /// another route was not reached.
     fn too_late(self, why: String) -> SamplerFailure {
         let refusal = self.refusals.into_iter().flatten().next();
         refusal.unwrap_or_else(|| {

@@ -30,7 +30,8 @@ use crate::target::process::stat::Stat;
 /// The numbers of `schedstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchedStat {
-    /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves its CPU.
+    /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves
+    /// its CPU.
     pub run_nanoseconds: u64,
     /// The time of its waits for a CPU, in nanoseconds. It moves when a wait ends.
     pub delay_nanoseconds: u64,

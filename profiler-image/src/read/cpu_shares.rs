@@ -56,8 +56,8 @@ impl<T> CpuShares<T> {
         }
     }
 
-    /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the worker ran. Once
-    /// there are enough samples, each gets its share.
+    /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the
+    /// worker ran. Once there are enough samples, each gets its share.
     pub fn add(&mut self, now: u64, look: SchedStat, ran: Option<T>, give: impl FnMut(T, u64)) {
         let last = self.last.replace(look).unwrap_or(look);
         let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);

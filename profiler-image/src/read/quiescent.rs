@@ -194,7 +194,8 @@ enum ThreadPlace {
     Cpu(usize),
 }
 
-/// Runs `read`, and returns where the thread of `watch` was, if it did not run meanwhile and there was something to read.
+/// Runs `read`, and returns where the thread of `watch` was, if it did not run meanwhile and there
+/// was something to read.
 fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<ThreadPlace> {
     let still = || match watch.state()? {
         ('S' | 'D' | 'T' | 't', _) => Some(ThreadPlace::Asleep),

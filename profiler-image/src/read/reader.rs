@@ -166,8 +166,8 @@ impl Reader {
     /// Reads the globals and the stack.
     ///
     /// # Errors
-    /// [`Fault::Gone`] when the process has ended, [`Fault::Denied`] when the kernel refuses, [`Fault::Unmapped`] when
-    /// the stack was not found.
+    /// [`Fault::Gone`] when the process has ended, [`Fault::Denied`] when the kernel refuses,
+    /// [`Fault::Unmapped`] when the stack was not found.
     pub fn read(&mut self) -> Result<Reading, MemoryFault> {
         let mut found = Err(MemoryFault::Unmapped);
         let mut asks_first = self.asks_first();
@@ -230,7 +230,8 @@ impl Reader {
         found
     }
 
-    /// What the looks show of a top on the page that was read, and notes how far that was from where it was expected.
+    /// What the looks show of a top on the page that was read, and notes how far that was from
+    /// where it was expected.
     fn shown(&mut self, top: u64, expected: Globals, was_known: bool) -> ReadShown {
         let is_inside = self.copy.inside(top);
         let is_shown =
@@ -249,8 +250,9 @@ impl Reader {
         }
     }
 
-    /// What was read beside the page of a top on another one. Where fibers run for some microseconds, each read again would come too late as
-    /// well: so after one, the next reads take such a frame with the looks.
+    /// What was read beside the page of a top on another one. Where fibers run for some
+    /// microseconds, each read again would come too late as well: so after one, the next reads take
+    /// such a frame with the looks.
     fn shown_beside(&mut self, first: &Globals, is_again: bool) -> ReadShown {
         let frame = first.current_execute_data;
         if self.copy.beside.at(frame).is_some() {
@@ -323,7 +325,8 @@ impl Reader {
         self.at.executor_globals + self.at.layout.executor_globals.current_execute_data as u64
     }
 
-    /// Reads the globals, and the words that tell phases without a frame: nothing else is read while no stack has been seen.
+    /// Reads the globals, and the words that tell phases without a frame: nothing else is read
+    /// while no stack has been seen.
     fn globals(&mut self) -> Result<(Globals, Option<Phase>), MemoryFault> {
         let mut bytes = [0_u8; Globals::SIZE];
         let mut phase = self.phase(&mut bytes);
@@ -381,7 +384,8 @@ impl Reader {
         Ok(words.phase(&self.at))
     }
 
-    /// Reads a stack whose page and top are expected there, and so many bytes below and above this top in each look.
+    /// Reads a stack whose page and top are expected there, and so many bytes below and above this
+    /// top in each look.
     fn read_at(&mut self, expected: &Globals, reach: u64) -> Result<Reading, MemoryFault> {
         let mut words = WordBytes::new();
         let mut restarts = [Restarts::default(); 2];

@@ -237,7 +237,8 @@ pub fn parse(text: &str, container_id: &str) -> Result<Instructions, &'static st
     })
 }
 
-/// Checks a run. Without a valid grant for its receipt it is an error, because the run's end could not be reported.
+/// Checks a run. Without a valid grant for its receipt it is an error, because the run's end could
+/// not be reported.
 fn checked(run: RunText, container_id: &str) -> Result<AssignedRun, &'static str> {
     let is_printable = run.key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if run.key.is_empty() || run.key.len() > LONGEST_KEY || !is_printable {

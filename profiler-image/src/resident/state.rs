@@ -1,6 +1,7 @@
 //! Decides what a resident sampler does next.
 //!
-//! Pure: it takes events ([`ResidentEvent`]) and returns steps ([`ResidentStep`]); times are since the sampler's start.
+//! Pure: it takes events ([`ResidentEvent`]) and returns steps ([`ResidentStep`]); times are since
+//! the sampler's start.
 //!
 //! Invariant: a key has at most one process, at most four keys have one at the same time, and the
 //! sampler ends once the lease is over and the runs have ended, whatever the relay answers.
@@ -104,8 +105,9 @@ pub struct ResidentState {
     waiting: VecDeque<AssignedRun>,
     running: Vec<RunningChild>,
     receipts: Vec<RunReceipt>,
-    /// Runs that have begun or were refused, the newest last. These are hashes of keys, which are kept for hours and take 2 KiB. The chance
-    /// that another key has the hash of one of them, and is not begun, is 1 in 2^56.
+    /// Runs that have begun or were refused, the newest last. These are hashes of keys, which are
+    /// kept for hours and take 2 KiB. The chance that another key has the hash of one of them, and
+    /// is not begun, is 1 in 2^56.
     known: VecDeque<u64>,
     hasher: RandomState,
     ending: Option<SamplerFailure>,
@@ -126,7 +128,8 @@ struct RunReceipt {
 }
 
 impl ResidentState {
-    /// A sampler that polls at once. It ends if there is no answer within the first of these times, or no run for the second.
+    /// A sampler that polls at once. It ends if there is no answer within the first of these times,
+    /// or no run for the second.
     #[must_use]
     pub fn new(ask: PollAccess, first_answer: Duration, idle: Duration) -> Self {
         Self {

@@ -96,7 +96,8 @@ type Heaps = FxHashMap<SumKey, [i64; 2]>;
 #[derive(Debug, Default)]
 pub struct Aggregate {
     sums: FxHashMap<SumKey, TimeSums>,
-    /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it has no memory for it.
+    /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it
+    /// has no memory for it.
     heaps: Heaps,
 }
 
@@ -320,7 +321,8 @@ impl Aggregate {
         }
     }
 
-    /// The key under which the samples of a stack are summed: without room, without the candidate, the worker, and then the stack.
+    /// The key under which the samples of a stack are summed: without room, without the candidate,
+    /// the worker, and then the stack.
     fn key(&self, sample: Labelled, tid: i32) -> SumKey {
         let count = self.sums.len();
         let plain = Labelled {

@@ -17,7 +17,8 @@ const ENDLESS: Duration = Duration::from_secs(30);
 /// The title of a master (`fpm_env.c`).
 const MASTER: &str = "php-fpm: master process";
 
-/// How long to wait for the first worker, in nanoseconds, if there was none for a moment; tells the user.
+/// How long to wait for the first worker, in nanoseconds, if there was none for a moment; tells the
+/// user.
 pub(super) fn wait(options: &RecordingOptions) -> u64 {
     let Scope::Fitting(pattern @ Pattern::Pool(_)) = &options.scope else {
         return 0;

@@ -127,8 +127,9 @@ impl HeapAccount {
         }
     }
 
-    /// Takes the heap of the newest read. `fate` is that of the sample; it is `None` if the worker waits for a request: then the change
-    /// counts for the last stack that was seen. Calls `give` with the part of each sample.
+    /// Takes the heap of the newest read. `fate` is that of the sample; it is `None` if the worker
+    /// waits for a request: then the change counts for the last stack that was seen. Calls `give`
+    /// with the part of each sample.
     pub fn take(&mut self, reader: &Reader, fate: Option<Fate>, give: impl FnMut(Fate, StackSum)) {
         self.last = fate.or(self.last);
         let worker = match (fate, reader.has_frame) {

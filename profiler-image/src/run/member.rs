@@ -141,8 +141,8 @@ impl Member {
         self.asleep.filter(|asleep| Some(asleep.mark) == mark)
     }
 
-    /// Notes a sample now; returns the time that it represents: the rest of the slots up to the current one, or without a schedule the
-    /// time since the last sample.
+    /// Notes a sample now; returns the time that it represents: the rest of the slots up to the
+    /// current one, or without a schedule the time since the last sample.
     pub fn sampled(&mut self, now: u64, slot: Option<SampleSlot>) -> SampleSlot {
         let last = std::mem::replace(&mut self.sampled_at, now);
         let represented = match slot {
@@ -156,8 +156,8 @@ impl Member {
         represented
     }
 
-    /// Whether it seems to run, but the kernel has not counted that for [`STILL_FOR`]: it waits for a CPU, or was stopped in its code.
-    /// Then it is asked at most as often.
+    /// Whether it seems to run, but the kernel has not counted that for [`STILL_FOR`]: it waits for
+    /// a CPU, or was stopped in its code. Then it is asked at most as often.
     pub fn stands_still(&mut self, look: Option<SchedStat>, now: u64) -> bool {
         let Some(look) = look else {
             return false;

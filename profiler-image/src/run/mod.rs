@@ -329,7 +329,8 @@ impl<'a> RunLoop<'a> {
         }
     }
 
-    /// Checks some ten times a second whether the run has to end, whether to look for workers, the budget, and the checkpoints.
+    /// Checks some ten times a second whether the run has to end, whether to look for workers, the
+    /// budget, and the checkpoints.
     fn look(&mut self, signals: Option<&SignalFd>, begun: &Begun, current: u64) -> Option<RunEnd> {
         if stop::is_signalled(signals) || self.options.stop.is_requested() {
             return Some(RunEnd::Stopped);

@@ -56,7 +56,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Adds a sample's stack after all others. Then there are at most this many moments, but at least one.
+    /// Adds a sample's stack after all others. Then there are at most this many moments, but at
+    /// least one.
     pub fn add(&mut self, moment: TimedStack, most: usize) {
         if let Some(last) = self
             .list

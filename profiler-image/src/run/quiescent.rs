@@ -24,7 +24,8 @@ pub(super) struct AskHistory {
 }
 
 impl AskHistory {
-    /// Notes whether an ask gave a quiescent read, and if so, whether the worker slept: such a read says nothing of workers that run.
+    /// Notes whether an ask gave a quiescent read, and if so, whether the worker slept: such a read
+    /// says nothing of workers that run.
     fn note(&mut self, was_asleep: Option<bool>) {
         self.in_vain = match was_asleep {
             Some(true) => self.in_vain,
@@ -40,8 +41,8 @@ impl AskHistory {
 }
 
 impl RunLoop<'_> {
-    /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new (`is_new`) stack is likely to last, and
-    /// may be rare, so it is read now.
+    /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new
+    /// (`is_new`) stack is likely to last, and may be rare, so it is read now.
     pub(super) fn ask_for(&mut self, wanted: Option<usize>, is_new: bool) {
         let Some(index) = wanted else {
             return;

@@ -234,7 +234,8 @@ impl Recorder {
         self.slowest.add(live.number, seen);
     }
 
-    /// Adds a moment to its steps, to each the part within it, and to the part of the run in which it began.
+    /// Adds a moment to its steps, to each the part within it, and to the part of the run in which
+    /// it began.
     fn spread(&mut self, worker: i32, route: u16, moment: &TimedStack, heap: u64) {
         // A worker may have been attached before the first step.
         let from = moment.from.saturating_sub(self.began);

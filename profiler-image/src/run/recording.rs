@@ -77,7 +77,8 @@ pub struct Recording {
     pub jit: bool,
     /// The extensions of a worker, when they were last read.
     pub extensions: Option<Extensions>,
-    /// The workers of the run, by the number that their samples were summed under ([`crate::target::process::Process::tid`]).
+    /// The workers of the run, by the number that their samples were summed under
+    /// ([`crate::target::process::Process::tid`]).
     pub seen: HashMap<i32, WorkerLabels>,
     /// How busy the workers were that were busy at least once.
     pub busy: Busy,

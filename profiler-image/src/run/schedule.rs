@@ -69,7 +69,8 @@ impl WakeSchedule {
 
     /// Takes the turn that is due at `now`, the newest if several have passed.
     pub fn take(&mut self, now: u64) -> SampleTurn {
-        // The newest tick whose part of a slot has begun, or if that is not due yet, the one before.
+        // The newest tick whose part of a slot has begun, or if that is not due yet, the one
+        // before.
         let begun = now.saturating_sub(self.start) / self.interval();
         let newest = if self.due_of(begun) <= now {
             begun
@@ -141,8 +142,9 @@ enum Draw {
 }
 
 impl SampleSlot {
-    /// The same with the slots before in which a worker should have been sampled: since the end of the last one that has a sample, or since it
-    /// was attached. A worker's first slot counts as a whole: as many workers begin before the moment of their first slot as after it.
+    /// The same with the slots before in which a worker should have been sampled: since the end of
+    /// the last one that has a sample, or since it was attached. A worker's first slot counts as a
+    /// whole: as many workers begin before the moment of their first slot as after it.
     #[must_use]
     pub fn since(self, sampled_to: Option<u64>, attached: u64) -> Self {
         let length = self.to.saturating_sub(self.from).max(1);

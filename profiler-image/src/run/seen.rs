@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use phpprof_zend::engine::Engine;
 
-/// The largest number of workers of one run that are distinguished; samples of later ones are summed together.
+/// The largest number of workers of one run that are distinguished; samples of later ones are
+/// summed together.
 pub const MAX_SEEN: usize = 4096;
 
 /// The number of kinds of engines that are kept for workers that have ended. Those of further kinds

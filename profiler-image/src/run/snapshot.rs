@@ -137,7 +137,8 @@ pub trait Keep: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Receives the counts so far, about ten times a second. `make bench` uses it to separate the first seconds from the rest.
+    /// Receives the counts so far, about ten times a second. `make bench` uses it to separate the
+    /// first seconds from the rest.
     fn observe(&self, _sampled: Duration, _counted: &RunCounts) {}
 }
 

@@ -129,8 +129,9 @@ impl RunLoop<'_> {
         self.add(index, current, look.ok(), stack, is_certain, did);
     }
 
-    /// Whether a worker that sleeps can continue; `None` as long as that need not be known. A leaf that says what it waits for, as most do
-    /// that sleep, is believed until the sleep lasts for another sample: few disks take that long, and a worker that was stopped stays so.
+    /// Whether a worker that sleeps can continue; `None` as long as that need not be known. A leaf
+    /// that says what it waits for, as most do that sleep, is believed until the sleep lasts for
+    /// another sample: few disks take that long, and a worker that was stopped stays so.
     fn held(&mut self, index: usize, is_asleep: bool, stack: Option<SummedStack>) -> Option<Held> {
         let stack = stack.filter(|_| is_asleep)?;
         let leaf = stack.phase.or_else(|| self.sampler.tree.name(stack.path))?;

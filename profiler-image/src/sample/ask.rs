@@ -38,7 +38,8 @@ pub(super) struct SiteAnswer {
 }
 
 impl StackSampler {
-    /// The call site's answer for an edge; `None` if it cannot be read, or this read has asked enough.
+    /// The call site's answer for an edge; `None` if it cannot be read, or this read has asked
+    /// enough.
     pub(super) fn ask(
         &mut self,
         worker: &Worker,

@@ -13,8 +13,8 @@ use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
 
 impl StackSampler {
-    /// The call path of this trace, whose climb has ended at a call that only one look shows; [`PathId::NONE`] if it is not whole either
-    /// with such calls.
+    /// The call path of this trace, whose climb has ended at a call that only one look shows;
+    /// [`PathId::NONE`] if it is not whole either with such calls.
     pub(super) fn candidate(
         &mut self,
         worker: &mut Worker,

@@ -468,7 +468,8 @@ impl StackSampler {
     }
 }
 
-/// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of the fiber of the collector.
+/// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of
+/// the fiber of the collector.
 fn is_of_engine(function: &ZendFunction) -> bool {
     function.key.is_nameless() || function.internal_name() == Some(collector::IN_FIBER)
 }
@@ -486,8 +487,9 @@ fn is_still_there(worker: &Worker, frame: &Frame) -> bool {
     )
 }
 
-/// Whether a frame that an ended method call has left can have words of two calls: the next one has been pushed over it meanwhile. The function
-/// of one call on the object of the other satisfies a [`Relation`] that neither of the two calls does.
+/// Whether a frame that an ended method call has left can have words of two calls: the next one has
+/// been pushed over it meanwhile. The function of one call on the object of the other satisfies a
+/// [`Relation`] that neither of the two calls does.
 fn may_be_two_calls(worker: &Worker, frame: &Frame) -> bool {
     let layout = worker.process.engine.layout;
     let copy = &worker.reader.copy;

@@ -21,7 +21,8 @@ use crate::stack::trace::Trace;
 const CALLEES: usize = 8;
 
 impl StackSampler {
-    /// Follows the first look up to the first word's depth; returns the known part if that is not whole.
+    /// Follows the first look up to the first word's depth; returns the known part if that is not
+    /// whole.
     pub(super) fn follow_first_look(
         &mut self,
         worker: &mut Worker,
@@ -141,8 +142,8 @@ impl StackSampler {
     }
 }
 
-/// The callers of a path up to a word's frame, all on the page: other memory was read later than the look. A leaf
-/// without a frame is not among them; it is found again from its caller.
+/// The callers of a path up to a word's frame, all on the page: other memory was read later than
+/// the look. A leaf without a frame is not among them; it is found again from its caller.
 fn shown(copy: &Copy, trace: &Trace, climb: &Climb, word: u64) -> KnownCallers {
     let callers = trace.frames.iter().rev().take(climb.proven());
     let is_shown = |address: u64| copy.inside(address) && address <= word;

@@ -20,11 +20,12 @@ use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::trace::Trace;
 
-/// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no further moment. It is a stack of 300 frames
-/// in each moment of a read.
+/// How many frames one sample may unwind, in all moments of its reads: beyond that, it shows no
+/// further moment. It is a stack of 300 frames in each moment of a read.
 pub(super) const MOST_UNWOUND: usize = 16_384;
 impl StackSampler {
-    /// Follows the stack to the first moment of this read in which it is whole. Also returns the candidate for its call path, if there is one.
+    /// Follows the stack to the first moment of this read in which it is whole. Also returns the
+    /// candidate for its call path, if there is one.
     pub(super) fn follow(
         &mut self,
         worker: &mut Worker,
@@ -67,7 +68,8 @@ impl StackSampler {
                 if !has_callers && !self.follow_callers(worker, tops, look, trace, climb, now) {
                     self.follow_one(worker, tops, moment, trace, climb, now);
                 }
-                // A bound, or what the callers have shown, may end it earlier now. A later moment would be of another call.
+                // A bound, or what the callers have shown, may end it earlier now. A later moment
+                // would be of another call.
                 return if climb.is_whole {
                     Followed::Whole
                 } else {

@@ -176,7 +176,8 @@ impl StackSampler {
                 break;
             }
             let (later, is_later_elsewhere) = self.read(worker, &mut trace, &mut climb, now);
-            // The worker was busy a moment ago, and between two fibers there is no frame for a moment.
+            // The worker was busy a moment ago, and between two fibers there is no frame for a
+            // moment.
             if let TurnOutcome::Sample(_) = later {
                 (outcome, is_elsewhere) = (later, is_later_elsewhere);
             }
@@ -233,7 +234,8 @@ impl StackSampler {
             Followed::Part(path) => cut(path, climb.is_full),
         };
         if let TurnOutcome::Sample(SampledStack { stack, .. }) = &mut outcome {
-            // A later look may have shown the same call path; a sum of its own would show nothing else.
+            // A later look may have shown the same call path; a sum of its own would show nothing
+            // else.
             let is_shown = (stack.path, stack.ending) == (candidate, Ending::Whole);
             if stack.phase.is_none() && !is_shown {
                 stack.candidate = candidate;

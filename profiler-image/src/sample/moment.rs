@@ -20,7 +20,8 @@ pub(super) enum Followed {
     Part(PathId),
 }
 
-/// A moment of a read: the word with the top, and the look with the part around it, by their indices.
+/// A moment of a read: the word with the top, and the look with the part around it, by their
+/// indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MomentIndex {
     pub top: usize,
@@ -77,8 +78,8 @@ pub(super) fn is_elsewhere(tops: &[Globals], copy: &Copy) -> bool {
     tops.first().is_some_and(|first| first.page != copy.base)
 }
 
-/// Whether the program has moved between half of the looks of a read, or there are too few looks to tell: then all can be in step with one
-/// of its loops.
+/// Whether the program has moved between half of the looks of a read, or there are too few looks to
+/// tell: then all can be in step with one of its loops.
 pub(super) fn is_fast(tops: &[Globals]) -> bool {
     let moves = tops
         .windows(2)
@@ -103,7 +104,8 @@ pub(super) fn around(top: usize, looks: usize) -> Range<usize> {
     first..looks.min(first + AROUND)
 }
 
-/// The moments of a read. The first word comes first, because reading delays the program where it writes; each word has the looks nearest to it.
+/// The moments of a read. The first word comes first, because reading delays the program where it
+/// writes; each word has the looks nearest to it.
 pub(super) fn moments(tops: usize) -> impl Iterator<Item = MomentIndex> {
     (0..tops).flat_map(move |top| {
         [Some(top), Some(top + 1), top.checked_sub(1), Some(top + 2)]

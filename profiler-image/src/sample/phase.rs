@@ -57,7 +57,8 @@ pub(super) fn without_frame(phase: Option<Phase>) -> TurnOutcome {
 }
 
 impl StackSampler {
-    /// The engine's phase at the leaf of the trace's frames; `moved` tells that the top differed after the read.
+    /// The engine's phase at the leaf of the trace's frames; `moved` tells that the top differed
+    /// after the read.
     pub(super) fn phase(&mut self, worker: &Worker, trace: &Trace, moved: bool) -> Option<NameId> {
         let reader = &worker.reader;
         let (leaf, id) = trace.leaf()?;

@@ -39,8 +39,8 @@ impl StackSampler {
         let kind = &worker.process.engine.layout.call_info;
         let call_info = trace.frames[index].call_info;
         match self.edges.known(&edge) {
-            // What a freed generator has left on the heap stands until that is used again, below any other resumer. So its call site is asked
-            // in each sample until the edge is proven.
+            // What a freed generator has left on the heap stands until that is used again, below
+            // any other resumer. So its call site is asked in each sample until the edge is proven.
             Some(EdgeKnowledge::Open(_)) if call_info & kind.generator != 0 => {}
             Some(known) => return Some(known),
             None => {}
@@ -137,7 +137,8 @@ impl StackSampler {
         })
     }
 
-    /// Whether the call site of an edge that stands names the callee by words in memory, such as an autoloader by its argument.
+    /// Whether the call site of an edge that stands names the callee by words in memory, such as an
+    /// autoloader by its argument.
     fn names_callee(&mut self, worker: &Worker, trace: &Trace, index: usize, edge: Edge) -> bool {
         !self.edges.is_autoloader(edge.callee)
             && matches!(

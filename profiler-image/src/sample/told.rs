@@ -15,8 +15,9 @@ use crate::stack::edges::{Edge, EdgeKnowledge, FrameTells};
 use crate::stack::trace::Trace;
 
 impl StackSampler {
-    /// Whether the caller alone tells this call: it stood, and its code names the callee, or a method of its own object. Then the program makes
-    /// this call, of whatever moment the callee's frame is. `None` if the caller tells nothing. Code of the JIT does not save each op, so
+    /// Whether the caller alone tells this call: it stood, and its code names the callee, or a
+    /// method of its own object. Then the program makes this call, of whatever moment the callee's
+    /// frame is. `None` if the caller tells nothing. Code of the JIT does not save each op, so
     /// there no caller tells.
     pub(super) fn told_by_caller(
         &mut self,
@@ -54,8 +55,9 @@ pub(super) fn caller_stood(worker: &Worker, trace: &Trace, index: usize) -> bool
         && caller.is_some_and(|caller| worker.reader.copy.is_looked_at(caller.address))
 }
 
-/// Whether a caller that stood alone tells its call: by its code, or by its own object. The check still has to hold: the callee's frame may be
-/// left from another caller, with what that one called.
+/// Whether a caller that stood alone tells its call: by its code, or by its own object. The check
+/// still has to hold: the callee's frame may be left from another caller, with what that one
+/// called.
 pub(super) fn tells(check: Relation, words: Words) -> bool {
     words == Words::Code || check == Relation::SameThis
 }

@@ -148,8 +148,9 @@ impl CallTree {
         self.calls.get(self.index_of(parent, name)? as usize)
     }
 
-    /// The child that was asked for last, if it is a node of this function. Most samples have passed through the same callers as the one
-    /// before, and memory that is next to the parent's costs less than a hash table.
+    /// The child that was asked for last, if it is a node of this function. Most samples have
+    /// passed through the same callers as the one before, and memory that is next to the parent's
+    /// costs less than a hash table.
     fn last_child(&self, parent: PathId, name: NameId) -> Option<(PathId, &CallNode)> {
         let path = self.nodes.get(parent.0 as usize)?.last_child;
         let node = self.nodes.get(path.0 as usize)?;
@@ -293,7 +294,8 @@ impl CallTree {
         self.calls.get_mut(node.call as usize)
     }
 
-    /// Notes how a sample shows the call that a path ends in: a candidate becomes known by that, and an open edge proven.
+    /// Notes how a sample shows the call that a path ends in: a candidate becomes known by that,
+    /// and an open edge proven.
     pub fn note(&mut self, path: PathId, call: CallPath) {
         let Some(known) = self.known_at_mut(path).map(|known| &mut known.call) else {
             return;
@@ -384,8 +386,9 @@ struct Trusted {
 }
 
 impl Trusted {
-    /// Whether the call of a node is made beyond doubt below other callers only. In a recursion these do not differ by its depth: how seldom
-    /// two looks in a row show a call is a matter of its length and of the machine, so the same call at another depth tells that it is made.
+    /// Whether the call of a node is made beyond doubt below other callers only. In a recursion
+    /// these do not differ by its depth: how seldom two looks in a row show a call is a matter of
+    /// its length and of the machine, so the same call at another depth tells that it is made.
     fn only_below_others(&self, tree: &CallTree, node: &CallNode) -> bool {
         let (chain, is_recursion) = self.chains.get(node.parent);
         tree.call_at(node).is_some_and(|call| {

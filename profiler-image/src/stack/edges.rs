@@ -89,7 +89,8 @@ struct EdgeEntry {
 }
 
 impl EdgeEntry {
-    /// Counts a sight. Returns whether the call site has to be asked now, after this many times in a row.
+    /// Counts a sight. Returns whether the call site has to be asked now, after this many times in
+    /// a row.
     fn sight(&mut self, eager: u16) -> bool {
         // At the largest number, the last ones repeat.
         self.asked = self.asked.checked_add(1).unwrap_or(u16::MAX - SELDOM + 1);
@@ -120,8 +121,9 @@ pub struct Edges {
 impl Edges {
     /// The edge's state, unless the call site has to be asked again now.
     ///
-    /// A torn pair of frames may have caused a refutation, and an open edge's frames may stand the next time. So both are asked again, at
-    /// first each time and then rarely. Real edges are found soon, and impossible ones cost little.
+    /// A torn pair of frames may have caused a refutation, and an open edge's frames may stand the
+    /// next time. So both are asked again, at first each time and then rarely. Real edges are found
+    /// soon, and impossible ones cost little.
     pub fn known(&mut self, edge: &Edge) -> Option<EdgeKnowledge> {
         let entry = self.entries.get_mut(edge)?;
         if let EdgeKnowledge::Proven(_) = entry.known {

@@ -100,8 +100,9 @@ pub struct Code {
     scope: u64,
 }
 
-/// Distinguishes a function from all others that are remembered: its key and [`ZendFunction::fingerprints`]. For a method of a class that each
-/// request links anew, the address of the class's name replaces that of the class.
+/// Distinguishes a function from all others that are remembered: its key and
+/// [`ZendFunction::fingerprints`]. For a method of a class that each request links anew, the
+/// address of the class's name replaces that of the class.
 type FunctionIdentity = (FunctionKey, [u64; 2]);
 
 /// Where a stack was read, and what is known there.
@@ -151,7 +152,8 @@ pub struct Functions {
     bytes: usize,
     /// Their names for users.
     pub names: FunctionNames,
-    /// Addresses that were read since the last [`Functions::begin`] without a result: another try with the same read does not help.
+    /// Addresses that were read since the last [`Functions::begin`] without a result: another try
+    /// with the same read does not help.
     refused: SmallVec<[u64; FEW]>,
     /// The closures that were searched for since then.
     searched: SmallVec<[Searched; FEW]>,
@@ -246,7 +248,8 @@ impl Functions {
         self.unchecked.is_refused
     }
 
-    /// Takes room for a new function to be read in this sample: there is none if there are enough ops of others.
+    /// Takes room for a new function to be read in this sample: there is none if there are enough
+    /// ops of others.
     fn take_room_for(&mut self, layout: &Layout, key: Option<FunctionKey>) -> bool {
         let has_room = self.ops_read < MAX_OPS_READ;
         if has_room {
@@ -291,8 +294,8 @@ impl Functions {
         op
     }
 
-    /// Checks functions that outlive requests, in one gather, beginning with those that have not been checked for longest. If one has
-    /// changed, opcache has restarted, and all are read anew.
+    /// Checks functions that outlive requests, in one gather, beginning with those that have not
+    /// been checked for longest. If one has changed, opcache has restarted, and all are read anew.
     pub fn check<M: Memory + ?Sized>(&mut self, place: &mut StackPlace<'_, M>) {
         let shared = &place.shared;
         let is_old = (shared.age, shared.restarts) != (self.age, place.restarts);
@@ -347,7 +350,8 @@ impl Functions {
         due
     }
 
-    /// Drops maps of before opcache restarted, or everything was forgotten. A worker's own has ids of the shared one: both go before any is used.
+    /// Drops maps of before opcache restarted, or everything was forgotten. A worker's own has ids
+    /// of the shared one: both go before any is used.
     fn renew<M: Memory + ?Sized>(&mut self, place: &mut StackPlace<'_, M>) {
         for map in [&mut *place.shared, &mut *place.local] {
             if (map.age, map.restarts) != (self.age, place.restarts) {
@@ -451,7 +455,8 @@ struct UnreadFunction {
     /// The known addresses of the name's strings, 0 if unknown.
     anchors: [u64; 2],
     key: Option<FunctionKey>,
-    /// Whether its frame stood after everything was read that is only valid while it stands; `None` if it was not looked at.
+    /// Whether its frame stood after everything was read that is only valid while it stands; `None`
+    /// if it was not looked at.
     stands: Option<bool>,
     code: Option<FunctionId>,
 }

@@ -18,7 +18,8 @@ pub struct Trace {
     pub ids: Vec<Option<FunctionId>>,
     /// How unwinding them ended.
     pub end: UnwindEnd,
-    /// It is whole, but has frames outside the page that were read later than the looks: it can be of two moments, and counts as torn.
+    /// It is whole, but has frames outside the page that were read later than the looks: it can be
+    /// of two moments, and counts as torn.
     pub is_late: bool,
     /// The looks at the part around the top that are next to its moment.
     pub around: Range<usize>,

@@ -300,7 +300,8 @@ fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
         }
         ensure!(!watch.is_alive(), "the number was taken for the process");
         ensure!(before.memory.bound_word(before.engine.fingerprint_at) == Err(MemoryFault::Gone));
-        // The first worker's memory is read by its PID, and may be that of the process that has the PID now.
+        // The first worker's memory is read by its PID, and may be that of the process that has the
+        // PID now.
         let _ = before.memory.word(before.engine.fingerprint_at);
         let changes = discovery.scan();
         ensure!(changes.gone == [pid], "{changes:?}");

@@ -376,7 +376,8 @@ fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
     Ok(())
 }
 
-/// Reads of memory per sample, and requests per sample, for a run in this process, which is the only one here.
+/// Reads of memory per sample, and requests per sample, for a run in this process, which is the
+/// only one here.
 fn costs(fpm: &Fpm, labels: SampleLabels) -> Result<(f64, f64)> {
     let requests = RequestSettings {
         labels,

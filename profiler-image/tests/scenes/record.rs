@@ -1,6 +1,8 @@
-//! Records the scenes again, of each PHP that is there, or of `RUNTIME`: `make record-scenes`. It requires root, and what `profiler-image/runtimes/build` makes.
+//! Records the scenes again, of each PHP that is there, or of `RUNTIME`: `make record-scenes`. It
+//! requires root, and what `profiler-image/runtimes/build` makes.
 //!
-//! A sampler that notes which memory it reads (`noting.c`) observes PHP in the scene; these pages are then written.
+//! A sampler that notes which memory it reads (`noting.c`) observes PHP in the scene; these pages
+//! are then written.
 //! Invariant: only what was checked on real PHP is written.
 
 use std::collections::BTreeSet;
@@ -18,7 +20,8 @@ use crate::standing::scenes::{SCENES, Scene};
 use crate::standing::{check, observe};
 use crate::{folder, scene_of};
 
-/// In the environment of the process that notes: which process it observes, and in which scene that is.
+/// In the environment of the process that notes: which process it observes, and in which scene that
+/// is.
 const OBSERVED: &str = "PHPPROF_OBSERVED";
 const SCENE: &str = "PHPPROF_SCENE";
 /// How often a scene is observed: a sampler reads more at some times than at others.

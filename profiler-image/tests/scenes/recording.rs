@@ -1,9 +1,12 @@
-//! Recordings: the memory that a sampler reads of PHP in a scene, in a file; and a process that has it again.
+//! Recordings: the memory that a sampler reads of PHP in a scene, in a file; and a process that has
+//! it again.
 //!
-//! A file is gzip: a line with the length of the text, the text, and pages of 4096 bytes. The text has a block for each scene: its name
-//! (`scene`), what the script said (`t`), the mappings (`m`), the runs of pages (`p ADDRESS COUNT INDEX`), and the words that have the number of
-//! the process (`n`). The scenes of a file share equal pages: they were recorded at the same addresses.
-//! Invariant: a page that was not recorded is zero, so a reader that needs it finds no PHP or another stack, and its test fails.
+//! A file is gzip: a line with the length of the text, the text, and pages of 4096 bytes. The text
+//! has a block for each scene: its name (`scene`), what the script said (`t`), the mappings (`m`),
+//! the runs of pages (`p ADDRESS COUNT INDEX`), and the words that have the number of the process
+//! (`n`). The scenes of a file share equal pages: they were recorded at the same addresses.
+//! Invariant: a page that was not recorded is zero, so a reader that needs it finds no PHP or
+//! another stack, and its test fails.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -66,7 +69,8 @@ pub struct Run {
 }
 
 impl Mapping {
-    /// Parses a line of `/proc/PID/maps`; `None` for memory that cannot be read and what the kernel maps for itself.
+    /// Parses a line of `/proc/PID/maps`; `None` for memory that cannot be read and what the kernel
+    /// maps for itself.
     pub fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ').map(str::trim);
         let (range, permissions, offset) = (fields.next()?, fields.next()?, fields.next()?);

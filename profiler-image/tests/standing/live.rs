@@ -1,4 +1,5 @@
-//! Real PHP, led into a scene. It requires root: each scene has its files at `/srv`, in a mount namespace of its own.
+//! Real PHP, led into a scene. It requires root: each scene has its files at `/srv`, in a mount
+//! namespace of its own.
 //!
 //! Invariant: everything that was started ends when its value is dropped.
 

@@ -1,4 +1,5 @@
-//! PHP that stands still in a scene: real, or from its recording. Both are observed in the same way, and judged by the same truth.
+//! PHP that stands still in a scene: real, or from its recording. Both are observed in the same
+//! way, and judged by the same truth.
 
 pub mod live;
 pub mod scenes;
@@ -10,13 +11,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::read::heap::HeapWatch;
 use phpprof::read::reader::Reader;
-use phpprof::request::asked::{Asked, labels};
-use phpprof::run::stop::Stop;
-use phpprof::run::{Options, record};
+use phpprof::request::asked::{RequestSettings, labels};
+use phpprof::run::stop::StopSwitch;
+use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
 use phpprof_profile::{Limits, Lookup, View, decode, findings};
-use phpprof_zend::function::{HEAD, Key};
+use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory as _;
 use phpprof_zend::opcache::{Script, read_scripts};
 use phpprof_zend::text::ZendString;
@@ -43,7 +44,7 @@ pub struct Observed {
 }
 
 pub fn observe(pid: i32, scene: &Scene) -> Result<Observed> {
-    let recording = record(&Options {
+    let recording = record(&RecordingOptions {
         scope: Scope::Pids(vec![pid]),
         samples_per_second: 999,
         duration: match scene.server {
@@ -58,11 +59,11 @@ pub fn observe(pid: i32, scene: &Scene) -> Result<Observed> {
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,
-        stop: Stop::default(),
+        stop: StopSwitch::default(),
         checkpoints: None,
-        requests: Asked {
+        requests: RequestSettings {
             labels: labels("Method,Route,Script,TraceID").map_err(anyhow::Error::msg)?,
-            ..Asked::default()
+            ..RequestSettings::default()
         },
     })?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
@@ -120,7 +121,7 @@ fn memory(pid: i32) -> Result<Memory> {
     let name = |script: &Script| -> Option<String> {
         let mut head = [0; HEAD];
         process.memory.read(script.main_op_array, &mut head).ok()?;
-        let key = Key::of_script(layout, &head, script.opcodes)?;
+        let key = FunctionKey::of_script(layout, &head, script.opcodes)?;
         let file = ZendString::read(&*process.memory, layout, key.filename)?;
         String::from_utf8(file.bytes.to_vec()).ok()
     };
@@ -190,7 +191,8 @@ pub fn check(scene: &Scene, truth: &[String], observed: &Observed) -> Result<()>
     Ok(())
 }
 
-/// The peak is exactly what PHP said; of what the heap holds, the call that said it has freed a little.
+/// The peak is exactly what PHP said; of what the heap holds, the call that said it has freed a
+/// little.
 fn check_heap(scene: &Scene, said: &str, found: Option<[u64; 3]>) -> Result<()> {
     let said: Vec<u64> = said.split(' ').filter_map(|it| it.parse().ok()).collect();
     let (&[held, peak], Some([size, highest, limit])) = (&said[..], found) else {

@@ -1,7 +1,9 @@
-//! The scenes: scripts that lead PHP to a place and stand still there, and what is true of that place by the script itself.
+//! The scenes: scripts that lead PHP to a place and stand still there, and what is true of that
+//! place by the script itself.
 //!
-//! A script calls `stand` once: it writes what PHP says of the moment (its own backtrace, its heap) and sleeps. Invariant: what is
-//! expected here was written by hand, from the script, and never from what the sampler said.
+//! A script calls `stand` once: it writes what PHP says of the moment (its own backtrace, its heap)
+//! and sleeps. Invariant: what is expected here was written by hand, from the script, and never
+//! from what the sampler said.
 
 /// How PHP is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +51,9 @@ impl Scene {
     }
 }
 
-/// The calls of a stack as `debug_backtrace` has them: without phases, the script itself, and the call that sleeps; of closures and evaluated code
-/// only the kind. It has an `include` also while the file is not open yet, and has no frame.
+/// The calls of a stack as `debug_backtrace` has them: without phases, the script itself, and the
+/// call that sleeps; of closures and evaluated code only the kind. It has an `include` also while
+/// the file is not open yet, and has no frame.
 pub fn calls_of(stack: &str) -> Vec<String> {
     let is_call = |call: &&str| {
         let is_phase = call.starts_with('[') || *call == "{main}";

@@ -90,8 +90,9 @@ impl Engine {
     }
 }
 
-/// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a data symbol is
-/// taken from the first module that defines it, because after a copy relocation the executable's one is used.
+/// Finds the engine of a process. `modules` is in the loader's order, the main executable first: a
+/// data symbol is taken from the first module that defines it, because after a copy relocation the
+/// executable's one is used.
 ///
 /// # Errors
 /// A [`EngineRefusal`] that names what is missing.
@@ -207,8 +208,8 @@ impl<M: Memory + ?Sized> FoundImage<'_, M> {
             .ok_or_else(|| EngineRefusal::NoEngineSymbols(self.module.path.clone()))
     }
 
-    /// The version from the module `core`, which is at the same place in every version. While the engine starts, that module does not
-    /// exist, or has the version of Zend (`4.2.29`).
+    /// The version from the module `core`, which is at the same place in every version. While the
+    /// engine starts, that module does not exist, or has the version of Zend (`4.2.29`).
     fn version(&self, module_registry: u64) -> Result<String, EngineRefusal> {
         let any = ROWS.first().ok_or(EngineRefusal::NoPhpFound)?;
         if let Some(version) = check::version(self.memory, any, module_registry)
@@ -250,7 +251,8 @@ impl<M: Memory + ?Sized> FoundImage<'_, M> {
     }
 }
 
-/// Distinguishes a PHP without symbols from a program without PHP. Only the main executable's data are searched.
+/// Distinguishes a PHP without symbols from a program without PHP. Only the main executable's data
+/// are searched.
 fn without_symbols<M: Memory + ?Sized>(memory: &M, images: &[(&Module, Image)]) -> EngineRefusal {
     match images.first() {
         Some((module, image)) if image.text_after(memory, VERSION_HEADER).is_some() => {

@@ -1,8 +1,9 @@
 //! Reads a `zend_function`: its code, and its name for users.
 //!
-//! The address of a `zend_function` identifies nothing for long: a closure's is a copy inside its object, and memory is
-//! reused. [`FunctionKey`] does: the code block, the name and the class. Invariant: a [`ZendFunction`] only comes from consistent
-//! bytes, and its texts match their stored hashes.
+//! The address of a `zend_function` identifies nothing for long: a closure's is a copy inside its
+//! object, and memory is reused. [`FunctionKey`] does: the code block, the name and the class.
+//! Invariant: a [`ZendFunction`] only comes from consistent bytes, and its texts match their stored
+//! hashes.
 
 use std::fmt::Write as _;
 
@@ -51,8 +52,9 @@ pub struct FunctionKey {
 }
 
 impl FunctionKey {
-    /// The identity of a script's code, from its `op_array`. A script that has ended leaves all of that but its first word,
-    /// which the allocator then uses. `None` if its code does not contain the opline of the script's frame.
+    /// The identity of a script's code, from its `op_array`. A script that has ended leaves all of
+    /// that but its first word, which the allocator then uses. `None` if its code does not contain
+    /// the opline of the script's frame.
     #[must_use]
     pub fn of_script(layout: &Layout, head: &[u8; HEAD], opline: u64) -> Option<Self> {
         let mut head = *head;
@@ -333,8 +335,8 @@ fn show_extension<M: Memory + ?Sized>(
     shown.push('>');
 }
 
-/// Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and the function or file around it. Its
-/// file and line distinguish closures in every version.
+/// Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and
+/// the function or file around it. Its file and line distinguish closures in every version.
 fn is_closure(key: &FunctionKey, name: &ZendString) -> bool {
     let name = &name.bytes;
     key.is_user() && (name.ends_with(b"{closure}") || name.starts_with(b"{closure:"))

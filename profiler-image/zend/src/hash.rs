@@ -178,7 +178,8 @@ pub fn first<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Opt
         .find(|bucket| bucket.key != 0 && bucket.value != 0)
 }
 
-/// Value and type of the two zvals of a list, such as `[$object, 'method']`; `None` if it has another length or string keys.
+/// Value and type of the two zvals of a list, such as `[$object, 'method']`; `None` if it has
+/// another length or string keys.
 pub fn pair<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64) -> Option<[Zval; 2]> {
     let table = TableHead::read(memory, layout, table)?;
     if !table.is_packed || table.used != 2 {

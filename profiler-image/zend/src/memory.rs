@@ -1,6 +1,7 @@
 //! The only interface to the target: how its bytes are read.
 //!
-//! Invariant: a read returns all requested bytes or a [`MemoryFault`]; it never returns some of them.
+//! Invariant: a read returns all requested bytes or a [`MemoryFault`]; it never returns some of
+//! them.
 
 use std::fmt;
 use std::ops::Range;

@@ -179,7 +179,8 @@ pub enum Phase {
 }
 
 impl PhaseWords {
-    /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these words.
+    /// The phase, as `php_request_startup` and `php_request_shutdown` (main/main.c) set these
+    /// words.
     fn phase(self) -> Phase {
         // Once the executor is gone, the end of a request cannot be distinguished from the wait for
         // the next one.

@@ -32,7 +32,8 @@ const PLAIN_CGI: u64 = 1;
 /// Where a SAPI keeps its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestSource {
-    /// php-fpm and php-cgi: the FastCGI environment. `request_info.request_uri` is SCRIPT_NAME there.
+    /// php-fpm and php-cgi: the FastCGI environment. `request_info.request_uri` is SCRIPT_NAME
+    /// there.
     FastCgi,
     /// The built-in server: `request_info.request_uri` is the requested URI.
     RequestInfo,
@@ -51,7 +52,8 @@ pub enum RequestSource {
 }
 
 impl RequestSource {
-    /// The source for `sapi_module.name`; `is_relayed` if the worker waits for requests on a pipe or socket.
+    /// The source for `sapi_module.name`; `is_relayed` if the worker waits for requests on a pipe
+    /// or socket.
     #[must_use]
     pub fn of(layout: &Layout, sapi: &str, is_relayed: bool) -> Self {
         match sapi {

@@ -118,7 +118,8 @@ pub struct EdgeSide<'a> {
     pub frame: &'a Frame,
     /// Its function.
     pub function: &'a ZendFunction,
-    /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each request links anew has none.
+    /// The address of its `zend_class_entry`, 0 without a class. The key of a class that each
+    /// request links anew has none.
     pub scope: u64,
     /// Other code can have replaced its code at the same addresses since it was read, as with
     /// eval()'d code.
@@ -381,7 +382,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// A callee whose name differs from the site's literal: a trait's method under its first name, or a magic one.
+    /// A callee whose name differs from the site's literal: a trait's method under its first name,
+    /// or a magic one.
     fn judge_other_name(&self, init: &Op, check: Relation) -> Evidence {
         let aliased = || {
             let class = self.callee.scope;
@@ -398,7 +400,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         self.judge_magic_call(init, check)
     }
 
-    /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first argument.
+    /// `__call` and `__callStatic`: CALL_TRAMPOLINE has put the called name into the first
+    /// argument.
     fn judge_magic_call(&self, init: &Op, check: Relation) -> Evidence {
         let name = self.callee.function.function_name.as_slice();
         // A static call inside an object of the class finds `__call` too; a call on an object finds

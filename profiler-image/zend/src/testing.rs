@@ -194,7 +194,8 @@ impl EngineImage {
         self.put_array(at, &entries);
     }
 
-    /// A `zend_array` of up to eight entries, filled as `zend_hash_add` and `zend_hash_index_add` do; each has the value and type of a zval.
+    /// A `zend_array` of up to eight entries, filled as `zend_hash_add` and `zend_hash_index_add`
+    /// do; each has the value and type of a zval.
     pub fn put_array(&mut self, at: u64, entries: &[(Index<'_>, Zval)]) {
         let row = &self.layout.zend_array;
         let count = entries.len() as u32;

@@ -68,7 +68,7 @@ async fn a_sampler_of_another_contract_is_refused_with_what_to_do() {
         let expected = if works {
             "verified"
         } else {
-            "Usage: the sampler speaks contract"
+            "Usage: the sampler has contract"
         };
         check(bytes.clone(), receipt(&bytes, 7), expected).await;
     }

@@ -199,7 +199,8 @@ fn target_is_there(target: &BenchTarget) -> Result<()> {
     gone.map_or(Ok(()), |pid| bail!("the target, process {pid}, has ended"))
 }
 
-/// Runs a program to its end, and returns its resources. One at a time: the kernel sums up the children that have ended.
+/// Runs a program to its end, and returns its resources. One at a time: the kernel sums up the
+/// children that have ended.
 fn run(mut command: Command, within: Duration) -> Result<ProcessUsage> {
     let before = ended_children()?;
     let mut child = command
@@ -238,7 +239,8 @@ fn ended_children() -> Result<[f64; 2]> {
     Ok([seconds(usage.user_time()), seconds(usage.system_time())])
 }
 
-/// The peak of the process's own memory: `getrusage` would also count its parent's memory at the fork.
+/// The peak of the process's own memory: `getrusage` would also count its parent's memory at the
+/// fork.
 fn look(child: &Child, usage: &mut ProcessUsage) {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return;

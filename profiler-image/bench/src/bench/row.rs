@@ -245,7 +245,8 @@ pub mod tests {
     use crate::record::RunOutput;
     use crate::workload::{BenchWorkload, DOKUWIKI, FRAMEWORK};
 
-    /// Counts of ten seconds in which a worker was busy in ten turns, and each of these took two gathers.
+    /// Counts of ten seconds in which a worker was busy in ten turns, and each of these took two
+    /// gathers.
     pub const COUNTS: PartCounts = PartCounts {
         seconds: 10.0,
         due: 1000,

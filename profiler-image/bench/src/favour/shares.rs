@@ -13,7 +13,8 @@ pub struct FunctionShare {
 }
 
 impl FunctionShare {
-    /// The true share while the samples were taken: a machine that changes its speed steadily does not change it.
+    /// The true share while the samples were taken: a machine that changes its speed steadily does
+    /// not change it.
     fn true_percent(&self) -> f64 {
         self.true_percents.iter().sum::<f64>() / 2.0
     }

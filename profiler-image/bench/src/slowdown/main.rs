@@ -110,7 +110,8 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Takes turns until the interval is narrow enough, or the time is over; `None` if that was too short for any estimate.
+/// Takes turns until the interval is narrow enough, or the time is over; `None` if that was too
+/// short for any estimate.
 fn measure(run: &mut RunningRow, limit: Duration) -> Result<Option<Estimate>> {
     let began = Instant::now();
     let mut log = Log::default();

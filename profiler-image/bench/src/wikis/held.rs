@@ -158,7 +158,8 @@ pub fn broken(profile: &RunProfile, held: &ProfileParts) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The result for a profile and a trace of `{main} > f > w > left`, `{main} > g > w > right` and `{main} > io_lock`.
+    /// The result for a profile and a trace of `{main} > f > w > left`, `{main} > g > w > right`
+    /// and `{main} > io_lock`.
     fn held(stacks: &[(&[&str], u64)]) -> (RunProfile, ProfileParts) {
         let line = |(level, name): (usize, &str)| {
             format!("{level}\t7\t0\t0.1\t1\t{name}\t1\t\t/a.php\t{level}\t0\n")

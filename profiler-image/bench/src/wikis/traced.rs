@@ -48,7 +48,8 @@ impl Traced {
         })
     }
 
-    /// Asks for each page twice, because a cache may have expired since the round before; returns the number of calls.
+    /// Asks for each page twice, because a cache may have expired since the round before; returns
+    /// the number of calls.
     pub fn read(&self, calls: &mut CallsByPath) -> Result<u64> {
         let mut read = 0;
         for page in (0..self.server.pages()).flat_map(|page| [page, page]) {

@@ -18,7 +18,8 @@ use super::{Common, none_of, of_masters, with_listing};
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")))]
 pub struct DumpArguments {
-    /// Process to show, with its descendants (a php-fpm master selects its workers). May be repeated.
+    /// Process to show, with its descendants (a php-fpm master selects its workers). May be
+    /// repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
     /// Show every PHP process that this user may read.

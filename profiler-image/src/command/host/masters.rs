@@ -54,7 +54,7 @@ mod tests {
         let told = words("www", [8, 7, 7, 9].into_iter(), title).unwrap();
         assert_eq!(
             told,
-            "3 masters of php-fpm have a pool www, and the workers of all are in this: \
+            "3 php-fpm masters have a pool www, and this has the workers of all of them: \
              2 of 7 (php-fpm: master process (/etc/7.conf)), 1 of 8 (php-fpm: master process (/etc/8.conf)), 1 of 9 (ended); choose one with --pid"
         );
     }

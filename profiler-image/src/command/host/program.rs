@@ -1,7 +1,8 @@
 //! Starts a program in order to sample it. The program has the terminal and gets the signals, and
 //! phpprof ends with its exit code.
 //!
-//! It is not stopped or traced. Invariant: its PID stays reserved until [`StartedProgram::end`] has begun, and no signal is sent to it after that.
+//! It is not stopped or traced. Invariant: its PID stays reserved until [`StartedProgram::end`] has
+//! begun, and no signal is sent to it after that.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -32,7 +33,8 @@ pub struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// Starts the program, and requests a stop when it has ended. From here on this process passes its own signals on.
+    /// Starts the program, and requests a stop when it has ended. From here on this process passes
+    /// its own signals on.
     ///
     /// # Errors
     /// It cannot be started.

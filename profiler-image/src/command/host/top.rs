@@ -42,7 +42,8 @@ SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since th
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = KEYS)]
 pub struct TopArguments {
-    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be repeated.
+    /// Process to sample, with its descendants (a php-fpm master selects its workers). May be
+    /// repeated.
     #[arg(short, long, value_name = "PID", group = "what", help_heading = WHAT)]
     pid: Vec<i32>,
     /// Sample every PHP process that this user may read.

@@ -5,7 +5,8 @@ use crate::stack::call_tree::CallPath;
 use crate::stack::edges::{Edge, EdgeKnowledge};
 use phpprof_zend::site::Relation;
 
-/// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is open.
+/// The lines of all stacks with their sums, of a tree `[truncated] -> [idle]` whose second edge is
+/// open.
 fn settled(
     stack: impl Fn(PathId) -> SummedStack,
     is_proven: bool,

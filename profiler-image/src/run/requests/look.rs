@@ -47,8 +47,8 @@ impl CurrentRequest {
         time.is_some() && bits(self.time) == bits(time)
     }
 
-    /// What is known of it if this is its newest read, unless that contradicts what was known: `$_SERVER` may be built late, and
-    /// php-fpm forgets the script before the request ends.
+    /// What is known of it if this is its newest read, unless that contradicts what was known:
+    /// `$_SERVER` may be built late, and php-fpm forgets the script before the request ends.
     fn known_with(&self, mut now: RequestEntry) -> Option<RequestEntry> {
         for (new, old) in now.values.iter_mut().zip(self.known.values) {
             match (*new, old) {
@@ -66,7 +66,8 @@ impl CurrentRequest {
 }
 
 impl RunRequests {
-    /// Determines which request the reads of a worker's last sample showed; returns whether it is certain.
+    /// Determines which request the reads of a worker's last sample showed; returns whether it is
+    /// certain.
     pub fn look(&mut self, served: &mut Served, reader: &mut Reader, now: u64) -> bool {
         let Some(watch) = &mut reader.request else {
             return true;

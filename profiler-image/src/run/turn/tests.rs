@@ -65,7 +65,8 @@ pub(crate) fn options() -> RecordingOptions {
     }
 }
 
-/// A run of one worker: its stack is the scene's, in the memory of this test, and its clocks are those of that process.
+/// A run of one worker: its stack is the scene's, in the memory of this test, and its clocks are
+/// those of that process.
 pub(crate) fn run_of<'a>(options: &'a RecordingOptions, scene: &Scene, pid: i32) -> RunLoop<'a> {
     let mut run = RunLoop::new(options).unwrap();
     let mut process = scene.process();

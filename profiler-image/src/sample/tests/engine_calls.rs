@@ -6,7 +6,8 @@ use phpprof_zend::zval::IS_OBJECT;
 use super::*;
 use crate::read::globals::Tops;
 
-/// A sampler that knows the functions of the scene and none of their calls, a worker, and a read of it.
+/// A sampler that knows the functions of the scene and none of their calls, a worker, and a read of
+/// it.
 fn named(scene: &Scene) -> (StackSampler, Worker, Tops) {
     let (mut sampler, mut worker) = (StackSampler::new(), scene.worker());
     assert!(matches!(

@@ -13,7 +13,8 @@ use crate::stack::names::NameId;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct CallerChain(u32);
 
-/// The chain of each node of a tree, its own function included, and whether recursion was taken out of it.
+/// The chain of each node of a tree, its own function included, and whether recursion was taken out
+/// of it.
 pub(super) struct Chains(Vec<(CallerChain, bool)>);
 
 impl Chains {
@@ -44,8 +45,8 @@ struct KnownChains {
 }
 
 impl KnownChains {
-    /// The chain that ends in this function below `above`. Where the function is in `above` already, the rest of that is recursion, which is
-    /// said.
+    /// The chain that ends in this function below `above`. Where the function is in `above`
+    /// already, the rest of that is recursion, which is said.
     fn extended(&mut self, above: CallerChain, name: NameId) -> (CallerChain, bool) {
         let mut at = above;
         while let Some(&(next, function)) = self.link(at) {

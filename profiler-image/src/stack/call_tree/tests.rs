@@ -156,7 +156,8 @@ fn path_counts_to_the_first_doubtful_call() {
 /// Calls at the greatest depth of a recursion are the shortest, so they stand the least.
 #[test]
 fn recursive_call_is_made_at_any_depth() {
-    // Direct, and by way of another function; the callers of the call that stands, and of the one that never does.
+    // Direct, and by way of another function; the callers of the call that stands, and of the one
+    // that never does.
     let [main, f, g, h] = [
         FunctionNames::TRUNCATED,
         FunctionNames::IDLE,

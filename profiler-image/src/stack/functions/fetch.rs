@@ -29,7 +29,8 @@ pub(super) fn read_heads<M: Memory + ?Sized>(
 ) {
     let ranges = looks.iter().flat_map(|look| {
         let [name, file] = look.anchors.map(|anchor| {
-            // The engine computes the hash of a text in a request's memory when it first needs it, often never.
+            // The engine computes the hash of a text in a request's memory when it first needs it,
+            // often never.
             if is_shared(place, anchor) {
                 (at(anchor, place.layout.zend_string.h), 8)
             } else {
@@ -48,7 +49,8 @@ pub(super) fn read_heads<M: Memory + ?Sized>(
     }
 }
 
-/// The words that distinguish new functions from known ones at another address, or of a class that was linked anew.
+/// The words that distinguish new functions from known ones at another address, or of a class that
+/// was linked anew.
 pub(super) fn words<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     looks: &[UnreadFunction],

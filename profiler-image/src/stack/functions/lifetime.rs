@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 
 use super::StackPlace;
 
-/// Whether a code outlives the request: it is in shared memory together with its class, or is an internal function in the
-/// engine's tables. opcache links some classes again in each request, whose methods share the code.
-/// Such codes are in the family's map and never freed, because every worker may have them.
+/// Whether a code outlives the request: it is in shared memory together with its class, or is an
+/// internal function in the engine's tables. opcache links some classes again in each request,
+/// whose methods share the code. Such codes are in the family's map and never freed, because every
+/// worker may have them.
 pub(super) fn outlives<M: Memory + ?Sized>(place: &StackPlace<'_, M>, key: &FunctionKey) -> bool {
     if key.is_user() {
         is_shared(place, key.code) && (key.scope == 0 || is_shared(place, key.scope))
@@ -48,8 +49,8 @@ pub fn stands<M: Memory + ?Sized>(
         && u64::from_le_bytes(top) == leaf.address
 }
 
-/// Whether a function still has its key. The next request may have a function of its own at the address of one that does not outlive its
-/// request: then it has to be the same request.
+/// Whether a function still has its key. The next request may have a function of its own at the
+/// address of one that does not outlive its request: then it has to be the same request.
 pub(super) fn has_key<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     func: u64,
@@ -85,8 +86,8 @@ fn is_same_request<M: Memory + ?Sized>(place: &StackPlace<'_, M>, bytes: [u8; 8]
         .is_none_or(|(_, began)| began == u64::from_le_bytes(bytes))
 }
 
-/// Whether a frame has its function now, in the same request, and the function its key. On the page of the top, a frame above the top is a remainder
-/// of an earlier call.
+/// Whether a frame has its function now, in the same request, and the function its key. On the page
+/// of the top, a frame above the top is a remainder of an earlier call.
 pub(super) fn is_live<M: Memory + ?Sized>(
     place: &StackPlace<'_, M>,
     frame: &Frame,
@@ -139,8 +140,8 @@ pub(super) fn is_live<M: Memory + ?Sized>(
         && FunctionKey::parse(place.layout, &head).as_ref() == Some(key)
 }
 
-/// Whether a script's or a closure's code and texts are in the memory that opcache shares, like those of internal functions are in
-/// their extension's.
+/// Whether a script's or a closure's code and texts are in the memory that opcache shares, like
+/// those of internal functions are in their extension's.
 pub(super) fn lasts<M: Memory + ?Sized>(place: &StackPlace<'_, M>, key: &FunctionKey) -> bool {
     let is_shared = |address: u64| address == 0 || is_shared(place, address);
     !key.is_user()

@@ -34,7 +34,8 @@ pub(super) enum Ops {
     Met(FxHashMap<u32, (u8, u32)>),
 }
 
-/// The size of a function's ops in bytes, if they are read at once; `None` for an internal function too.
+/// The size of a function's ops in bytes, if they are read at once; `None` for an internal function
+/// too.
 pub(super) fn ops_size(layout: &Layout, key: &FunctionKey) -> Option<usize> {
     (key.is_user() && key.last <= MAX_OPS_AT_ONCE)
         .then(|| key.last as usize * layout.zend_op.sizeof)

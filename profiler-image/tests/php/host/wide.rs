@@ -266,7 +266,7 @@ fn two_masters_with_one_pool_name_are_named() -> Result<()> {
             let named = format!("1 of {} (php-fpm: master process ", master.pid());
             ensure!(left.contains(&named) && left.contains(name), "{told:?}");
         }
-        let begins = format!("2 masters of php-fpm have a pool {pool}");
+        let begins = format!("2 php-fpm masters have a pool {pool}");
         let times = told.matches(&begins).count();
         ensure!(
             times == 1 + usize::from(left.len() < told.len()),

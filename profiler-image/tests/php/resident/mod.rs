@@ -333,7 +333,8 @@ fn the_grants_of_a_run_stand_in_no_environment_and_no_command_line() -> Result<(
     wait_for("profile", || Ok(relay.has("a.pb.gz").then_some(())))
 }
 
-/// Memory and CPU, including its calls of the relay, of the program in `PHPPROF_IDLE`, as images/build does it, after some runs.
+/// Memory and CPU, including its calls of the relay, of the program in `PHPPROF_IDLE`, as
+/// images/build does it, after some runs.
 #[test]
 #[ignore = "half a minute, and nothing may run beside it"]
 fn one_that_waits_takes_next_to_nothing() -> Result<()> {

@@ -101,7 +101,8 @@ fn relocated_is_starting_without_a_version() {
 fn relocated_reads_the_processs_own_ids() {
     for (layout, is_safe) in kinds().filter(|(_, is_safe)| *is_safe) {
         let (known, mut other) = pair(layout, is_safe);
-        // More buckets, as a server with more threads asks for, and globals that were registered in another order.
+        // More buckets, as a server with more threads asks for, and globals that were registered in
+        // another order.
         let image = &mut other.image;
         let (heads, storage) = (image.block(), image.block());
         image.put_half(ELSEWHERE + TABLE_AT - 4, 0, 4);

@@ -111,7 +111,8 @@ fn is_path_of(argument: &[u8], class: &[u8]) -> bool {
             .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(b"\\"))
 }
 
-/// A class as the engine looks it up. Many autoloaders first make a path of their argument, so slashes are ignored.
+/// A class as the engine looks it up. Many autoloaders first make a path of their argument, so
+/// slashes are ignored.
 fn class_name(text: &ZendString) -> ShortText {
     let mut name = text.bytes.clone();
     name.make_ascii_lowercase();

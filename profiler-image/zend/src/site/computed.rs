@@ -172,8 +172,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         }
     }
 
-    /// `$this->name`, where the op's cache slot has the class of `$this` and the place of the property (`CACHE_POLYMORPHIC_PTR`,
-    /// Zend/zend_object_handlers.c).
+    /// `$this->name`, where the op's cache slot has the class of `$this` and the place of the
+    /// property (`CACHE_POLYMORPHIC_PTR`, Zend/zend_object_handlers.c).
     fn own_property(&self, op: &Op) -> Option<Zval> {
         if self.layout.rules.cache_slots_in_literals {
             return None;

@@ -15,7 +15,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let class = self.cached(self.slot(init, init.op2, init.op1));
         let class = class.filter(|&class| class != 0)?;
         let constructor = class.wrapping_add(self.layout.class_entry.constructor as u64);
-        // If a class has no constructor, its `new` with arguments calls the nameless `zend_pass_function`.
+        // If a class has no constructor, its `new` with arguments calls the nameless
+        // `zend_pass_function`.
         let expected = if self.callee.function.key.is_nameless() {
             0
         } else {

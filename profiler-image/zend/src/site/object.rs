@@ -9,7 +9,8 @@ use super::{EdgeSide, Relation, Site};
 use crate::memory::Memory;
 
 impl<M: Memory + ?Sized> Site<'_, M> {
-    /// Whether the callee of a method's call runs on an object of its class, and so does a caller that calls it on its own object.
+    /// Whether the callee of a method's call runs on an object of its class, and so does a caller
+    /// that calls it on its own object.
     pub(super) fn are_on_their_objects(&self, check: Relation) -> bool {
         let callee = || self.is_on_its_object(&self.callee);
         // A closure can be bound to an object of any class, and an included file runs on its

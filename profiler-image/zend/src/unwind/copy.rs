@@ -460,8 +460,8 @@ pub fn frame_at(layout: &Layout, base: u64, bytes: &[u8], address: u64) -> Optio
     Some(Frame::parse(layout, address, bytes.get(offset..end)?))
 }
 
-/// The bytes of a frame on the heap. Generators are freed and made again at the same addresses, and a read can be delayed
-/// in the middle of a frame: so two reads must show the same call.
+/// The bytes of a frame on the heap. Generators are freed and made again at the same addresses, and
+/// a read can be delayed in the middle of a frame: so two reads must show the same call.
 fn heap_frame<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,

@@ -302,7 +302,8 @@ impl Copy {
 }
 
 impl GeneratorChain {
-    /// Reads the frames of generators, and then what runs, the placeholder, and what has resumed it again: nothing if these are not the same.
+    /// Reads the frames of generators, and then what runs, the placeholder, and what has resumed it
+    /// again: nothing if these are not the same.
     fn read<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,

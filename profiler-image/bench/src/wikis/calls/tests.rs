@@ -1,6 +1,7 @@
 use super::*;
 
-/// A trace in which functions are entered at levels, each at a line of its own, except for those that share one.
+/// A trace in which functions are entered at levels, each at a line of its own, except for those
+/// that share one.
 fn calls(entered: &[(usize, &str, u32)]) -> CallsByPath {
     let line = |&(level, name, line): &(usize, &str, u32)| {
         format!(

@@ -24,18 +24,18 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Link {
+    struct ErrorLink {
         words: &'static str,
-        source: Option<Box<Link>>,
+        source: Option<Box<ErrorLink>>,
     }
 
-    impl std::fmt::Display for Link {
+    impl std::fmt::Display for ErrorLink {
         fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             to.write_str(self.words)
         }
     }
 
-    impl Error for Link {
+    impl Error for ErrorLink {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             let source = self.source.as_deref()?;
             Some(source)
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn causes_are_said_once_each() {
-        let link = |words, source: Option<Link>| Link {
+        let link = |words, source: Option<ErrorLink>| ErrorLink {
             words,
             source: source.map(Box::new),
         };

@@ -17,15 +17,15 @@ mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
-pub use reason::{Outcome, Reason, TargetReason};
+pub use reason::{RequestOutcome, RequestReason, TargetReason};
 pub use request::{
-    Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
-    UploadMode, WorkloadRef,
+    Filter, ProfileMode, ProfileRequest, ProfileRequestSpec, ProfileTarget, RequestLabel,
+    SamplerMode, UploadMode, WorkloadRef,
 };
 pub use secret::Secret;
 pub use status::{
-    ContainerChoice, Link, Missed, PhpRuntime, ProfileRequestStatus, ProfileResult, Quality,
-    TargetState, TargetStatus, UploadRoute,
+    ContainerChoice, MissedProcesses, PhpRuntime, ProfileLink, ProfileQuality,
+    ProfileRequestStatus, ProfileResult, TargetState, TargetStatus, UploadRoute,
 };
 
 /// The namespace label that lets requests of that namespace be accepted.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reason of a request's conditions.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub enum RequestReason {
     /// Held back: spec.suspend is true, and no sampler has started.
     Suspended,
     /// Held back: the administrator's limits on running requests or samplers are reached; the
@@ -92,9 +92,9 @@ pub enum Reason {
     StoreUnavailable,
 }
 
-/// What a [`Reason`] says about the request.
+/// What a [`RequestReason`] says about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Neither accepted nor refused yet.
     Held,
     /// Accepted, and not over.
@@ -107,7 +107,7 @@ pub enum Outcome {
     Failed,
 }
 
-impl Reason {
+impl RequestReason {
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::Suspended,
@@ -146,41 +146,41 @@ impl Reason {
     ];
 
     /// Which conditions are true with it.
-    pub fn outcome(self) -> Outcome {
+    pub fn outcome(self) -> RequestOutcome {
         match self {
-            Self::Suspended => Outcome::Held,
-            Self::Queued => Outcome::Held,
-            Self::ProfilingDisabled => Outcome::Held,
-            Self::Starting => Outcome::InProgress,
-            Self::Sampling => Outcome::InProgress,
-            Self::Collecting => Outcome::InProgress,
-            Self::WaitingForStore => Outcome::InProgress,
-            Self::Complete => Outcome::Complete,
-            Self::SomeTargetsFailed => Outcome::Complete,
-            Self::NoSamples => Outcome::Complete,
-            Self::Cancelled => Outcome::Complete,
-            Self::CancelledBeforeStart => Outcome::Refused,
-            Self::NamespaceNotEnabled => Outcome::Refused,
-            Self::DurationOverLimit => Outcome::Refused,
-            Self::RateOverLimit => Outcome::Refused,
-            Self::StorageQuotaExceeded => Outcome::Refused,
-            Self::QueueTimeout => Outcome::Refused,
-            Self::WorkloadNotFound => Outcome::Refused,
-            Self::WorkloadNotSupported => Outcome::Refused,
-            Self::NoPodsMatched => Outcome::Refused,
-            Self::NoPodsReady => Outcome::Refused,
-            Self::ContainerNotFound => Outcome::Refused,
-            Self::ContainerAmbiguous => Outcome::Refused,
-            Self::StaticPod => Outcome::Refused,
-            Self::EphemeralContainerBudgetSpent => Outcome::Refused,
-            Self::ResidentSamplerBackOff => Outcome::Refused,
-            Self::ResidentNotAllowed => Outcome::Refused,
-            Self::DirectNotSupported => Outcome::Refused,
-            Self::StoreOverwrites => Outcome::Refused,
-            Self::ObserveFailed => Outcome::Failed,
-            Self::AllTargetsFailed => Outcome::Failed,
-            Self::MergeFailed => Outcome::Failed,
-            Self::StoreUnavailable => Outcome::Failed,
+            Self::Suspended => RequestOutcome::Held,
+            Self::Queued => RequestOutcome::Held,
+            Self::ProfilingDisabled => RequestOutcome::Held,
+            Self::Starting => RequestOutcome::InProgress,
+            Self::Sampling => RequestOutcome::InProgress,
+            Self::Collecting => RequestOutcome::InProgress,
+            Self::WaitingForStore => RequestOutcome::InProgress,
+            Self::Complete => RequestOutcome::Complete,
+            Self::SomeTargetsFailed => RequestOutcome::Complete,
+            Self::NoSamples => RequestOutcome::Complete,
+            Self::Cancelled => RequestOutcome::Complete,
+            Self::CancelledBeforeStart => RequestOutcome::Refused,
+            Self::NamespaceNotEnabled => RequestOutcome::Refused,
+            Self::DurationOverLimit => RequestOutcome::Refused,
+            Self::RateOverLimit => RequestOutcome::Refused,
+            Self::StorageQuotaExceeded => RequestOutcome::Refused,
+            Self::QueueTimeout => RequestOutcome::Refused,
+            Self::WorkloadNotFound => RequestOutcome::Refused,
+            Self::WorkloadNotSupported => RequestOutcome::Refused,
+            Self::NoPodsMatched => RequestOutcome::Refused,
+            Self::NoPodsReady => RequestOutcome::Refused,
+            Self::ContainerNotFound => RequestOutcome::Refused,
+            Self::ContainerAmbiguous => RequestOutcome::Refused,
+            Self::StaticPod => RequestOutcome::Refused,
+            Self::EphemeralContainerBudgetSpent => RequestOutcome::Refused,
+            Self::ResidentSamplerBackOff => RequestOutcome::Refused,
+            Self::ResidentNotAllowed => RequestOutcome::Refused,
+            Self::DirectNotSupported => RequestOutcome::Refused,
+            Self::StoreOverwrites => RequestOutcome::Refused,
+            Self::ObserveFailed => RequestOutcome::Failed,
+            Self::AllTargetsFailed => RequestOutcome::Failed,
+            Self::MergeFailed => RequestOutcome::Failed,
+            Self::StoreUnavailable => RequestOutcome::Failed,
         }
     }
 
@@ -513,7 +513,7 @@ impl TargetReason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RequestReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

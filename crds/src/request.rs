@@ -45,13 +45,13 @@ validation = Rule::new("self.mode != 'Live' || self.uploadMode != 'Direct'")
 #[serde(rename_all = "camelCase")]
 pub struct ProfileRequestSpec {
     /// The pods to profile.
-    pub target: Target,
+    pub target: ProfileTarget,
 
     /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what
     /// it waits for. Live: shows each second of the profile as it is sampled to readers that have
     /// status.accessKey, and ends when nobody reads.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: ProfileMode,
 
     /// How long each pod is sampled, counted from its first sample; 1 to 3600. The administrator
     /// may allow less.
@@ -154,7 +154,7 @@ pub enum SamplerMode {
 
 /// What the samplers do.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ProfileMode {
     /// Samples for durationSeconds.
     #[default]
     Profile,
@@ -226,7 +226,7 @@ pub struct Filter {
         .message("runAsGroup needs runAsUser too")
 )]
 #[serde(rename_all = "camelCase")]
-pub struct Target {
+pub struct ProfileTarget {
     /// One pod by its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]

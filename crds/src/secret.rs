@@ -62,7 +62,7 @@ impl FromStr for Secret {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Link, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult};
+    use crate::{ProfileArchiveStatus, ProfileLink, ProfileRequestStatus, ProfileResult};
 
     #[test]
     fn a_status_shows_no_key_by_debug_and_keeps_it_in_json() {
@@ -70,7 +70,7 @@ mod tests {
             access_key: "hidden".into(),
             ..ProfileResult::default()
         };
-        let link = Link {
+        let link = ProfileLink {
             name: "Flame graph".into(),
             url: "https://x/#hidden".into(),
         };

@@ -69,12 +69,12 @@ pub struct ProfileRequestStatus {
     /// Pages that show the profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    pub links: Vec<Link>,
+    pub links: Vec<ProfileLink>,
 }
 
 /// A page that shows the profile.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct ProfileLink {
     /// What the page shows, for instance Flame graph.
     #[schemars(length(max = 253))]
     pub name: String,
@@ -84,7 +84,7 @@ pub struct Link {
 }
 
 /// A URL may have the access key in it.
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for ProfileLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link")
             .field("name", &self.name)
@@ -193,7 +193,7 @@ pub struct TargetStatus {
     pub workers_not_sampled: Option<i64>,
     /// Processes that came and went unseen, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missed: Option<Missed>,
+    pub missed: Option<MissedProcesses>,
 
     /// For each of these workers, the busiest first: the share of the time in which it was busy, in
     /// percent. At most 64.
@@ -210,7 +210,7 @@ pub struct TargetStatus {
     pub effective_samples_per_second: Option<f64>,
     /// How good the samples are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quality: Option<Quality>,
+    pub quality: Option<ProfileQuality>,
     /// CPU time that the sampler used.
     #[serde(
         default,
@@ -283,7 +283,7 @@ pub struct PhpRuntime {
 /// Processes that lived too briefly for a sample.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Missed {
+pub struct MissedProcesses {
     /// Processes and threads that came and went unseen, at most.
     pub processes: i64,
     /// CPU time of ended child processes that is not in any sample, as far as their parents have
@@ -294,8 +294,8 @@ pub struct Missed {
 /// Counts of samples, including idle ones: due = taken + late. Busy samples are taken - idle.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Quality {
-    /// Samples that were due at the requested rate.
+pub struct ProfileQuality {
+    /// Samples that the rate asked for.
     pub due: i64,
     /// Samples that were taken.
     pub taken: i64,

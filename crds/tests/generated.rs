@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use kube::CustomResourceExt as _;
 use phpprof_crds::{
-    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileRequest, Reason, reference,
+    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileRequest, RequestReason, reference,
 };
 use serde_json::Value;
 
@@ -106,7 +106,10 @@ fn every_number_of_a_spec_is_bounded_on_both_sides() {
 #[test]
 fn the_remedy_of_a_namespace_has_its_label() {
     let label = format!("{NAMESPACE_LABEL}={NAMESPACE_ENABLED}");
-    for reason in [Reason::NamespaceNotEnabled, Reason::ProfilingDisabled] {
+    for reason in [
+        RequestReason::NamespaceNotEnabled,
+        RequestReason::ProfilingDisabled,
+    ] {
         assert!(reason.remedy().unwrap().contains(&label), "{reason}");
     }
 }

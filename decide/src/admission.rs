@@ -6,7 +6,7 @@
 use kube::core::Status;
 use phpprof_crds::TargetReason;
 
-use crate::mode::Mode;
+use crate::mode::ReadMode;
 
 /// Why a container was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +22,8 @@ pub enum NotAdded {
     Final(TargetReason, String),
 }
 
-/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the
-/// status, perhaps shortened.
-pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAdded {
+/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the status, perhaps shortened.
+pub fn not_added(status: &Status, said: String, name: &str, mode: ReadMode) -> NotAdded {
     let last = |reason, message: &str| NotAdded::Final(reason, message.to_owned());
     match status.code {
         422 if said.contains("may not be changed") => NotAdded::AlreadyThere,
@@ -49,22 +48,22 @@ pub fn not_added(status: &Status, said: String, name: &str, mode: Mode) -> NotAd
 }
 
 /// Pod Security checks the whole pod, including what others have added to it.
-fn pod_security(said: String, name: &str, mode: Mode) -> NotAdded {
+fn pod_security(said: String, name: &str, mode: ReadMode) -> NotAdded {
     use TargetReason::{PodSecurityDenied, UserUnknown};
     let (reason, found) = match mode {
         _ if !said.contains(name) => (
             PodSecurityDenied,
             "admission refuses another container of the pod",
         ),
-        Mode::Ptrace { user_known: false } => (
+        ReadMode::Ptrace { user_known: false } => (
             UserUnknown,
             "admission refuses SYS_PTRACE, and the pod does not name its user",
         ),
-        Mode::Ptrace { user_known: true } => (
+        ReadMode::Ptrace { user_known: true } => (
             PodSecurityDenied,
             "PHP starts as root, so the sampler needs SYS_PTRACE",
         ),
-        Mode::SameUser { .. } => return NotAdded::Final(PodSecurityDenied, said),
+        ReadMode::SameUser { .. } => return NotAdded::Final(PodSecurityDenied, said),
     };
     NotAdded::Final(reason, format!("{found}: {said}"))
 }
@@ -74,15 +73,15 @@ mod tests {
     use super::*;
 
     const NAME: &str = "phpprof-0b1c2d3e-0";
-    const PTRACE: Mode = Mode::Ptrace { user_known: false };
-    const SAME_USER: Mode = Mode::SameUser {
+    const PTRACE: ReadMode = ReadMode::Ptrace { user_known: false };
+    const SAME_USER: ReadMode = ReadMode::SameUser {
         uid: 1000,
         gid: 1000,
     };
     const VIOLATION: &str = r#"pods "web" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities (container "phpprof-0b1c2d3e-0" must not include "SYS_PTRACE" in securityContext.capabilities.add)"#;
 
     #[track_caller]
-    fn check(mode: Mode, code: u16, message: &str, expected: &str) {
+    fn check(mode: ReadMode, code: u16, message: &str, expected: &str) {
         let status = Status::failure(message, "").with_code(code);
         let actual = match not_added(&status, message.to_owned(), NAME, mode) {
             NotAdded::Final(reason, message) => format!("{reason}: {message}"),
@@ -100,7 +99,7 @@ mod tests {
             "UserUnknown: admission refuses SYS_PTRACE, and the pod does not name its user: pods",
         );
         check(
-            Mode::Ptrace { user_known: true },
+            ReadMode::Ptrace { user_known: true },
             403,
             VIOLATION,
             "PodSecurityDenied: PHP starts as root",

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use phpprof_crds::{ContainerChoice, Target};
+use phpprof_crds::{ContainerChoice, ProfileTarget};
 
 use crate::pod::{ContainerView, PodView};
 
@@ -24,7 +24,7 @@ const BESIDE_PHP: [&str; 7] = [
 
 /// The container to profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundContainer<'a> {
     /// It may not run.
     pub container: &'a ContainerView,
     /// Why this one.
@@ -75,9 +75,12 @@ impl fmt::Display for NotFound {
 ///
 /// # Errors
 /// There is no such container, or not exactly one.
-pub fn php_container<'a>(target: &Target, pod: &'a PodView) -> Result<Found<'a>, NotFound> {
+pub fn php_container<'a>(
+    target: &ProfileTarget,
+    pod: &'a PodView,
+) -> Result<FoundContainer<'a>, NotFound> {
     let named = |name: &String, choice| match pod.container(name) {
-        Some(container) => Ok(Found { container, choice }),
+        Some(container) => Ok(FoundContainer { container, choice }),
         None => Err(NotFound::NoSuchContainer(name.clone())),
     };
     if let Some(name) = &target.container_name {
@@ -88,16 +91,16 @@ pub fn php_container<'a>(target: &Target, pod: &'a PodView) -> Result<Found<'a>,
     }
     if let [container] = pod.containers.as_slice() {
         let choice = ContainerChoice::Only;
-        return Ok(Found { container, choice });
+        return Ok(FoundContainer { container, choice });
     }
     by_name(pod)
 }
 
-fn by_name(pod: &PodView) -> Result<Found<'_>, NotFound> {
+fn by_name(pod: &PodView) -> Result<FoundContainer<'_>, NotFound> {
     let of_php = |names_php: fn(&ContainerView) -> Option<ContainerChoice>| {
         let of_php = pod.containers.iter().filter_map(move |container| {
             let choice = names_php(container)?;
-            Some(Found { container, choice })
+            Some(FoundContainer { container, choice })
         });
         of_php.collect::<Vec<_>>()
     };

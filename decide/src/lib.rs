@@ -19,13 +19,13 @@ pub mod pod;
 pub mod resident;
 pub mod select;
 
-use phpprof_crds::Reason;
+use phpprof_crds::RequestReason;
 
 /// Why a request is refused, for its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The reason of the request's conditions.
-    pub reason: Reason,
+    pub reason: RequestReason,
     /// The message for the user: what was found, and on which object.
     pub message: String,
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Limits and deadlines; the chart's `limits` and `store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AdminLimits {
     /// Whether a namespace has to opt in by its label.
     pub namespace_opt_in: bool,
     /// The longest `durationSeconds`.
@@ -54,9 +54,9 @@ pub struct Limits {
     pub key_prefix: String,
 }
 
-impl Default for Limits {
+impl Default for AdminLimits {
     fn default() -> Self {
-        Limits {
+        AdminLimits {
             namespace_opt_in: true,
             duration_seconds: 300,
             samples_per_second: 1000,
@@ -83,7 +83,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl AdminLimits {
     /// Whether a namespace has so many bytes in the store that it gets no new profiles.
     pub fn is_full(&self, stored_bytes: u64) -> bool {
         self.bytes_of_namespace
@@ -110,7 +110,7 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// The deadlines of a request that was accepted at `start` and samples for `duration_seconds`.
-    pub fn new(start: Timestamp, duration_seconds: i32, limits: &Limits) -> Self {
+    pub fn new(start: Timestamp, duration_seconds: i32, limits: &AdminLimits) -> Self {
         let inject_until = later(start, limits.start_slack);
         let not_after = not_after(inject_until, duration_seconds, limits);
         let last_upload = later(not_after, limits.upload_deadline);
@@ -126,7 +126,7 @@ impl Deadlines {
 }
 
 /// A container that starts after this does nothing.
-pub fn not_after(patched: Timestamp, duration_seconds: i32, limits: &Limits) -> Timestamp {
+pub fn not_after(patched: Timestamp, duration_seconds: i32, limits: &AdminLimits) -> Timestamp {
     let duration = SignedDuration::from_secs(duration_seconds.into());
     later(later(patched, limits.start_slack), duration)
 }

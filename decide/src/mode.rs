@@ -1,13 +1,13 @@
 //! The sampler's mode: as the target's own user, or as root with SYS_PTRACE.
 
 use k8s_openapi::api::core::v1::{Capabilities, SeccompProfile, SecurityContext};
-use phpprof_crds::Target;
+use phpprof_crds::ProfileTarget;
 
 use crate::pod::ContainerView;
 
 /// The two modes in which a sampler may read the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ReadMode {
     /// The target's uid and gid, and no capability. Passes Pod Security `restricted`.
     SameUser {
         /// Never 0.
@@ -22,12 +22,12 @@ pub enum Mode {
     },
 }
 
-impl Mode {
+impl ReadMode {
     /// What the sampler's container may do.
     pub fn security_context(self) -> SecurityContext {
         let (uid, gid, added) = match self {
-            Mode::SameUser { uid, gid } => (uid, gid, None),
-            Mode::Ptrace { .. } => (0, 0, Some(vec!["SYS_PTRACE".to_owned()])),
+            ReadMode::SameUser { uid, gid } => (uid, gid, None),
+            ReadMode::Ptrace { .. } => (0, 0, Some(vec!["SYS_PTRACE".to_owned()])),
         };
         SecurityContext {
             run_as_user: Some(uid),
@@ -51,18 +51,18 @@ impl Mode {
 
 /// SameUser if the target's user is known and not root; otherwise Ptrace.
 ///
-/// If the pod names a user without a group, the runtime takes the group from the image's
-/// /etc/passwd. This code cannot read that file; nearly all images use the same number for both.
-pub fn mode(container: Option<&ContainerView>, target: &Target) -> Mode {
+/// If the pod names a user without a group, the runtime takes the group from the image's /etc/passwd. This code cannot read that file;
+/// nearly all images use the same number for both.
+pub fn mode(container: Option<&ContainerView>, target: &ProfileTarget) -> ReadMode {
     let said = container.and_then(|container| container.uid);
     match said.or(target.run_as_user) {
-        None => Mode::Ptrace { user_known: false },
-        Some(0) => Mode::Ptrace { user_known: true },
+        None => ReadMode::Ptrace { user_known: false },
+        Some(0) => ReadMode::Ptrace { user_known: true },
         Some(uid) => {
             let gid = container
                 .and_then(|container| container.gid)
                 .or(target.run_as_group);
-            Mode::SameUser {
+            ReadMode::SameUser {
                 uid,
                 gid: gid.unwrap_or(uid),
             }
@@ -75,16 +75,20 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(pod: (Option<i64>, Option<i64>), asked: (Option<i64>, Option<i64>), expected: Mode) {
+    fn check(
+        pod: (Option<i64>, Option<i64>),
+        asked: (Option<i64>, Option<i64>),
+        expected: ReadMode,
+    ) {
         let container = ContainerView {
             uid: pod.0,
             gid: pod.1,
             ..ContainerView::default()
         };
-        let target = Target {
+        let target = ProfileTarget {
             run_as_user: asked.0,
             run_as_group: asked.1,
-            ..Target::default()
+            ..ProfileTarget::default()
         };
         assert_eq!(mode(Some(&container), &target), expected);
     }
@@ -94,7 +98,7 @@ mod tests {
         check(
             (Some(1000), Some(1001)),
             (None, None),
-            Mode::SameUser {
+            ReadMode::SameUser {
                 uid: 1000,
                 gid: 1001,
             },
@@ -102,7 +106,7 @@ mod tests {
         check(
             (Some(1000), None),
             (None, None),
-            Mode::SameUser {
+            ReadMode::SameUser {
                 uid: 1000,
                 gid: 1000,
             },
@@ -114,7 +118,7 @@ mod tests {
         check(
             (Some(1000), Some(1001)),
             (Some(5), Some(6)),
-            Mode::SameUser {
+            ReadMode::SameUser {
                 uid: 1000,
                 gid: 1001,
             },
@@ -122,12 +126,12 @@ mod tests {
         check(
             (Some(0), None),
             (Some(5), None),
-            Mode::Ptrace { user_known: true },
+            ReadMode::Ptrace { user_known: true },
         );
         check(
             (None, None),
             (Some(5), Some(6)),
-            Mode::SameUser { uid: 5, gid: 6 },
+            ReadMode::SameUser { uid: 5, gid: 6 },
         );
     }
 
@@ -136,12 +140,12 @@ mod tests {
         check(
             (Some(0), None),
             (None, None),
-            Mode::Ptrace { user_known: true },
+            ReadMode::Ptrace { user_known: true },
         );
         check(
             (None, None),
             (None, None),
-            Mode::Ptrace { user_known: false },
+            ReadMode::Ptrace { user_known: false },
         );
     }
 }

@@ -1,9 +1,9 @@
 //! The meaning of a namespace's label: it has opted in, or has stopped profiling.
 
-use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, Reason};
+use phpprof_crds::{NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, RequestReason};
 
-use crate::Refusal;
-use crate::limits::Limits;
+use crate::RequestRefusal;
+use crate::limits::AdminLimits;
 
 /// Whether the label's value, if any, opts in.
 pub fn is_enabled(label: Option<&str>) -> bool {
@@ -26,15 +26,19 @@ pub fn by_label() -> String {
 ///
 /// # Errors
 /// The namespace has not opted in, but would have to.
-pub fn check(namespace: &str, has_opted_in: bool, limits: &Limits) -> Result<(), Refusal> {
+pub fn check(
+    namespace: &str,
+    has_opted_in: bool,
+    limits: &AdminLimits,
+) -> Result<(), RequestRefusal> {
     if has_opted_in || !limits.namespace_opt_in {
         return Ok(());
     }
-    let reason = Reason::NamespaceNotEnabled;
+    let reason = RequestReason::NamespaceNotEnabled;
     let remedy = reason.remedy().unwrap_or_default();
     let remedy = remedy.replace("NAME", namespace);
     let message = format!("profiling is not enabled in this namespace. {remedy}");
-    Err(Refusal { reason, message })
+    Err(RequestRefusal { reason, message })
 }
 
 #[cfg(test)]
@@ -43,12 +47,12 @@ mod tests {
 
     #[test]
     fn a_namespace_is_asked_to_opt_in_where_the_administrator_wants_that() {
-        let limits = Limits::default();
+        let limits = AdminLimits::default();
         let refusal = check("shop", false, &limits).unwrap_err();
-        assert_eq!(refusal.reason, Reason::NamespaceNotEnabled);
+        assert_eq!(refusal.reason, RequestReason::NamespaceNotEnabled);
         assert!(refusal.message.contains("kubectl label namespace shop"));
         assert_eq!(check("shop", true, &limits), Ok(()));
-        let open = Limits {
+        let open = AdminLimits {
             namespace_opt_in: false,
             ..limits
         };

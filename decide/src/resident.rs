@@ -11,12 +11,14 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, REQUESTED_BY, Reason, SamplerMode, TargetReason, UploadMode};
+use phpprof_crds::{
+    ProfileRequest, REQUESTED_BY, RequestReason, SamplerMode, TargetReason, UploadMode,
+};
 
 use serde::Deserialize;
 
-use crate::Refusal;
-use crate::limits::{Limits, later};
+use crate::RequestRefusal;
+use crate::limits::{AdminLimits, later};
 use crate::pod::{
     ContainerView, PodView, RESIDENT_PREFIX, SamplerKind, SamplerState, SamplerView, bare_id,
 };
@@ -39,7 +41,7 @@ pub enum Stays {
 
 /// The sampler that serves a request in one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sampler {
+pub enum ServingSampler {
     /// A sampler for this request only.
     Once,
     /// The sampler that stays in the pod. It may have to be added with this name.
@@ -78,13 +80,13 @@ impl Serving<'_> {
     }
 
     /// The sampler that serves the request in this container of a pod.
-    pub fn sampler(&self, pod: &PodView, container: &ContainerView) -> Sampler {
+    pub fn sampler(&self, pod: &PodView, container: &ContainerView) -> ServingSampler {
         sampler_of(self.now, pod, container, self.stays)
     }
 }
 
 /// Whether samplers stay, from what the request asks for and the administrator allows.
-pub fn stays(request: &ProfileRequest, limits: &Limits) -> Result<Stays, Refusal> {
+pub fn stays(request: &ProfileRequest, limits: &AdminLimits) -> Result<Stays, RequestRefusal> {
     let by = request.annotations().get(REQUESTED_BY);
     let is_allowed = by.is_some_and(|by| limits.resident_users.contains(by));
     match (request.spec.sampler_mode, is_allowed) {
@@ -103,15 +105,20 @@ pub fn stays(request: &ProfileRequest, limits: &Limits) -> Result<Stays, Refusal
                 }
             };
             let message = format!("samplerMode is Resident, but {who}");
-            let reason = Reason::ResidentNotAllowed;
-            Err(Refusal { reason, message })
+            let reason = RequestReason::ResidentNotAllowed;
+            Err(RequestRefusal { reason, message })
         }
     }
 }
 
-fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: Stays) -> Sampler {
+fn sampler_of(
+    now: Timestamp,
+    pod: &PodView,
+    container: &ContainerView,
+    stays: Stays,
+) -> ServingSampler {
     if stays == Stays::Never {
-        return Sampler::Once;
+        return ServingSampler::Once;
     }
     let id = bare_id(&container.id);
     let of_container = |sampler: &SamplerView| matches!(&sampler.kind, SamplerKind::Resident { container_id } if container_id == id);
@@ -125,14 +132,14 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
         .filter(|(_, sampler)| of_container(sampler) && !is_over(sampler));
     if let Some((name, _)) = living.next() {
         let name = name.clone();
-        return Sampler::Resident {
+        return ServingSampler::Resident {
             name,
             is_there: true,
         };
     }
     let cut_off = |sampler: &SamplerView| of_container(sampler) && did_not_reach_relay(sampler);
     if stays == Stays::WherePossible && residents.clone().any(|(_, sampler)| cut_off(sampler)) {
-        return Sampler::Once;
+        return ServingSampler::Once;
     }
     let ends = residents
         .clone()
@@ -144,9 +151,9 @@ fn sampler_of(now: Timestamp, pod: &PodView, container: &ContainerView, stays: S
     let (count, last) = (ends.clone().count(), ends.max());
     let not_before = last.map_or(now, |last| later(last, pause(count)));
     if now < not_before {
-        Sampler::NotBefore(not_before)
+        ServingSampler::NotBefore(not_before)
     } else {
-        Sampler::Resident {
+        ServingSampler::Resident {
             name: name_of(residents.count(), id),
             is_there: false,
         }
@@ -162,7 +169,7 @@ fn name_of(number: usize, container_id: &str) -> String {
 
 /// How a sampler ended, from its receipt (`contract/receipts.jsonl`).
 #[derive(Deserialize)]
-struct Receipt {
+struct SamplerReceipt {
     reason: String,
 }
 
@@ -170,7 +177,7 @@ fn reason(sampler: &SamplerView) -> Option<String> {
     let SamplerState::Ended { message, .. } = &sampler.state else {
         return None;
     };
-    let receipt: Receipt = serde_json::from_str(message.trim()).ok()?;
+    let receipt: SamplerReceipt = serde_json::from_str(message.trim()).ok()?;
     Some(receipt.reason)
 }
 
@@ -208,14 +215,14 @@ mod tests {
 
     const SCHEDULES: &str = "system:serviceaccount:phpprof-system:phpprof-schedules";
 
-    fn asked(mode: &str, upload: &str, by: Option<&str>) -> Result<Stays, Reason> {
+    fn asked(mode: &str, upload: &str, by: Option<&str>) -> Result<Stays, RequestReason> {
         let spec = json!({"target": {"podName": "web"}, "samplerMode": mode, "uploadMode": upload});
         let mut request = request(spec);
         let by = by.map(|by| [(REQUESTED_BY.to_owned(), by.to_owned())].into());
         request.metadata.annotations = by;
-        let limits = Limits {
+        let limits = AdminLimits {
             resident_users: [SCHEDULES.to_owned()].into(),
-            ..Limits::default()
+            ..AdminLimits::default()
         };
         stays(&request, &limits).map_err(|refusal| refusal.reason)
     }
@@ -230,7 +237,7 @@ mod tests {
         assert_eq!(asked("Auto", "Auto", other), Ok(Stays::Never));
         assert_eq!(asked("Auto", "Auto", None), Ok(Stays::Never));
         for by in [other, None] {
-            let refused = Err(Reason::ResidentNotAllowed);
+            let refused = Err(RequestReason::ResidentNotAllowed);
             assert_eq!(asked("Resident", "Auto", by), refused);
         }
     }
@@ -259,15 +266,15 @@ mod tests {
             pod.samplers.insert(name, resident.clone());
         }
         match sampler_of(at(100), &pod, &pod.containers[0], stays) {
-            Sampler::Once => "once".into(),
-            Sampler::Resident { name, is_there } => {
+            ServingSampler::Once => "once".into(),
+            ServingSampler::Resident { name, is_there } => {
                 if is_there {
                     name
                 } else {
                     format!("new {name}")
                 }
             }
-            Sampler::NotBefore(instant) => {
+            ServingSampler::NotBefore(instant) => {
                 format!("not before {}", instant.as_second() - at(0).as_second())
             }
         }
@@ -292,7 +299,7 @@ mod tests {
             let mut pod = pod("web");
             pod.containers[0].id = format!("containerd://{id}");
             match sampler_of(at(0), &pod, &pod.containers[0], Stays::Always) {
-                Sampler::Resident { name, .. } => name,
+                ServingSampler::Resident { name, .. } => name,
                 other => panic!("{other:?}"),
             }
         };

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use phpprof_crds::{ContainerChoice, Reason, Target};
+use phpprof_crds::{ContainerChoice, ProfileTarget, RequestReason};
 
-use crate::Refusal;
-use crate::container::{Found, NotFound, php_container};
-use crate::limits::Limits;
+use crate::RequestRefusal;
+use crate::container::{FoundContainer, NotFound, php_container};
+use crate::limits::AdminLimits;
 use crate::pod::{ContainerView, PodView};
-use crate::resident::{Sampler, Serving};
+use crate::resident::{Serving, ServingSampler};
 
 /// A pod to profile, its container, and the sampler that serves the request there.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Chosen {
     /// Why this container.
     pub choice: ContainerChoice,
     /// The sampler that serves the request in this pod.
-    pub sampler: Sampler,
+    pub sampler: ServingSampler,
 }
 
 /// The pods to profile.
@@ -36,15 +36,18 @@ pub struct Selection {
 #[derive(Clone)]
 struct Candidate<'a> {
     pod: &'a PodView,
-    found: Found<'a>,
-    sampler: Sampler,
+    found: FoundContainer<'a>,
+    sampler: ServingSampler,
     rank: (usize, String),
 }
 
 impl Candidate<'_> {
     /// Whether the pod already has its sampler.
     fn is_served(&self) -> bool {
-        matches!(self.sampler, Sampler::Resident { is_there: true, .. })
+        matches!(
+            self.sampler,
+            ServingSampler::Resident { is_there: true, .. }
+        )
     }
 
     fn chosen(self) -> Chosen {
@@ -60,12 +63,12 @@ impl Candidate<'_> {
 /// Ready pods whose container runs, spread over nodes, by rank. If the nodes have room for fewer
 /// pods than they would have when idle, the request waits.
 pub fn select(
-    target: &Target,
+    target: &ProfileTarget,
     pods: &[PodView],
     samplers: &BTreeMap<String, usize>,
-    limits: &Limits,
+    limits: &AdminLimits,
     serving: &Serving<'_>,
-) -> Result<Selection, Refusal> {
+) -> Result<Selection, RequestRefusal> {
     let affordable = servable(candidates(target, pods)?, limits, serving)?;
     let wanted = target.max_pods.min(limits.pods).max(0) as usize;
     let capped = limits.pods < target.max_pods && affordable.len() > wanted;
@@ -83,7 +86,7 @@ pub fn select(
     if chosen.len() < idle.len() {
         let (free, wanted) = (chosen.len(), idle.len());
         return refuse(
-            Reason::Queued,
+            RequestReason::Queued,
             format!(
                 "nodes of the matching pods have room for {free} of {wanted} samplers; each node may run {most} at the same time"
             ),
@@ -94,16 +97,16 @@ pub fn select(
 }
 
 /// A pod that is ready, and its container that runs PHP, which runs.
-pub type PodAndContainer<'a> = (&'a PodView, Found<'a>);
+pub type PodAndContainer<'a> = (&'a PodView, FoundContainer<'a>);
 
 /// Ready pods with their container, which runs.
 ///
 /// # Errors
 /// There is no such pod, or nothing tells which container of one of them runs PHP.
 pub fn candidates<'a>(
-    target: &Target,
+    target: &ProfileTarget,
     pods: &'a [PodView],
-) -> Result<Vec<PodAndContainer<'a>>, Refusal> {
+) -> Result<Vec<PodAndContainer<'a>>, RequestRefusal> {
     let ready: Vec<&PodView> = pods
         .iter()
         .filter(|pod| pod.ready && !pod.deleting)
@@ -111,7 +114,7 @@ pub fn candidates<'a>(
     let Some(&first) = ready.first() else {
         let matched = pods.len();
         return refuse(
-            Reason::NoPodsReady,
+            RequestReason::NoPodsReady,
             format!("none of the {matched} matching pods is ready"),
         );
     };
@@ -123,24 +126,27 @@ pub fn candidates<'a>(
             Ok(_) | Err(NotFound::NoSuchContainer(_)) => {}
             // Whether a request is refused does not depend on which of the pods would be chosen.
             Err(why @ NotFound::Ambiguous { .. }) => {
-                return refuse(Reason::ContainerAmbiguous, why.to_string());
+                return refuse(RequestReason::ContainerAmbiguous, why.to_string());
             }
         }
     }
     if running.is_empty() {
-        refuse(Reason::ContainerNotFound, no_container(target, first))
+        refuse(
+            RequestReason::ContainerNotFound,
+            no_container(target, first),
+        )
     } else {
         Ok(running)
     }
 }
 
-/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a
-/// kubelet reads from a file (`ValidatePodEphemeralContainersUpdate`).
-fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, Refusal> {
+/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a kubelet reads from a file
+/// (`ValidatePodEphemeralContainersUpdate`).
+fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, RequestRefusal> {
     let (fixed, other): (Vec<_>, Vec<_>) = ready.into_iter().partition(|pod| pod.is_static);
     match (other.is_empty(), fixed.first()) {
         (true, Some(first)) => refuse(
-            Reason::StaticPod,
+            RequestReason::StaticPod,
             format!(
                 "pod {} is a static pod of node {}, and the API server does not add ephemeral containers to such a pod",
                 first.name, first.node
@@ -156,8 +162,8 @@ fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, Refusal> {
 /// There is no such pod.
 pub fn affordable<'a>(
     mut candidates: Vec<PodAndContainer<'a>>,
-    limits: &Limits,
-) -> Result<Vec<PodAndContainer<'a>>, Refusal> {
+    limits: &AdminLimits,
+) -> Result<Vec<PodAndContainer<'a>>, RequestRefusal> {
     candidates.retain(|(pod, _)| is_affordable(pod, limits));
     if candidates.is_empty() {
         budget_spent(limits)
@@ -169,9 +175,9 @@ pub fn affordable<'a>(
 /// The candidates that may have one more ephemeral container now, or need none.
 fn servable<'a>(
     candidates: Vec<PodAndContainer<'a>>,
-    limits: &Limits,
+    limits: &AdminLimits,
     serving: &Serving<'_>,
-) -> Result<Vec<Candidate<'a>>, Refusal> {
+) -> Result<Vec<Candidate<'a>>, RequestRefusal> {
     let candidate = |(pod, found): PodAndContainer<'a>| Candidate {
         pod,
         found,
@@ -180,19 +186,19 @@ fn servable<'a>(
     };
     let all: Vec<Candidate> = candidates.into_iter().map(candidate).collect();
     let back_offs = all.iter().filter_map(|one| match one.sampler {
-        Sampler::NotBefore(instant) => Some(instant),
+        ServingSampler::NotBefore(instant) => Some(instant),
         _ => None,
     });
     let next = back_offs.min();
     let is_servable = |one: &Candidate| match one.sampler {
-        Sampler::NotBefore(_) => false,
+        ServingSampler::NotBefore(_) => false,
         _ => one.is_served() || is_affordable(one.pod, limits),
     };
     let servable: Vec<Candidate> = all.into_iter().filter(is_servable).collect();
     match next {
         _ if !servable.is_empty() => Ok(servable),
         Some(next) => refuse(
-            Reason::ResidentSamplerBackOff,
+            RequestReason::ResidentSamplerBackOff,
             format!(
                 "the pods' resident samplers ended repeatedly; the next one may be added at {next:.0}"
             ),
@@ -201,14 +207,14 @@ fn servable<'a>(
     }
 }
 
-fn is_affordable(pod: &PodView, limits: &Limits) -> bool {
+fn is_affordable(pod: &PodView, limits: &AdminLimits) -> bool {
     pod.samplers.len() < limits.ephemeral_containers
 }
 
-fn budget_spent<T>(limits: &Limits) -> Result<T, Refusal> {
+fn budget_spent<T>(limits: &AdminLimits) -> Result<T, RequestRefusal> {
     let budget = limits.ephemeral_containers;
     refuse(
-        Reason::EphemeralContainerBudgetSpent,
+        RequestReason::EphemeralContainerBudgetSpent,
         format!("every matching pod already has {budget} ephemeral containers of phpprof"),
     )
 }
@@ -218,12 +224,12 @@ fn with_room(samplers: &BTreeMap<String, usize>, most: usize) -> impl Fn(&str) -
     move |node| most.saturating_sub(samplers.get(node).copied().unwrap_or(0))
 }
 
-fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
-    Err(Refusal { reason, message })
+fn refuse<T>(reason: RequestReason, message: String) -> Result<T, RequestRefusal> {
+    Err(RequestRefusal { reason, message })
 }
 
 /// The container that is meant does not exist in any ready pod, or does not run there.
-fn no_container(target: &Target, pod: &PodView) -> String {
+fn no_container(target: &ProfileTarget, pod: &PodView) -> String {
     let wanted = match php_container(target, pod) {
         Ok(found) => found.container.name.clone(),
         Err(NotFound::NoSuchContainer(name)) => name,

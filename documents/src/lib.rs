@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub use command::{Command, commands};
 pub use links::{anchors, is_elsewhere, links, place, targets};
 pub use reference::reference;
-pub use runs::{FIRST, IN_TEST, OF_HOST, Run, TUTORIAL, runs};
+pub use runs::{CommandRunner, FIRST, IN_TEST, OF_HOST, TUTORIAL, runs};
 pub use script::script;
 
 /// Documents outside of the folders.

@@ -7,7 +7,7 @@ use std::io;
 
 /// What a record says of its promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PromiseVerdict {
     /// The value is within the limit.
     Met,
     /// It is not.
@@ -16,7 +16,7 @@ pub enum Verdict {
 
 /// A row of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct MeasurementRow {
     /// The day, as YYYY-MM-DD.
     pub date: String,
     /// The group of promises in the table.
@@ -24,17 +24,17 @@ pub struct Record {
     /// The promise in the table, without links.
     pub promise: String,
     /// Whether the value keeps it.
-    pub verdict: Verdict,
+    pub verdict: PromiseVerdict,
     /// What was measured, for people; empty if the test records no number.
     pub value: String,
 }
 
-impl Record {
+impl MeasurementRow {
     /// The last field of the promise in the table.
     pub fn state(&self) -> String {
         let verdict = match self.verdict {
-            Verdict::Met => "*met*",
-            Verdict::NotMet => "*not met*",
+            PromiseVerdict::Met => "*met*",
+            PromiseVerdict::NotMet => "*not met*",
         };
         match self.value.as_str() {
             "" => verdict.to_owned(),
@@ -48,7 +48,7 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// The rows of a file of records.
-pub fn records(csv: &str) -> io::Result<Vec<Record>> {
+pub fn records(csv: &str) -> io::Result<Vec<MeasurementRow>> {
     let mut lines = csv.lines();
     let columns = fields(lines.next().unwrap_or_default())?;
     if columns != COLUMNS {
@@ -57,7 +57,7 @@ pub fn records(csv: &str) -> io::Result<Vec<Record>> {
     lines.map(record).collect()
 }
 
-fn record(line: &str) -> io::Result<Record> {
+fn record(line: &str) -> io::Result<MeasurementRow> {
     let fields: [String; COLUMNS.len()] = fields(line)?
         .try_into()
         .map_err(|_| wrong(&format!("not {} fields: {line}", COLUMNS.len())))?;
@@ -72,11 +72,11 @@ fn record(line: &str) -> io::Result<Record> {
         _note,
     ] = fields;
     let verdict = match verdict.as_str() {
-        "met" => Verdict::Met,
-        "not met" => Verdict::NotMet,
+        "met" => PromiseVerdict::Met,
+        "not met" => PromiseVerdict::NotMet,
         _ => return Err(wrong(&format!("neither met nor not met: {line}"))),
     };
-    Ok(Record {
+    Ok(MeasurementRow {
         date,
         area,
         promise,

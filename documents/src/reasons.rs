@@ -52,14 +52,14 @@ pub struct Reasons {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RequestRow {
     reason: String,
-    outcome: Stage,
+    outcome: ReasonOutcome,
     meaning: String,
     remedy: Option<String>,
 }
 
 /// What a reason says about its request.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-enum Stage {
+enum ReasonOutcome {
     #[serde(rename = "Held back")]
     Held,
     #[serde(rename = "In progress")]
@@ -69,15 +69,15 @@ enum Stage {
     Failed,
 }
 
-impl Stage {
+impl ReasonOutcome {
     /// As users read it.
     fn words(self) -> &'static str {
         match self {
-            Stage::Held => "Held back",
-            Stage::InProgress => "In progress",
-            Stage::Complete => "Complete",
-            Stage::Refused => "Refused",
-            Stage::Failed => "Failed",
+            ReasonOutcome::Held => "Held back",
+            ReasonOutcome::InProgress => "In progress",
+            ReasonOutcome::Complete => "Complete",
+            ReasonOutcome::Refused => "Refused",
+            ReasonOutcome::Failed => "Failed",
         }
     }
 }
@@ -142,8 +142,10 @@ impl Reasons {
         let name = || of_request.reason.clone();
         let Some(remedy) = &of_request.remedy else {
             return match of_request.outcome {
-                Stage::InProgress | Stage::Complete => Ok(()),
-                Stage::Held | Stage::Refused | Stage::Failed => Err(ReasonsError::NoRemedy(name())),
+                ReasonOutcome::InProgress | ReasonOutcome::Complete => Ok(()),
+                ReasonOutcome::Held | ReasonOutcome::Refused | ReasonOutcome::Failed => {
+                    Err(ReasonsError::NoRemedy(name()))
+                }
             };
         };
         let mut of_pods = self.pods.iter();

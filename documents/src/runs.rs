@@ -25,7 +25,7 @@ pub const OF_HOST: &str = "docs/guides/profile-a-host.md";
 
 /// What runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum CommandRunner {
     /// `make test`, and so `make test-full`.
     Test,
     /// `make test-full` only.
@@ -65,26 +65,28 @@ const NOT_RUN: [(&[&str], &str); 6] = [
 ];
 
 /// What runs this command of a page's block.
-pub fn runs(page: &Path, setup: Setup, command: &Command) -> Run {
+pub fn runs(page: &Path, setup: Setup, command: &Command) -> CommandRunner {
     let is_step = STEPS.iter().any(|words| {
         command
             .arguments_of(words)
             .is_some_and(|rest| rest.is_empty())
     });
     if is_step || command.variables.iter().any(|set| set == SHORT) {
-        return Run::Test;
+        return CommandRunner::Test;
     }
     let not = NOT_RUN
         .iter()
         .find(|(words, _)| command.arguments_of(words).is_some());
     if let Some((_, why)) = not {
-        return Run::No(why);
+        return CommandRunner::No(why);
     }
     let is_one_of = |pages: &[&str]| pages.iter().any(|other| page == Path::new(other));
     match setup {
-        Setup::Host => Run::Test,
-        Setup::Terminal if is_one_of(&[OF_HOST]) => Run::Test,
-        Setup::Cluster | Setup::Example | Setup::Terminal if is_one_of(&IN_TEST) => Run::Test,
+        Setup::Host => CommandRunner::Test,
+        Setup::Terminal if is_one_of(&[OF_HOST]) => CommandRunner::Test,
+        Setup::Cluster | Setup::Example | Setup::Terminal if is_one_of(&IN_TEST) => {
+            CommandRunner::Test
+        }
         Setup::Cluster
         | Setup::Example
         | Setup::Terminal
@@ -92,6 +94,6 @@ pub fn runs(page: &Path, setup: Setup, command: &Command) -> Run {
         | Setup::Cloud
         | Setup::Published
         | Setup::Demo
-        | Setup::Build => Run::Full,
+        | Setup::Build => CommandRunner::Full,
     }
 }

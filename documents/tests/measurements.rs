@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use phpprof_documents::measurements::{Record, records};
+use phpprof_documents::measurements::{MeasurementRow, records};
 use phpprof_documents::{pages, root};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -54,7 +54,7 @@ fn promises(page: &str) -> Vec<((String, String), String)> {
 fn each_promise_says_what_its_last_record_says() -> Result<()> {
     let page = fs::read_to_string(root().join("docs/promises.md"))?;
     let csv = fs::read_to_string(root().join("docs/measurements/promises.csv"))?;
-    let mut last: BTreeMap<(String, String), Record> = BTreeMap::new();
+    let mut last: BTreeMap<(String, String), MeasurementRow> = BTreeMap::new();
     for record in records(&csv)? {
         let key = (record.area.clone(), record.promise.clone());
         let before = last.insert(key, record.clone());

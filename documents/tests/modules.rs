@@ -22,14 +22,14 @@ const KNOWN: [(&str, &str, &[&str]); 1] = [(
 )];
 
 /// The path of a module from its crate's root.
-type Module = Vec<String>;
+type ModulePath = Vec<String>;
 /// The modules that each module uses.
-type Uses = BTreeMap<Module, BTreeSet<Module>>;
+type Uses = BTreeMap<ModulePath, BTreeSet<ModulePath>>;
 
 /// The paths of some code.
 #[derive(Default)]
 struct Paths {
-    found: Vec<Module>,
+    found: Vec<ModulePath>,
 }
 
 impl Paths {
@@ -61,7 +61,7 @@ impl Paths {
     }
 
     /// Reads `a::b::{c, d}` with what stands before it. Returns what follows.
-    fn path<'a>(&mut self, before: &mut Module, tokens: &'a [TokenTree]) -> &'a [TokenTree] {
+    fn path<'a>(&mut self, before: &mut ModulePath, tokens: &'a [TokenTree]) -> &'a [TokenTree] {
         match tokens {
             [TokenTree::Ident(name), rest @ ..] => {
                 before.push(name.to_string());
@@ -115,7 +115,7 @@ fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
 }
 
 /// The files of a crate by module, without those of tests and of programs of their own.
-fn files(folder: &Path, module: &Module, into: &mut BTreeMap<Module, PathBuf>) {
+fn files(folder: &Path, module: &ModulePath, into: &mut BTreeMap<ModulePath, PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -135,7 +135,11 @@ fn files(folder: &Path, module: &Module, into: &mut BTreeMap<Module, PathBuf>) {
 }
 
 /// The module that a path in a module leads to; `None` if it leaves the crate's modules.
-fn target(from: &Module, path: &Module, known: &BTreeMap<Module, PathBuf>) -> Option<Module> {
+fn target(
+    from: &ModulePath,
+    path: &ModulePath,
+    known: &BTreeMap<ModulePath, PathBuf>,
+) -> Option<ModulePath> {
     let mut to = from.clone();
     for name in path {
         match name.as_str() {
@@ -152,10 +156,10 @@ fn target(from: &Module, path: &Module, known: &BTreeMap<Module, PathBuf>) -> Op
 }
 
 /// Which modules side by side use each other, by the module around them.
-fn siblings(root: &Path) -> BTreeMap<Module, Uses> {
+fn siblings(root: &Path) -> BTreeMap<ModulePath, Uses> {
     let mut known = BTreeMap::new();
     files(root, &Vec::new(), &mut known);
-    let mut levels: BTreeMap<Module, Uses> = BTreeMap::new();
+    let mut levels: BTreeMap<ModulePath, Uses> = BTreeMap::new();
     for (from, file) in &known {
         let code = std::fs::read_to_string(file).expect("a source");
         for path in Paths::of(&code).found {
@@ -175,7 +179,7 @@ fn siblings(root: &Path) -> BTreeMap<Module, Uses> {
 }
 
 /// All that a module reaches.
-fn reached(from: &Module, uses: &Uses) -> BTreeSet<Module> {
+fn reached(from: &ModulePath, uses: &Uses) -> BTreeSet<ModulePath> {
     let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
         for next in uses.get(module).into_iter().flatten() {
@@ -190,7 +194,7 @@ fn reached(from: &Module, uses: &Uses) -> BTreeSet<Module> {
 /// The largest sets of modules that all reach each other.
 fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
     let reach: BTreeMap<_, _> = uses.keys().map(|one| (one, reached(one, uses))).collect();
-    let circle = |one: &&Module| {
+    let circle = |one: &&ModulePath| {
         let both = reach[*one].iter().filter(|other| {
             let back = reach.get(other);
             back.is_some_and(|back| back.contains(*one))

@@ -1,7 +1,7 @@
 //! How many of the documents' commands run: all in `make test-full`, except those that are named,
 //! and a third in `make test`.
 
-use phpprof_documents::{FIRST, Run, TUTORIAL, all_commands, runs};
+use phpprof_documents::{CommandRunner, FIRST, TUTORIAL, all_commands, runs};
 
 #[test]
 fn a_third_of_the_commands_run_in_make_test() {
@@ -10,8 +10,14 @@ fn a_third_of_the_commands_run_in_make_test() {
         .iter()
         .map(|(page, _, setup, command)| runs(page, *setup, command))
         .collect();
-    let in_test = all.iter().filter(|run| **run == Run::Test).count();
-    let none = all.iter().filter(|run| matches!(run, Run::No(_))).count();
+    let in_test = all
+        .iter()
+        .filter(|run| **run == CommandRunner::Test)
+        .count();
+    let none = all
+        .iter()
+        .filter(|run| matches!(run, CommandRunner::No(_)))
+        .count();
     println!("{in_test} of {} in make test, {none} nowhere", all.len());
     assert!(in_test * 3 >= all.len(), "{in_test} of {}", all.len());
     // These are six measurements that take hours and demos on a cluster of the reader's, and two
@@ -26,8 +32,8 @@ fn the_first_profile_and_the_tutorial_run_in_make_test() {
         let of_page = all
             .iter()
             .filter(|(of, ..)| of == std::path::Path::new(page));
-        let in_test =
-            of_page.filter(|(of, _, setup, command)| runs(of, *setup, command) == Run::Test);
+        let in_test = of_page
+            .filter(|(of, _, setup, command)| runs(of, *setup, command) == CommandRunner::Test);
         assert!(in_test.count() >= 10, "{page}");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use phpprof_profile::{Limits, Profile, decode};
+use phpprof_profile::{DecodeLimits, Profile, decode};
 use ring::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -218,7 +218,7 @@ impl Fixture {
 
     /// A profile, decoded within the operator's bounds.
     pub async fn profile(&self, key: &str) -> Result<Profile> {
-        Ok(decode(&self.read(key).await?, &Limits::default())?)
+        Ok(decode(&self.read(key).await?, &DecodeLimits::default())?)
     }
 
     /// Writes an object that repeats these bytes, and returns its SHA-256 in the form of receipts.

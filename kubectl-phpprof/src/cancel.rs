@@ -9,7 +9,7 @@ use crate::cli::{Cancel, DryRun};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::{Outcome, Request};
+use crate::request::{RequestView, ShownOutcome};
 use crate::source::request_name;
 use crate::stdout;
 
@@ -33,7 +33,7 @@ pub async fn one(
         cluster.namespace
     );
     let object = cluster.request(name).await?;
-    if Request::of(&object).outcome() != Outcome::InProgress {
+    if RequestView::of(&object).outcome() != ShownOutcome::InProgress {
         return Ok(format!(
             "profilerequest.phpprof.dev/{name} has already ended\n"
         ));
@@ -58,7 +58,7 @@ pub async fn one(
         .await
         .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))?;
     // An API server silently drops a field that its schema does not have.
-    if Request::of(&patched).at("/spec/cancel") != &json!(true) {
+    if RequestView::of(&patched).at("/spec/cancel") != &json!(true) {
         return Err(Failure::new(
             Exit::Failed,
             format!("{name} continues: this cluster's ProfileRequest has no spec.cancel"),

@@ -26,13 +26,13 @@ pub enum Odd {
 /// A refusal for such a property.
 #[derive(thiserror::Error)]
 #[error("{odd} ({cause})")]
-pub struct Refused {
+pub struct RefusedCertificate {
     pub odd: Odd,
     pub cause: String,
 }
 
 /// rustls shows another library's error by `Debug`, also to a user.
-impl std::fmt::Debug for Refused {
+impl std::fmt::Debug for RefusedCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }

@@ -8,14 +8,14 @@ mod schedule;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, Run, RunLabel};
+pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
 use crate::exit::HELP;
 use crate::global::Global;
 use crate::jsonpath::Path;
-use crate::output::{Asked, NAMED, NAMELESS, help};
+use crate::output::{NAMED, NAMELESS, OutputFlag, help};
 use crate::release::Prefix;
 
 /// Profile PHP in running pods, and view the profiles.
@@ -37,34 +37,34 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Profile a workload or pods, wait, and show the top functions.
-    Run(Run),
+    Run(RunFlags),
     /// Profile on a schedule, with CronJobs in your namespace. Needs no administrator's rights.
     Schedule(Schedule),
     /// List profile requests.
     #[command(visible_alias = "ls")]
-    List(List),
+    List(ListFlags),
     /// Show a profile request, or print it as YAML or JSON. Without a name, list requests.
     Get(Get),
     /// Delete profile requests. Their stored profiles stay until their retention ends.
     Delete(Delete),
     /// Show a profile request with each of its pods, and what to do about failures.
-    Describe(Named),
-    /// Stop a running profile request early, and keep its samples.
+    Describe(NameArgument),
+    /// Stop a running profile request early; what was sampled is kept.
     Cancel(Cancel),
     /// Print the logs of a profile request's samplers.
     Logs(Logs),
     /// Explain a reason or a finding, and what to do about it.
     Explain(Explain),
     /// Show the top functions of a request or a profile file.
-    Top(Top),
+    Top(TopFlags),
     /// Show known problems in the profile of a request or a file.
     Findings(Findings),
     /// List the slowest HTTP requests that samplers saw, of a profile request or a file.
-    Requests(Requests),
+    Requests(RequestsFlags),
     /// Draw the flame graph page of a request or a profile file.
     Flame(Flame),
     /// Compare two requests or profile files: which functions grew, which shrank.
-    Diff(Diff),
+    Diff(DiffFlags),
     /// Look at the stored profiles of the namespace in a browser: search, compare two, open.
     Ui(Ui),
     /// Save the profile of a request, or convert a profile file.
@@ -85,7 +85,7 @@ pub enum Verb {
 }
 
 #[derive(Args, Debug, Default)]
-pub struct List {
+pub struct ListFlags {
     /// List requests of all namespaces.
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
@@ -95,8 +95,8 @@ pub struct List {
     /// Requests by their labels.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
     /// Sort by the value at this JSONPath, for instance .metadata.creationTimestamp.
     #[arg(long, value_name = "PATH", value_parser = Path::parse)]
     pub sort_by: Option<Path>,
@@ -112,7 +112,7 @@ pub struct Get {
     #[arg(value_name = "NAME", conflicts_with_all = ["all_namespaces", "stored", "selector", "sort_by", "watch"])]
     pub name: Option<String>,
     #[command(flatten)]
-    pub list: List,
+    pub list: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -142,7 +142,7 @@ pub struct Delete {
 }
 
 #[derive(Args, Debug)]
-pub struct Named {
+pub struct NameArgument {
     /// Name of a request, or pprof/NAME.
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -188,9 +188,8 @@ pub struct ViewArguments {
 }
 
 #[derive(Args, Debug)]
-pub struct Top {
-    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1,
-    /// as for run.
+pub struct TopFlags {
+    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1, as for run.
     #[arg(value_name = "NAME|FILE|TYPE/NAME")]
     pub source: String,
     /// Sample these pods now, and update the table each second: functions, lines, routes, workers.
@@ -219,8 +218,8 @@ pub struct Top {
     /// waited for.
     #[arg(long, value_name = "KEY")]
     pub by: Option<String>,
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,12 +241,12 @@ pub struct Findings {
     /// Only samples with this label. May be repeated.
     #[arg(short = 'l', long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
 }
 
 #[derive(Args, Debug)]
-pub struct Requests {
+pub struct RequestsFlags {
     /// Name of a profile request with the label Route, or a file of its list (requests.json.gz).
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
@@ -257,8 +256,8 @@ pub struct Requests {
     /// How many HTTP requests to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub limit: usize,
-    #[arg(short, long, help = help(NAMELESS), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMELESS))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMELESS), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMELESS))]
+    pub output: OutputFlag,
 }
 
 #[derive(Args, Debug)]
@@ -274,7 +273,7 @@ pub struct Flame {
 }
 
 #[derive(Args, Debug)]
-pub struct Diff {
+pub struct DiffFlags {
     /// The profile before: name of a request, or a profile file.
     #[arg(value_name = "BEFORE")]
     pub before: String,
@@ -344,8 +343,8 @@ pub struct Doctor {
     /// User id that PHP runs as, if the pod does not name it.
     #[arg(long, value_name = "UID", requires = "target")]
     pub run_as_user: Option<i64>,
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
 }
 
 #[derive(Args, Debug)]
@@ -353,8 +352,8 @@ pub struct Version {
     /// Print only the version of the plugin.
     #[arg(long)]
     pub client: bool,
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
 }
 
 #[derive(Args, Debug)]

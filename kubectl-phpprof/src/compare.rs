@@ -6,7 +6,7 @@
 //! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the
 //! time of one of its requests.
 
-use phpprof_profile::{Change, Diff, ONLY, Profile, View, diff};
+use phpprof_profile::{Diff, FunctionChange, ONLY, Profile, View, diff};
 use serde_json::Value;
 
 use crate::cli::Per;
@@ -42,7 +42,7 @@ impl Compared {
             let expected = diff.total_before as f64 * after as f64 / before as f64;
             diff.total_after = expected as i64;
             let (before, after) = (diff.total_before, diff.total_after);
-            let size = |change: &Change| points(before, after, change).abs();
+            let size = |change: &FunctionChange| points(before, after, change).abs();
             diff.changes
                 .sort_by(|one, other| size(other).total_cmp(&size(one)));
         }
@@ -54,7 +54,7 @@ impl Compared {
     }
 
     /// By how many points a function's self time can differ by chance.
-    pub fn noise(&self, change: &Change) -> f64 {
+    pub fn noise(&self, change: &FunctionChange) -> f64 {
         match self.requests {
             None => self.diff.flat_noise(change),
             Some(_) => self.diff.flat_noise_of_fixed(change),
@@ -64,8 +64,8 @@ impl Compared {
     /// The result for a pipeline: an error if functions grew by more than this many points, and by
     /// more than chance.
     pub fn grown(&self, limit: f64) -> Result<(), Failure> {
-        let points = |change: &Change| self.diff.flat_points(change);
-        let is_grown = |it: &&Change| points(it) > limit.max(self.noise(it));
+        let points = |change: &FunctionChange| self.diff.flat_points(change);
+        let is_grown = |it: &&FunctionChange| points(it) > limit.max(self.noise(it));
         let grown = self.diff.changes.iter().filter(is_grown);
         let worst = grown.clone().max_by(|a, b| points(a).total_cmp(&points(b)));
         let Some(worst) = worst else { return Ok(()) };
@@ -87,7 +87,7 @@ impl Compared {
 }
 
 /// By how many points of these totals the function's self time has grown.
-fn points(before: i64, after: i64, change: &Change) -> f64 {
+fn points(before: i64, after: i64, change: &FunctionChange) -> f64 {
     let share = |value: i64, total: i64| match total {
         0 => 0.0,
         total => value as f64 / total as f64,
@@ -138,7 +138,7 @@ fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phpprof_profile::{Builder, Format, FrameRef, Limits, Settings, decode};
+    use phpprof_profile::{Builder, DecodeLimits, Format, FrameRef, Settings, decode};
 
     fn profile(slow: i64, fast: i64, requests: Option<u64>) -> Profile {
         let mut builder = Builder::new(Settings::default());
@@ -268,7 +268,7 @@ mod tests {
             ..View::default()
         };
         let bytes = Format::Pprof.write(&before, &view, "web", None).unwrap();
-        let filtered = decode(&bytes, &Limits::default()).unwrap();
+        let filtered = decode(&bytes, &DecodeLimits::default()).unwrap();
         let of = |per| Compared::of(&before, &filtered, &View::default(), per).map(|_| ());
         assert_eq!(of(Per::Share), Ok(()));
         let refused = of(Per::Request).unwrap_err();

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use phpprof_crds::Target;
+use phpprof_crds::ProfileTarget;
 use phpprof_decide::pod::view;
 
 use crate::cli::{Cli, Shell};
@@ -23,7 +23,7 @@ use crate::connect::Cluster;
 use crate::doctor::observe;
 use crate::global::Global;
 use crate::output::FORMS;
-use crate::stored::Stored;
+use crate::stored::StoredProfiles;
 use crate::target;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ pub fn script(shell: Shell) -> &'static str {
 
 /// What can come next, decided by the words alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextWords {
     /// These words, each with a description.
     Words(Vec<(String, String)>),
     /// A request's name. If the verb accepts them, also files and names of deleted requests.
@@ -72,7 +72,7 @@ pub enum Next {
 }
 
 /// Decides how the last word can be completed.
-pub fn next(words: &[String]) -> Next {
+pub fn next(words: &[String]) -> NextWords {
     let mut command = Cli::command();
     command.build();
     let (last, before) = match words.split_last() {
@@ -88,17 +88,17 @@ pub fn next(words: &[String]) -> Next {
     {
         let target = before.iter().find(|word| word.contains('/'));
         return match (flag.get_id().as_str(), target) {
-            ("container", Some(target)) => Next::Containers(target.clone()),
+            ("container", Some(target)) => NextWords::Containers(target.clone()),
             _ => value(flag),
         };
     }
     if last.starts_with('-') {
-        return Next::Words(flags(scope));
+        return NextWords::Words(flags(scope));
     }
     let Some(verb) = verb.filter(|verb| !verb.has_subcommands()) else {
         let verbs = scope.get_subcommands();
         let shown = verbs.filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
-        return Next::Words(
+        return NextWords::Words(
             shown
                 .map(|verb| (verb.get_name().to_owned(), about(verb.get_about())))
                 .collect(),
@@ -108,33 +108,33 @@ pub fn next(words: &[String]) -> Next {
         .get_bin_name()
         .is_some_and(|name| name.contains(" schedule "));
     match verb.get_name() {
-        "create" => Next::Targets,
-        "suspend" | "resume" | "run" | "delete" if of_schedules => Next::Schedules,
-        "run" | "doctor" => Next::Targets,
-        "describe" | "cancel" | "delete" | "logs" => Next::Requests {
+        "create" => NextWords::Targets,
+        "suspend" | "resume" | "run" | "delete" if of_schedules => NextWords::Schedules,
+        "run" | "doctor" => NextWords::Targets,
+        "describe" | "cancel" | "delete" | "logs" => NextWords::Requests {
             files: false,
             stored: false,
         },
-        "get" => Next::Requests {
+        "get" => NextWords::Requests {
             files: false,
             stored: true,
         },
-        "top" | "findings" | "requests" | "flame" | "diff" | "download" => Next::Requests {
+        "top" | "findings" | "requests" | "flame" | "diff" | "download" => NextWords::Requests {
             files: true,
             stored: true,
         },
-        "explain" => Next::Words(
+        "explain" => NextWords::Words(
             crate::explain::reasons()
                 .into_iter()
                 .chain(crate::explain::findings().map(|(id, _)| (id.to_owned(), String::new())))
                 .collect(),
         ),
-        "completion" => Next::Words(
+        "completion" => NextWords::Words(
             ["kubectl", "bash", "zsh", "fish"]
                 .map(|shell| (shell.to_owned(), String::new()))
                 .to_vec(),
         ),
-        _ => Next::Nothing,
+        _ => NextWords::Nothing,
     }
 }
 
@@ -175,24 +175,24 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-fn value(flag: &Arg) -> Next {
+fn value(flag: &Arg) -> NextWords {
     let possible = flag.get_possible_values();
     match flag.get_id().as_str() {
-        "namespace" | "operator_namespace" => Next::Namespaces,
-        "kubeconfig" | "filename" => Next::Files,
+        "namespace" | "operator_namespace" => NextWords::Namespaces,
+        "kubeconfig" | "filename" => NextWords::Files,
         "output" if is_of_lists(flag) => {
             // The help names the forms that this verb has.
             let help = about(flag.get_help());
             let forms = FORMS.iter().filter(|form| help.contains(*form));
-            Next::Words(
+            NextWords::Words(
                 forms
                     .map(|form| ((*form).to_owned(), String::new()))
                     .collect(),
             )
         }
-        "output" if possible.is_empty() => Next::Files,
-        _ if possible.is_empty() => Next::Nothing,
-        _ => Next::Words(
+        "output" if possible.is_empty() => NextWords::Files,
+        _ if possible.is_empty() => NextWords::Nothing,
+        _ => NextWords::Words(
             possible
                 .iter()
                 .map(|value| (value.get_name().to_owned(), about(value.get_help())))
@@ -228,7 +228,10 @@ fn about(text: Option<&clap::builder::StyledStr>) -> String {
 pub async fn complete(words: &[String]) -> String {
     let last = words.last().map_or("", String::as_str);
     let next = next(words);
-    let files = matches!(next, Next::Files | Next::Requests { files: true, .. });
+    let files = matches!(
+        next,
+        NextWords::Files | NextWords::Requests { files: true, .. }
+    );
     let global = global(words);
     let found = tokio::time::timeout(PATIENCE, proposals(next, &global, last))
         .await
@@ -274,17 +277,17 @@ fn global(words: &[String]) -> Global {
         .unwrap_or_default()
 }
 
-async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, String)> {
+async fn proposals(next: NextWords, global: &Global, last: &str) -> Vec<(String, String)> {
     match next {
-        Next::Words(words) => return words,
-        Next::Files | Next::Nothing => return Vec::new(),
-        Next::Requests { .. }
-        | Next::Targets
-        | Next::Containers(_)
-        | Next::Schedules
-        | Next::Namespaces => {}
+        NextWords::Words(words) => return words,
+        NextWords::Files | NextWords::Nothing => return Vec::new(),
+        NextWords::Requests { .. }
+        | NextWords::Targets
+        | NextWords::Containers(_)
+        | NextWords::Schedules
+        | NextWords::Namespaces => {}
     }
-    if next == Next::Targets && !last.contains('/') {
+    if next == NextWords::Targets && !last.contains('/') {
         return target::short_names()
             .map(|(short, kind)| (format!("{short}/"), kind.to_owned()))
             .collect();
@@ -292,18 +295,18 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
     let Ok(cluster) = Cluster::of(global).await else {
         return Vec::new();
     };
-    if next == Next::Schedules {
+    if next == NextWords::Schedules {
         return crate::schedule::names(&cluster).await;
     }
-    if let Next::Containers(target) = &next {
+    if let NextWords::Containers(target) = &next {
         return match target::parse(target) {
             Ok(target) => containers(&cluster, &target).await,
             Err(_) => Vec::new(),
         };
     }
     let api = match &next {
-        Next::Requests { .. } => cluster.requests(),
-        Next::Namespaces => Api::all_with(
+        NextWords::Requests { .. } => cluster.requests(),
+        NextWords::Namespaces => Api::all_with(
             cluster.client.clone(),
             &ApiResource::from_gvk_with_plural(
                 &GroupVersionKind::gvk("", "v1", "Namespace"),
@@ -315,7 +318,7 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
             None => return Vec::new(),
         },
     };
-    let prefix = if next == Next::Targets {
+    let prefix = if next == NextWords::Targets {
         last.split_once('/')
             .map_or_else(String::new, |(kind, _)| format!("{kind}/"))
     } else {
@@ -328,7 +331,7 @@ async fn proposals(next: Next, global: &Global, last: &str) -> Vec<(String, Stri
 }
 
 /// The containers of the target's pods, native sidecars among them.
-async fn containers(cluster: &Cluster, target: &Target) -> Vec<(String, String)> {
+async fn containers(cluster: &Cluster, target: &ProfileTarget) -> Vec<(String, String)> {
     let pods = observe::pods(cluster, target).await.unwrap_or_default();
     let pods = pods.iter().take(MOST).map(view);
     let names = pods.flat_map(|pod| pod.containers.into_iter().map(|it| it.name));
@@ -348,11 +351,11 @@ async fn listed(api: &Api<DynamicObject>, prefix: &str) -> Vec<(String, String)>
 }
 
 /// Stored names, if the verb accepts them and the operator answers in time.
-async fn stored(cluster: &Cluster, next: &Next, last: &str) -> Vec<(String, String)> {
-    if !matches!(next, Next::Requests { stored: true, .. }) {
+async fn stored(cluster: &Cluster, next: &NextWords, last: &str) -> Vec<(String, String)> {
+    if !matches!(next, NextWords::Requests { stored: true, .. }) {
         return Vec::new();
     }
-    match tokio::time::timeout(STORED_PATIENCE, Stored::of(cluster)).await {
+    match tokio::time::timeout(STORED_PATIENCE, StoredProfiles::of(cluster)).await {
         Ok(Ok(stored)) => stored.proposals(last, MOST, Timestamp::now()),
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
@@ -386,13 +389,13 @@ fn of_kind(cluster: &Cluster, text: &str) -> Option<Api<DynamicObject>> {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Next {
+    fn of(line: &str) -> NextWords {
         next(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     fn words(line: &str) -> Vec<String> {
         match of(line) {
-            Next::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
+            NextWords::Words(words) => words.into_iter().map(|(word, _)| word).collect(),
             other => vec![format!("{other:?}")],
         }
     }
@@ -415,24 +418,24 @@ mod tests {
 
     #[test]
     fn names_are_asked_for_where_names_stand() {
-        assert_eq!(of("run "), Next::Targets);
-        assert_eq!(of("-n shop doctor deploy/"), Next::Targets);
+        assert_eq!(of("run "), NextWords::Targets);
+        assert_eq!(of("-n shop doctor deploy/"), NextWords::Targets);
         for (line, files, stored) in [
             ("describe ", false, false),
             ("get ", false, true),
             ("diff a ", true, true),
             ("requests ", true, true),
         ] {
-            assert_eq!(of(line), Next::Requests { files, stored }, "{line}");
+            assert_eq!(of(line), NextWords::Requests { files, stored }, "{line}");
         }
-        assert_eq!(of("schedule create web "), Next::Targets);
-        assert_eq!(of("schedule run "), Next::Schedules);
-        assert_eq!(of("run -n "), Next::Namespaces);
-        let containers = Next::Containers("deploy/web".to_owned());
+        assert_eq!(of("schedule create web "), NextWords::Targets);
+        assert_eq!(of("schedule run "), NextWords::Schedules);
+        assert_eq!(of("run -n "), NextWords::Namespaces);
+        let containers = NextWords::Containers("deploy/web".to_owned());
         assert_eq!(of("run deploy/web -d 5s -c "), containers);
         assert_eq!(of("doctor deploy/web --container ph"), containers);
-        assert_eq!(of("run -c "), Next::Nothing);
-        assert_eq!(of("flame x -o "), Next::Files);
-        assert_eq!(of("run -d "), Next::Nothing);
+        assert_eq!(of("run -c "), NextWords::Nothing);
+        assert_eq!(of("flame x -o "), NextWords::Files);
+        assert_eq!(of("run -d "), NextWords::Nothing);
     }
 }

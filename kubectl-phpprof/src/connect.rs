@@ -34,13 +34,13 @@ use phpprof_crds::{ProfileRequest, chain};
 use crate::failure::{Exit, Failure};
 use crate::forwards::Forwards;
 use crate::global::Global;
-use crate::suggest::{Given, Suggest};
+use crate::suggest::{RepeatedFlags, Suggest};
 use exec::Exec;
 use files::Entries;
 use identity::{Files, IdentityError};
 use login::{Giver, Renewed, TokenFile};
 use oidc::Oidc;
-use plan::{Login, Plan};
+use plan::{ConnectPlan, Login};
 use tls::Current;
 use way::Way;
 
@@ -68,7 +68,7 @@ impl Cluster {
             .clone()
             .unwrap_or_else(|| "default".to_owned());
         let namespace = global.namespace.clone().unwrap_or(of_context.clone());
-        let given = Given::of(global, variable);
+        let given = RepeatedFlags::of(global, variable);
         let client = connected(global, entries, of_context.clone()).await;
         Ok(Cluster {
             suggest: Suggest::of(&namespace, &of_context, given),
@@ -235,7 +235,7 @@ async fn connected(
     Ok(client::client(&way, &config, login)?)
 }
 
-fn user(global: &Global, entry: &AuthInfo, plan: &Plan) -> AuthInfo {
+fn user(global: &Global, entry: &AuthInfo, plan: &ConnectPlan) -> AuthInfo {
     let mut user = plan::plain(entry, plan);
     user.impersonate = global.impersonate.clone().or(user.impersonate);
     if !global.impersonate_groups.is_empty() {

@@ -7,11 +7,11 @@
 
 use kube::api::DeleteParams;
 
-use crate::cli::{Delete, DryRun, List};
+use crate::cli::{Delete, DryRun, ListFlags};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::{Outcome, Request};
+use crate::request::{RequestView, ShownOutcome};
 use crate::source::request_name;
 use crate::stdout;
 use crate::watch::listed;
@@ -49,20 +49,23 @@ async fn names(cluster: &Cluster, arguments: &Delete) -> Result<Vec<String>, Fai
         let names = arguments.names.iter();
         return Ok(names.map(|name| request_name(name).to_owned()).collect());
     }
-    let all = List {
+    let all = ListFlags {
         selector: arguments.selector.clone(),
-        ..List::default()
+        ..ListFlags::default()
     };
     let objects = listed(cluster, &all).await?;
-    Ok(objects.iter().map(|it| Request::of(it).name()).collect())
+    Ok(objects
+        .iter()
+        .map(|it| RequestView::of(it).name())
+        .collect())
 }
 
 /// Deletes a request. Returns whether a profile of it stays in the store.
 async fn one(cluster: &Cluster, name: &str, dry_run: Option<DryRun>) -> Result<bool, Failure> {
     let object = cluster.request(name).await?;
-    let request = Request::of(&object);
+    let request = RequestView::of(&object);
     let has_profile = !request.words("/status/profile/url").is_empty();
-    if request.outcome() == Outcome::InProgress && dry_run.is_none() {
+    if request.outcome() == ShownOutcome::InProgress && dry_run.is_none() {
         eprintln!(
             "{name} was running: its samplers stop and drop their samples; {} would have kept them",
             cluster.suggest.phpprof(&format!("cancel {name}"))

@@ -5,18 +5,18 @@
 //! Invariant: every failure is shown with its remedy.
 
 use jiff::Timestamp;
-use phpprof_crds::{Reason, TargetReason};
+use phpprof_crds::{RequestReason, TargetReason};
 use phpprof_profile::Finding;
 
 use crate::duration::age;
 use crate::explain::named;
 use crate::findings;
-use crate::request::{Request, TargetView};
+use crate::request::{RequestView, TargetView};
 use crate::suggest::Suggest;
 use crate::table::{Table, cut, printable};
 
 pub fn text(
-    request: &Request<'_>,
+    request: &RequestView<'_>,
     found: &[Finding],
     suggest: &Suggest,
     width: Option<usize>,
@@ -57,7 +57,7 @@ pub fn text(
     text
 }
 
-fn facts(request: &Request<'_>, now: Timestamp) -> String {
+fn facts(request: &RequestView<'_>, now: Timestamp) -> String {
     let count = |field: &str| request.number(&format!("/status/{field}"));
     let container = container(request);
     let profile = match request.words("/status/profile/url") {
@@ -103,7 +103,7 @@ fn facts(request: &Request<'_>, now: Timestamp) -> String {
 }
 
 /// The container that the request names, else the one that the operator has chosen, and why.
-fn container(request: &Request<'_>) -> String {
+fn container(request: &RequestView<'_>) -> String {
     let named = request.words("/spec/target/containerName");
     let Some(target) = request.targets().next().filter(|_| named.is_empty()) else {
         return match named {
@@ -170,9 +170,8 @@ fn unstable(target: &TargetView<'_>) -> Option<String> {
     (busy > 0).then(|| format!("{share:.2} %"))
 }
 
-/// The pods whose sampler could not keep the requested rate, with a tolerance of five percent:
-/// single turns come late on each node.
-fn rates(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
+/// The pods whose sampler could not keep the requested rate, with a tolerance of five percent: single turns come late on each node.
+fn rates(request: &RequestView<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
     let asked = request.number("/spec/samplesPerSecond");
     let slow = targets.iter().filter_map(|target| {
         let kept = target.decimal("/effectiveSamplesPerSecond")?;
@@ -229,11 +228,11 @@ fn unseen(targets: &[TargetView<'_>], width: Option<usize>) -> String {
 }
 
 /// Each reason once, with its meaning here and its remedy.
-fn remedies(request: &Request<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
+fn remedies(request: &RequestView<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
     let mut seen = Vec::new();
     let mut text = String::new();
     let of_targets = targets.iter().filter(|target| !target.reason().is_empty());
-    let of_request = named(request.reason()).and_then(Reason::remedy);
+    let of_request = named(request.reason()).and_then(RequestReason::remedy);
     let all = std::iter::once((request.reason(), "", of_request)).chain(of_targets.map(|target| {
         let of_pod = named(target.reason()).map(TargetReason::remedy);
         (target.reason(), target.words("/message"), of_pod)

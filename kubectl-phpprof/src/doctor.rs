@@ -16,11 +16,13 @@ use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::ListForm;
-use crate::output::Output;
+use crate::output::OutputForm;
 use crate::screen::Screen;
 use crate::table::printable;
 use crate::{stdout, target};
-use checks::{Check, MAY_LOOK, MAY_PROFILE, Verdict, check_all, check_release, count, failed, may};
+use checks::{
+    Check, CheckVerdict, MAY_LOOK, MAY_PROFILE, check_all, check_release, count, failed, may,
+};
 
 pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<(), Failure> {
     let target = match &arguments.target {
@@ -44,7 +46,7 @@ pub async fn run(global: &Global, arguments: &Doctor, screen: Screen) -> Result<
 
 /// With `--strict`, a check that could not be made fails too.
 fn known(checks: &[Check], is_strict: bool) -> Result<(), Failure> {
-    let (unknown, of) = (count(checks, Verdict::Unknown), checks.len());
+    let (unknown, of) = (count(checks, CheckVerdict::Unknown), checks.len());
     if unknown == 0 || !is_strict {
         return Ok(());
     }
@@ -65,7 +67,7 @@ fn verdict(checks: &[Check], target: Option<&str>) -> Result<(), Failure> {
     let rights = [MAY_PROFILE, MAY_LOOK];
     let is_fit = !checks
         .iter()
-        .any(|check| check.verdict == Verdict::Bad && !rights.contains(&check.name));
+        .any(|check| check.verdict == CheckVerdict::Bad && !rights.contains(&check.name));
     let message = match (is_fit, profile, look) {
         _ if count == 0 => return Ok(()),
         (false, ..) => format!("{target} cannot be profiled as it is"),
@@ -99,7 +101,7 @@ fn release_verdict(count: usize, of: usize) -> Result<(), Failure> {
     ))
 }
 
-pub fn text(checks: &[Check], output: &Output, screen: Screen) -> String {
+pub fn text(checks: &[Check], output: &OutputForm, screen: Screen) -> String {
     let data = || {
         let rows = checks.iter().map(|check| {
             json!({"check": check.name, "verdict": word(check.verdict), "found": check.found, "remedy": check.remedy})
@@ -110,8 +112,10 @@ pub fn text(checks: &[Check], output: &Output, screen: Screen) -> String {
         })
     };
     match output {
-        Output::Form(ListForm::Name) => {
-            let failed = checks.iter().filter(|check| check.verdict == Verdict::Bad);
+        OutputForm::Form(ListForm::Name) => {
+            let failed = checks
+                .iter()
+                .filter(|check| check.verdict == CheckVerdict::Bad);
             failed.map(|check| format!("{}\n", check.name)).collect()
         }
         output => output
@@ -132,9 +136,9 @@ fn table(checks: &[Check], screen: Screen) -> String {
     for check in checks {
         let word = format!("{:<7}", word(check.verdict));
         let word = match check.verdict {
-            Verdict::Good => screen.good(&word),
-            Verdict::Bad => screen.bad(&word),
-            Verdict::Unknown => screen.doubtful(&word),
+            CheckVerdict::Good => screen.good(&word),
+            CheckVerdict::Bad => screen.bad(&word),
+            CheckVerdict::Unknown => screen.doubtful(&word),
         };
         let mut lines = wrapped(
             &printable(&check.found),
@@ -147,7 +151,7 @@ fn table(checks: &[Check], screen: Screen) -> String {
             lines.next().unwrap_or_default()
         ));
         let remedy = Some(&check.remedy)
-            .filter(|remedy| check.verdict != Verdict::Good && !remedy.is_empty());
+            .filter(|remedy| check.verdict != CheckVerdict::Good && !remedy.is_empty());
         let remedy = remedy.map(|remedy| {
             wrapped(
                 &format!("→ {}", printable(remedy)),
@@ -161,11 +165,11 @@ fn table(checks: &[Check], screen: Screen) -> String {
     text
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        Verdict::Good => "ok",
-        Verdict::Bad => "FAILED",
-        Verdict::Unknown => "unknown",
+        CheckVerdict::Good => "ok",
+        CheckVerdict::Bad => "FAILED",
+        CheckVerdict::Unknown => "unknown",
     }
 }
 

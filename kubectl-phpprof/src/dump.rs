@@ -13,8 +13,8 @@ use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::ListForm;
-use crate::output::Output;
-use crate::request::Request;
+use crate::output::OutputForm;
+use crate::request::RequestView;
 use crate::run::{as_object, create, has_profile, tell_failed};
 use crate::{source, target, wait};
 
@@ -26,12 +26,12 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
     let created = create(&cluster, object, false).await?;
-    let name = Request::of(&created).name();
+    let name = RequestView::of(&created).name();
     eprintln!("profilerequest.phpprof.dev/{name} created");
     let _ = std::io::stderr().flush();
     let timeout = Some(arguments.timeout);
     let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
-    let request = Request::of(&ended);
+    let request = RequestView::of(&ended);
     has_profile(&request, &cluster.suggest)?;
     tell_failed(&request);
     let source = source::of_request(&cluster, &name, None).await?;
@@ -39,7 +39,7 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     let document = || json!({ "workers": workers });
     match output.of_data(document, "/workers") {
         // A document has the fields of a worker in their own order.
-        _ if output == Output::Form(ListForm::Json) => Ok(to_json(&workers)),
+        _ if output == OutputForm::Form(ListForm::Json) => Ok(to_json(&workers)),
         Some(text) => Ok(text),
         None if workers.is_empty() => Err(Failure::new(
             Exit::NoProfile,

@@ -5,14 +5,14 @@
 //!
 //! Invariant: every reason of the API and every finding is explained.
 
-use phpprof_crds::{Reason, TargetReason};
+use phpprof_crds::{RequestReason, TargetReason};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Exit, Failure};
 
 /// Name and meaning of each reason, those of requests first.
 pub fn reasons() -> Vec<(String, String)> {
-    let of_requests = Reason::ALL.iter();
+    let of_requests = RequestReason::ALL.iter();
     let mut all: Vec<_> = of_requests
         .map(|reason| (reason.to_string(), reason.meaning().to_owned()))
         .collect();
@@ -46,7 +46,7 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
 /// The remedy of a request's reason, or else of a pod's.
 fn remedy(name: &str) -> Option<&'static str> {
     named(name)
-        .and_then(Reason::remedy)
+        .and_then(RequestReason::remedy)
         .or_else(|| named(name).map(TargetReason::remedy))
 }
 

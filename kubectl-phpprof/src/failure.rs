@@ -9,7 +9,7 @@ use std::fmt;
 
 use phpprof_crds::chain;
 
-use crate::certificate::Refused;
+use crate::certificate::RefusedCertificate;
 pub use crate::exit::Exit;
 use crate::suggest::Suggest;
 
@@ -126,7 +126,7 @@ impl Failure {
 }
 
 /// The property of the server's certificate that TLS was refused for, if there is one.
-fn refused(error: &kube::Error) -> Option<&Refused> {
+fn refused(error: &kube::Error) -> Option<&RefusedCertificate> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         // An io::Error's source is the source of what it holds.
@@ -137,7 +137,7 @@ fn refused(error: &kube::Error) -> Option<&Refused> {
         let tls = held.unwrap_or(error).downcast_ref::<rustls::Error>();
         if let Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) = tls
         {
-            return other.0.downcast_ref::<Refused>();
+            return other.0.downcast_ref::<RefusedCertificate>();
         }
         next = error.source();
     }

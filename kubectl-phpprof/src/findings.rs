@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::connect::Cluster;
 use crate::output::ListForm;
-use crate::output::Output;
-use crate::request::{Outcome, Request};
+use crate::output::OutputForm;
+use crate::request::{RequestView, ShownOutcome};
 use crate::source;
 use crate::suggest::Suggest;
 use crate::table::{Table, cut_beginning, printable};
@@ -25,11 +25,10 @@ const SMALLEST: usize = 20;
 /// The time limit for a profile, because `describe` asks mainly for the request's state.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The findings of a finished request. Empty if its profile cannot be read, because they are only
-/// an addition.
-pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding> {
+/// The findings of a finished request. Empty if its profile cannot be read, because they are only an addition.
+pub async fn of_request(cluster: &Cluster, request: &RequestView<'_>) -> Vec<Finding> {
     let is_stored = !request.words("/status/profile/url").is_empty();
-    if request.outcome() != Outcome::Complete || !is_stored {
+    if request.outcome() != ShownOutcome::Complete || !is_stored {
         return Vec::new();
     }
     let fetched = timeout(PATIENCE, source::merged(cluster, request)).await;
@@ -39,13 +38,15 @@ pub async fn of_request(cluster: &Cluster, request: &Request<'_>) -> Vec<Finding
     phpprof_profile::findings(&source.profile, &View::default())
 }
 
-pub fn text(found: &[Finding], output: &Output, width: Option<usize>) -> String {
+pub fn text(found: &[Finding], output: &OutputForm, width: Option<usize>) -> String {
     if let Some(text) = output.of_data(|| json!({ "findings": found }), "/findings") {
         return text;
     }
     let width = width.filter(|_| !output.is_wide());
     match output {
-        Output::Form(ListForm::Name) => found.iter().map(|one| format!("{}\n", one.id)).collect(),
+        OutputForm::Form(ListForm::Name) => {
+            found.iter().map(|one| format!("{}\n", one.id)).collect()
+        }
         _ if found.is_empty() => String::new(),
         _ => {
             let told = found.iter().map(|one| told(one, width));
@@ -149,9 +150,9 @@ mod tests {
     #[test]
     fn there_is_nothing_to_say_of_nothing() {
         assert_eq!(brief(&[], "first", &Suggest::default(), None), "");
-        assert_eq!(text(&[], &Output::default(), None), "");
+        assert_eq!(text(&[], &OutputForm::default(), None), "");
         assert_eq!(
-            text(&[], &Output::Form(ListForm::Yaml), None),
+            text(&[], &OutputForm::Form(ListForm::Yaml), None),
             "findings: []\n"
         );
     }

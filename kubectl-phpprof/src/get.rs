@@ -4,17 +4,21 @@
 
 use jiff::Timestamp;
 
-use crate::cli::{Get, List};
+use crate::cli::{Get, ListFlags};
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::list::{Listing, unwritable};
-use crate::output::Output;
+use crate::list::{RequestListing, unwritable};
+use crate::output::OutputForm;
 use crate::screen::Screen;
-use crate::stored::{self, Asked, Named};
+use crate::stored::{self, AskedName, NamedResult};
 use crate::{source, watch};
 
-pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
+pub async fn list(
+    global: &Global,
+    arguments: &ListFlags,
+    screen: Screen,
+) -> Result<String, Failure> {
     if arguments.watch {
         return watch::run(global, arguments, screen).await;
     }
@@ -34,7 +38,7 @@ pub async fn list(global: &Global, arguments: &List, screen: Screen) -> Result<S
         eprintln!("No profile requests in {place}.");
         return Ok(String::new());
     }
-    Listing::of(arguments, output, screen)
+    RequestListing::of(arguments, output, screen)
         .text(&objects, false)
         .map_err(unwritable)
 }
@@ -47,19 +51,19 @@ pub async fn get(global: &Global, arguments: &Get, screen: Screen) -> Result<Str
     let cluster = Cluster::of(global).await?;
     let name = source::request_name(name);
     match stored::named(&cluster, name).await? {
-        Named::Request(object) => Listing::of(&arguments.list, output, screen)
+        NamedResult::Request(object) => RequestListing::of(&arguments.list, output, screen)
             .text(&[*object], true)
             .map_err(unwritable),
-        Named::Stored(stored) => {
-            let (entry, note) = stored.find(Asked::of(name))?;
+        NamedResult::Stored(stored) => {
+            let (entry, note) = stored.find(AskedName::of(name))?;
             eprintln!("{note}");
             Ok(of_stored(output, screen).single(entry))
         }
     }
 }
 
-fn of_stored(output: Output, screen: Screen) -> stored::Listing {
-    stored::Listing {
+fn of_stored(output: OutputForm, screen: Screen) -> stored::StoredListing {
+    stored::StoredListing {
         output,
         width: screen.width,
         now: Timestamp::now(),

@@ -13,11 +13,11 @@ use crate::describe;
 use crate::doctor::checks::OperatorFacts;
 use crate::failure::Failure;
 use crate::findings;
-use crate::list::Listing;
+use crate::list::RequestListing;
 use crate::output::ListForm;
-use crate::output::{Asked, NAMED, Output};
-use crate::progress::{Progress, ending};
-use crate::request::Request;
+use crate::output::{NAMED, OutputFlag, OutputForm};
+use crate::progress::{RunProgress, ending};
+use crate::request::RequestView;
 use crate::show::{TopTable, diff_text};
 use crate::stored;
 use crate::suggest::Suggest;
@@ -42,8 +42,8 @@ fn lists_are_what_they_were() {
     ] {
         for width in WIDTHS {
             for namespaces in [false, true] {
-                let listing = Listing {
-                    output: Output::Form(form),
+                let listing = RequestListing {
+                    output: OutputForm::Form(form),
                     namespaces,
                     width: Some(width),
                     now: now(),
@@ -75,8 +75,8 @@ fn lists_of_what_is_stored_are_what_they_were() {
         ("yaml", ListForm::Yaml),
         ("name", ListForm::Name),
     ] {
-        let listing = stored::Listing {
-            output: Output::Form(form),
+        let listing = stored::StoredListing {
+            output: OutputForm::Form(form),
             width: Some(80),
             now: now(),
         };
@@ -86,8 +86,8 @@ fn lists_of_what_is_stored_are_what_they_were() {
 
 #[test]
 fn one_request_is_no_list() {
-    let listing = Listing {
-        output: Output::Form(ListForm::Json),
+    let listing = RequestListing {
+        output: OutputForm::Form(ListForm::Json),
         namespaces: false,
         width: None,
         now: now(),
@@ -114,8 +114,8 @@ fn watching_keeps_to_one_form() {
         "jsonpath={.metadata.name}{'\\n'}",
         "custom-columns=NAME:.metadata.name,PODS:.status.selected",
     ] {
-        let listing = Listing {
-            output: Asked::parse(form, NAMED).unwrap().read().unwrap(),
+        let listing = RequestListing {
+            output: OutputFlag::parse(form, NAMED).unwrap().read().unwrap(),
             namespaces: false,
             width: Some(80),
             now: now(),
@@ -139,7 +139,7 @@ fn descriptions_are_what_they_were() {
         insta::assert_snapshot!(
             format!("describe_{width}"),
             describe::text(
-                &Request::of(&object),
+                &RequestView::of(&object),
                 &[],
                 &Suggest::default(),
                 Some(width),
@@ -150,14 +150,14 @@ fn descriptions_are_what_they_were() {
     let object = complete();
     let found = phpprof_profile::findings(&slow_profile(), &View::default());
     let text = describe::text(
-        &Request::of(&object),
+        &RequestView::of(&object),
         &found,
         &Suggest::default(),
         Some(80),
         now(),
     );
     let silent = describe::text(
-        &Request::of(&object),
+        &RequestView::of(&object),
         &[],
         &Suggest::default(),
         Some(80),
@@ -168,7 +168,7 @@ fn descriptions_are_what_they_were() {
         said,
         findings::brief(
             &found,
-            &Request::of(&object).name(),
+            &RequestView::of(&object).name(),
             &Suggest::default(),
             Some(80)
         )
@@ -189,13 +189,13 @@ fn tops_are_what_they_were() {
         for width in WIDTHS {
             insta::assert_snapshot!(
                 format!("top_{name}_{width}"),
-                table(None).text(&Output::Form(form), 4, Some(width))
+                table(None).text(&OutputForm::Form(form), 4, Some(width))
             );
         }
     }
     insta::assert_snapshot!(
         "top_by_pod_80",
-        table(Some("pod")).text(&Output::default(), 10, Some(80))
+        table(Some("pod")).text(&OutputForm::default(), 10, Some(80))
     );
 }
 
@@ -210,7 +210,7 @@ fn findings_are_what_they_were() {
         ("name", ListForm::Name),
     ] {
         for width in WIDTHS {
-            let text = findings::text(&found, &Output::Form(form), Some(width));
+            let text = findings::text(&found, &OutputForm::Form(form), Some(width));
             insta::assert_snapshot!(format!("findings_{name}_{width}"), text);
         }
     }
@@ -225,7 +225,7 @@ fn findings_are_what_they_were() {
 fn what_is_waited_for_is_a_label() {
     let labelled = waiting::labelled(&slow_profile());
     let by = TopTable::of(&labelled, &View::default(), TopSort::Flat, Some("waiting"));
-    let text = by.unwrap().text(&Output::default(), 10, Some(80));
+    let text = by.unwrap().text(&OutputForm::default(), 10, Some(80));
     insta::assert_snapshot!("top_by_waiting_80", text);
 }
 
@@ -242,7 +242,7 @@ fn diffs_are_what_they_were() {
         for width in WIDTHS {
             insta::assert_snapshot!(
                 format!("diff_{name}_{width}"),
-                diff_text(&diff, &Output::Form(form), 3, Some(width))
+                diff_text(&diff, &OutputForm::Form(form), 3, Some(width))
             );
         }
     }
@@ -251,7 +251,7 @@ fn diffs_are_what_they_were() {
 #[test]
 fn progress_is_what_it_was() {
     for width in WIDTHS {
-        let mut progress = Progress::default();
+        let mut progress = RunProgress::default();
         let mut text = String::new();
         let steps = [
             (0, object("canary", json!({"podName": "web-1"}), json!({}))),
@@ -285,13 +285,17 @@ fn progress_is_what_it_was() {
             ),
         ];
         for (seconds, object) in &steps {
-            for line in progress.lines(&Request::of(object), Duration::from_secs(*seconds), width) {
+            for line in progress.lines(
+                &RequestView::of(object),
+                Duration::from_secs(*seconds),
+                width,
+            ) {
                 assert!(line.chars().count() <= width);
                 text.push_str(&line);
                 text.push('\n');
             }
         }
-        text.push_str(&ending(&Request::of(&complete())));
+        text.push_str(&ending(&RequestView::of(&complete())));
         insta::assert_snapshot!(format!("progress_{width}"), text);
     }
 }
@@ -300,7 +304,7 @@ fn progress_is_what_it_was() {
 fn a_pod_that_was_cut_off_says_so() {
     let mut object = running(&[("web-1", "Uploaded")]);
     object.data["status"]["targets"][0]["reason"] = json!("TargetExited");
-    let lines = Progress::default().lines(&Request::of(&object), Duration::ZERO, 80);
+    let lines = RunProgress::default().lines(&RequestView::of(&object), Duration::ZERO, 80);
     assert!(lines[1].ends_with(", cut off: TargetExited"), "{lines:?}");
 }
 
@@ -311,7 +315,8 @@ fn many_pods_are_counted_and_not_listed() {
         .iter()
         .map(|name| (name.as_str(), "Sampling"))
         .collect();
-    let lines = Progress::default().lines(&Request::of(&running(&states)), Duration::ZERO, 80);
+    let lines =
+        RunProgress::default().lines(&RequestView::of(&running(&states)), Duration::ZERO, 80);
     assert_eq!(
         (lines.len(), lines.last().unwrap().as_str()),
         (14, "  and 28 more pods")
@@ -333,7 +338,7 @@ fn versions_are_what_they_were() {
     ] {
         insta::assert_snapshot!(
             format!("version_{name}"),
-            version::text(Some(Ok(facts.clone())), &Output::Form(form))
+            version::text(Some(Ok(facts.clone())), &OutputForm::Form(form))
         );
     }
     insta::assert_snapshot!(
@@ -342,7 +347,7 @@ fn versions_are_what_they_were() {
             Some(Err(
                 "you may not read deployment phpprof-operator in phpprof-system".into()
             )),
-            &Output::default()
+            &OutputForm::default()
         )
     );
 }

@@ -27,17 +27,17 @@ pub struct Path {
 
 /// Text and paths in the order in which they are printed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Template {
-    parts: Vec<Part>,
+pub struct JsonPathTemplate {
+    parts: Vec<TemplatePart>,
     /// Whether each path is printed as a JSON array of its values.
     as_json: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Path(Path),
-    Range(Path, Vec<Part>),
+    Range(Path, Vec<TemplatePart>),
 }
 
 impl Path {
@@ -73,15 +73,15 @@ impl Path {
     }
 }
 
-impl Template {
+impl JsonPathTemplate {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text;
         let parts = parts(&mut rest, false)?;
-        let is_a_path = |part: &Part| !matches!(part, Part::Text(_));
+        let is_a_path = |part: &TemplatePart| !matches!(part, TemplatePart::Text(_));
         if !parts.iter().any(is_a_path) {
             return Err(format!("{text:?} has no path in braces; {SUPPORTED}"));
         }
-        Ok(Template {
+        Ok(JsonPathTemplate {
             parts,
             as_json: false,
         })
@@ -89,7 +89,7 @@ impl Template {
 
     /// As `jsonpath-as-json` in kubectl.
     pub fn with_values_as_json(self) -> Self {
-        Template {
+        JsonPathTemplate {
             as_json: true,
             ..self
         }
@@ -101,17 +101,19 @@ impl Template {
         text
     }
 
-    fn write(&self, parts: &[Part], root: &Value, value: &Value, text: &mut String) {
+    fn write(&self, parts: &[TemplatePart], root: &Value, value: &Value, text: &mut String) {
         let of = |path: &Path| if path.of_root { root } else { value };
         for part in parts {
             match part {
-                Part::Text(words) if self.as_json => {
+                TemplatePart::Text(words) if self.as_json => {
                     text.push_str(&array(&[&Value::from(words.as_str())]));
                 }
-                Part::Text(words) => text.push_str(words),
-                Part::Path(path) if self.as_json => text.push_str(&array(&path.values(of(path)))),
-                Part::Path(path) => text.push_str(&path.text(of(path))),
-                Part::Range(path, inner) => {
+                TemplatePart::Text(words) => text.push_str(words),
+                TemplatePart::Path(path) if self.as_json => {
+                    text.push_str(&array(&path.values(of(path))))
+                }
+                TemplatePart::Path(path) => text.push_str(&path.text(of(path))),
+                TemplatePart::Range(path, inner) => {
                     for item in path.values(of(path)) {
                         self.write(inner, root, item, text);
                     }
@@ -132,7 +134,7 @@ fn array(values: &[&Value]) -> String {
 }
 
 /// The parts up to the end of the text, or to the `{end}` of a range.
-fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<Part>, String> {
+fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<TemplatePart>, String> {
     let mut parts = Vec::new();
     loop {
         let Some((text, after)) = rest.split_once('{') else {
@@ -140,12 +142,12 @@ fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<Part>, String> {
                 return Err(format!("a {{range}} has no {{end}}; {SUPPORTED}"));
             }
             if !rest.is_empty() {
-                parts.push(Part::Text((*rest).to_owned()));
+                parts.push(TemplatePart::Text((*rest).to_owned()));
             }
             return Ok(parts);
         };
         if !text.is_empty() {
-            parts.push(Part::Text(text.to_owned()));
+            parts.push(TemplatePart::Text(text.to_owned()));
         }
         let end =
             closing(after).ok_or_else(|| format!("{after:?} has no closing brace; {SUPPORTED}"))?;
@@ -158,10 +160,10 @@ fn parts(rest: &mut &str, in_range: bool) -> Result<Vec<Part>, String> {
         parts.push(match inner.strip_prefix("range ") {
             Some(path) => {
                 let path = Path::parse(path)?;
-                Part::Range(path, self::parts(rest, true)?)
+                TemplatePart::Range(path, self::parts(rest, true)?)
             }
-            None if inner.starts_with(['"', '\'']) => Part::Text(unquoted(inner)?),
-            None => Part::Path(Path::parse(inner)?),
+            None if inner.starts_with(['"', '\'']) => TemplatePart::Text(unquoted(inner)?),
+            None => TemplatePart::Path(Path::parse(inner)?),
         });
     }
 }
@@ -296,7 +298,7 @@ mod tests {
              "status": {"conditions": [{"type": "Failed", "status": "False"}, {"type": "Complete", "status": "True"}]}},
             {"metadata": {"name": "b", "annotations": {"is-new": "yes"}}, "spec": {"durationSeconds": 60}},
         ]});
-        let text = Template::parse(template).map(|template| template.text(&list));
+        let text = JsonPathTemplate::parse(template).map(|template| template.text(&list));
         assert_eq!(text.as_deref(), Ok(expected), "{template}");
     }
 
@@ -347,7 +349,8 @@ mod tests {
                 "[\n    \"1\"\n]\n[\n    \"2\"\n]\n[\n    \" b\"\n]\n",
             ),
         ] {
-            let text = Template::parse(template).map(|it| it.with_values_as_json().text(&map));
+            let text =
+                JsonPathTemplate::parse(template).map(|it| it.with_values_as_json().text(&map));
             assert_eq!(text.as_deref(), Ok(expected), "{template}");
         }
     }
@@ -367,7 +370,7 @@ mod tests {
             "{\"a}",
             "{{ .metadata.name }}",
         ] {
-            let refusal = Template::parse(wrong).unwrap_err();
+            let refusal = JsonPathTemplate::parse(wrong).unwrap_err();
             assert!(refusal.ends_with(SUPPORTED), "{wrong:?}: {refusal}");
         }
     }
@@ -375,7 +378,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_ends_the_program(text in ".{0,40}") {
-            if let Ok(template) = Template::parse(&text) {
+            if let Ok(template) = JsonPathTemplate::parse(&text) {
                 template.text(&json!({"items": [1, "a", null]}));
             }
         }

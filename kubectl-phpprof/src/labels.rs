@@ -7,7 +7,7 @@
 
 use clap::ValueEnum as _;
 use kube::api::DynamicObject;
-use phpprof_crds::{Mode, ProfileRequestSpec};
+use phpprof_crds::{ProfileMode, ProfileRequestSpec};
 use phpprof_profile::{labels, waiting};
 
 use crate::cli::RunLabel;
@@ -40,7 +40,7 @@ pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
 
 fn possible(spec: &ProfileRequestSpec) -> Vec<&'static str> {
     let of_mode = match spec.mode {
-        Mode::Snapshot => labels::OF_SNAPSHOTS.as_slice(),
+        ProfileMode::Snapshot => labels::OF_SNAPSHOTS.as_slice(),
         _ => &[],
     };
     // The plugin itself adds the last one.

@@ -6,28 +6,28 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::cli::List;
+use crate::cli::ListFlags;
 use crate::duration::age;
 use crate::failure::{Exit, Failure};
 use crate::output::ListForm;
-use crate::output::{Output, columns_table, yaml};
-use crate::request::Request;
+use crate::output::{OutputForm, columns_table, yaml};
+use crate::request::RequestView;
 use crate::screen::Screen;
 use crate::table::Table;
 
 /// How requests are listed.
 #[derive(Clone, Debug)]
-pub struct Listing {
-    pub output: Output,
+pub struct RequestListing {
+    pub output: OutputForm,
     pub namespaces: bool,
     pub width: Option<usize>,
     pub now: Timestamp,
 }
 
-impl Listing {
+impl RequestListing {
     /// As the arguments ask, for this screen, now.
-    pub fn of(arguments: &List, output: Output, screen: Screen) -> Self {
-        Listing {
+    pub fn of(arguments: &ListFlags, output: OutputForm, screen: Screen) -> Self {
+        RequestListing {
             output,
             namespaces: arguments.all_namespaces,
             width: screen.width,
@@ -42,12 +42,12 @@ impl Listing {
         single: bool,
     ) -> Result<String, serde_json::Error> {
         Ok(match &self.output {
-            Output::Form(ListForm::Name) => names(objects),
-            Output::Form(ListForm::Json) => {
+            OutputForm::Form(ListForm::Name) => names(objects),
+            OutputForm::Form(ListForm::Json) => {
                 serde_json::to_string_pretty(&document(objects, single)?)? + "\n"
             }
-            Output::Form(ListForm::Yaml) => yaml(&document(objects, single)?),
-            Output::JsonPath(template) => template.text(&document(objects, single)?),
+            OutputForm::Form(ListForm::Yaml) => yaml(&document(objects, single)?),
+            OutputForm::JsonPath(template) => template.text(&document(objects, single)?),
             _ => self.table(objects)?.text(self.shown_width()),
         })
     }
@@ -60,7 +60,7 @@ impl Listing {
         widths: &mut Vec<usize>,
     ) -> Result<String, serde_json::Error> {
         match &self.output {
-            Output::Form(ListForm::Table | ListForm::Wide) | Output::Columns(_) => {
+            OutputForm::Form(ListForm::Table | ListForm::Wide) | OutputForm::Columns(_) => {
                 let first = widths.is_empty();
                 let mut table = self.table(objects)?;
                 table.below(widths);
@@ -71,7 +71,7 @@ impl Listing {
             }
             output => {
                 let separator = match output {
-                    Output::Form(ListForm::Yaml) => "---\n",
+                    OutputForm::Form(ListForm::Yaml) => "---\n",
                     _ => "",
                 };
                 let of = |object| Ok(separator.to_owned() + &self.text(&[object], true)?);
@@ -83,15 +83,15 @@ impl Listing {
     /// The width of the output; unlimited if the user asks for everything.
     fn shown_width(&self) -> Option<usize> {
         self.width
-            .filter(|_| self.output == Output::Form(ListForm::Table))
+            .filter(|_| self.output == OutputForm::Form(ListForm::Table))
     }
 
     fn table(&self, objects: &[DynamicObject]) -> Result<Table, serde_json::Error> {
-        if let Output::Columns(columns) = &self.output {
+        if let OutputForm::Columns(columns) = &self.output {
             let items = objects.iter().map(plain).collect::<Result<Vec<_>, _>>()?;
             return Ok(columns_table(columns, &items));
         }
-        let wide = self.output == Output::Form(ListForm::Wide);
+        let wide = self.output == OutputForm::Form(ListForm::Wide);
         let mut heads = vec![
             "NAME",
             "~TARGET",
@@ -109,7 +109,7 @@ impl Listing {
         }
         let mut table = Table::new(&heads);
         for object in objects {
-            let request = Request::of(object);
+            let request = RequestView::of(object);
             let samples = request.at("/status/profile/samples");
             let mut cells = vec![
                 request.name(),
@@ -148,7 +148,7 @@ pub fn names(objects: &[DynamicObject]) -> String {
         .map(|object| {
             format!(
                 "profilerequest.phpprof.dev/{}\n",
-                Request::of(object).name()
+                RequestView::of(object).name()
             )
         })
         .collect()

@@ -10,16 +10,18 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use kube::api::DynamicObject;
-use phpprof_profile::live::Top as Table;
+use phpprof_profile::live::LiveTop as Table;
 use phpprof_profile::live::screen::{self, Update};
-use phpprof_profile::{Limits, MergeLimits, Merger, Profile, Settings, TrustedMetadata, decode};
+use phpprof_profile::{
+    DecodeLimits, MergeLimits, Merger, Profile, Settings, TrustedMetadata, decode,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::Top;
+use crate::cli::TopFlags;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::{Outcome, Request};
+use crate::request::{RequestView, ShownOutcome};
 use crate::results::{self, AccessKey, LiveSecond};
 use crate::run::{as_object, create, has_profile, tell_failed};
 use crate::{cancel, target, wait};
@@ -35,7 +37,7 @@ const LARGEST: MergeLimits = MergeLimits {
 /// The longest duration of a second that is accepted from a sampler.
 const LONGEST: i64 = 60_000_000_000;
 
-pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
+pub async fn run(global: &Global, arguments: &TopFlags) -> Result<String, Failure> {
     if !screen::is_there() {
         return Err(Failure::new(
             Exit::Usage,
@@ -49,7 +51,7 @@ pub async fn run(global: &Global, arguments: &Top) -> Result<String, Failure> {
     let mut signals = Signals::new()?;
     let cluster = Cluster::of(global).await?;
     let created = create(&cluster, object, false).await?;
-    let name = Request::of(&created).name();
+    let name = RequestView::of(&created).name();
     let title = format!("{} by {name}", arguments.source);
     let watched = watch(&cluster, &name, title, &mut signals).await;
     end(&cluster, &name, watched).await
@@ -112,7 +114,7 @@ async fn end(
     watched: Result<Option<DynamicObject>, Failure>,
 ) -> Result<String, Failure> {
     if let Ok(Some(object)) = &watched {
-        let request = Request::of(object);
+        let request = RequestView::of(object);
         has_profile(&request, &cluster.suggest)?;
         tell_failed(&request);
         return Ok(format!(
@@ -152,8 +154,8 @@ async fn feed(
             }
             Err(failure) => return Err(failure),
         };
-        let request = Request::of(&object);
-        if request.outcome() != Outcome::InProgress {
+        let request = RequestView::of(&object);
+        if request.outcome() != ShownOutcome::InProgress {
             return Ok(object);
         }
         let key = request.words("/status/accessKey").to_owned();
@@ -211,7 +213,7 @@ fn tick(namespace: &str, seconds: &[LiveSecond]) -> Update {
 /// The second with the operator's labels. A sampler's own labels for its pod are replaced.
 fn labelled(namespace: &str, second: &LiveSecond) -> Result<Profile, String> {
     let words = |error: &dyn std::error::Error| error.to_string();
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let profile = decode(&second.profile, &limits).map_err(|error| words(&error))?;
     let mut merger = Merger::new(&Settings::default(), 1, LARGEST, &[]);
     let known = TrustedMetadata {
@@ -262,7 +264,7 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use phpprof_profile::{Builder, FrameRef, Label, encode_gzip};
+    use phpprof_profile::{Builder, FrameRef, SampleTag, encode_gzip};
 
     use super::*;
 
@@ -271,7 +273,10 @@ mod tests {
             duration_nanos: milliseconds * 1_000_000,
             ..Settings::default()
         });
-        let labels = [Label::Str("pod", "another"), Label::Num("pid", 7, "")];
+        let labels = [
+            SampleTag::Str("pod", "another"),
+            SampleTag::Num("pid", 7, ""),
+        ];
         builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
         LiveSecond {
             number: 1,

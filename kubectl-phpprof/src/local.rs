@@ -8,19 +8,19 @@ use std::io::IsTerminal;
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, View, page, svg};
 
-use crate::cli::{Diff, Download, Findings, Flame, Top};
+use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::output::{Asked, FORMS, NAMED, Output};
+use crate::output::{FORMS, NAMED, OutputFlag, OutputForm};
 use crate::release::normalized;
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
-use crate::source::{Source, load, timeline_of};
+use crate::source::{ProfileSource, load, timeline_of};
 use crate::view::{view, wrong_view};
 use crate::{findings, stdout};
 
-pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<String, Failure> {
+pub async fn top(global: &Global, arguments: &TopFlags, screen: Screen) -> Result<String, Failure> {
     let output = arguments.output.read()?;
     let source = load(global, &arguments.source, None).await?;
     let view = view(&arguments.view);
@@ -29,11 +29,11 @@ pub async fn top(global: &Global, arguments: &Top, screen: Screen) -> Result<Str
     Ok(table.text(&output, arguments.count, screen.width))
 }
 
-impl Source {
+impl ProfileSource {
     fn with_waiting_label(self, view: &View) -> Self {
         match with_waiting_label(&self.profile, view, None) {
             Cow::Borrowed(_) => self,
-            Cow::Owned(profile) => Source { profile, ..self },
+            Cow::Owned(profile) => ProfileSource { profile, ..self },
         }
     }
 }
@@ -74,13 +74,17 @@ pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure
     write(path, &bytes)
 }
 
-pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Result<String, Failure> {
+pub async fn compare(
+    global: &Global,
+    arguments: &DiffFlags,
+    screen: Screen,
+) -> Result<String, Failure> {
     let before = load(global, &arguments.before, None).await?;
     let after = load(global, &arguments.after, None).await?;
     let view = view(&arguments.view);
-    let comparable = |source: Source| {
+    let comparable = |source: ProfileSource| {
         let source = source.with_waiting_label(&view);
-        Source {
+        ProfileSource {
             profile: normalized(source.profile, &arguments.trim_path),
             ..source
         }
@@ -99,10 +103,10 @@ pub async fn compare(global: &Global, arguments: &Diff, screen: Screen) -> Resul
 
 /// A table or data as text, or the page or picture that was written.
 fn compared_text(
-    arguments: &Diff,
+    arguments: &DiffFlags,
     screen: Screen,
-    before: &Source,
-    after: &Source,
+    before: &ProfileSource,
+    after: &ProfileSource,
     compared: &Compared,
 ) -> Result<String, Failure> {
     let output = arguments.output.as_deref().unwrap_or("table");
@@ -113,9 +117,9 @@ fn compared_text(
 }
 
 /// The form of the list; `None` for a file to draw.
-fn list_form(text: &str) -> Result<Option<Output>, Failure> {
+fn list_form(text: &str) -> Result<Option<OutputForm>, Failure> {
     let is_template = |form: &str| form.ends_with('=') && text.starts_with(form);
-    match Asked::parse(text, NAMED) {
+    match OutputFlag::parse(text, NAMED) {
         Ok(asked) => asked.read().map(Some),
         Err(refusal) if FORMS.iter().any(|form| is_template(form)) => Err(Failure::new(
             Exit::Usage,
@@ -126,7 +130,12 @@ fn list_form(text: &str) -> Result<Option<Output>, Failure> {
     }
 }
 
-fn draw_both(path: &str, before: &Source, after: &Source, view: &View) -> Result<String, Failure> {
+fn draw_both(
+    path: &str,
+    before: &ProfileSource,
+    after: &ProfileSource,
+    view: &View,
+) -> Result<String, Failure> {
     let title = format!("{}: what changed since {}", after.title, before.title);
     let page =
         match drawn(path)? {
@@ -198,7 +207,11 @@ fn size(bytes: usize) -> String {
 }
 
 /// Writes the page so that only this user can read it, and opens it on the desktop.
-fn open(source: &Source, view: &View, timeline: Option<&Timeline>) -> Result<String, Failure> {
+fn open(
+    source: &ProfileSource,
+    view: &View,
+    timeline: Option<&Timeline>,
+) -> Result<String, Failure> {
     let html = page::page(&source.profile, view, &source.title, timeline).map_err(wrong_view)?;
     let folder = private_folder()?;
     let name: String = source

@@ -9,7 +9,7 @@ use crate::cli::Logs;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::Request;
+use crate::request::RequestView;
 use crate::source::request_name;
 use crate::table::printable;
 
@@ -20,7 +20,7 @@ pub async fn run(global: &Global, arguments: &Logs) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
     let name = request_name(&arguments.name);
     let object = cluster.request(name).await?;
-    let request = Request::of(&object);
+    let request = RequestView::of(&object);
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let wanted = |pod: &str| arguments.pod.as_deref().is_none_or(|only| only == pod);
     let mut said = String::new();

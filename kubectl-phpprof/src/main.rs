@@ -66,7 +66,7 @@ use cli::{Cli, Verb};
 use connect::Cluster;
 use failure::{Exit, Failure};
 use global::Global;
-use request::Request;
+use request::RequestView;
 use screen::Screen;
 
 fn main() -> ExitCode {
@@ -127,7 +127,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
             let cluster = Cluster::of(global).await?;
             let name = source::request_name(&arguments.name);
             let object = cluster.request(name).await?;
-            let request = Request::of(&object);
+            let request = RequestView::of(&object);
             let found = findings::of_request(&cluster, &request).await;
             Ok(describe::text(
                 &request,

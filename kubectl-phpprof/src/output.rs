@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
-use crate::jsonpath::{Path, Template};
+use crate::jsonpath::{JsonPathTemplate, Path};
 use crate::table::Table;
 
 /// The forms for completion.
@@ -43,8 +43,8 @@ pub fn help(forms: &str) -> String {
 
 /// The form on the command line. Its template may be in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
-    Output(Output),
+pub enum OutputFlag {
+    Output(OutputForm),
     JsonPathFile(String),
     ColumnsFile(String),
 }
@@ -60,32 +60,32 @@ pub enum ListForm {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output {
+pub enum OutputForm {
     Form(ListForm),
-    JsonPath(Template),
-    Columns(Vec<Column>),
+    JsonPath(JsonPathTemplate),
+    Columns(Vec<CustomColumn>),
 }
 
 /// A head, and the path of its cells.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
+pub struct CustomColumn {
     head: String,
     path: Path,
 }
 
-impl Default for Output {
+impl Default for OutputForm {
     fn default() -> Self {
-        Output::Form(ListForm::Table)
+        OutputForm::Form(ListForm::Table)
     }
 }
 
-impl Default for Asked {
+impl Default for OutputFlag {
     fn default() -> Self {
-        Asked::Output(Output::default())
+        OutputFlag::Output(OutputForm::default())
     }
 }
 
-impl Asked {
+impl OutputFlag {
     /// A parser of the flag for these forms and for templates. It opens no file.
     pub fn parser(
         forms: &'static str,
@@ -98,27 +98,30 @@ impl Asked {
             Some((form @ ("jsonpath-file" | "custom-columns-file"), "")) => {
                 Err(format!("{text:?} names no file; use {form}=FILE"))
             }
-            Some(("jsonpath-file", path)) => Ok(Asked::JsonPathFile(path.to_owned())),
-            Some(("custom-columns-file", path)) => Ok(Asked::ColumnsFile(path.to_owned())),
-            _ => Output::parse(text, forms).map(Asked::Output),
+            Some(("jsonpath-file", path)) => Ok(OutputFlag::JsonPathFile(path.to_owned())),
+            Some(("custom-columns-file", path)) => Ok(OutputFlag::ColumnsFile(path.to_owned())),
+            _ => OutputForm::parse(text, forms).map(OutputFlag::Output),
         }
     }
 
     /// The form with the template from its file.
-    pub fn read(&self) -> Result<Output, Failure> {
+    pub fn read(&self) -> Result<OutputForm, Failure> {
         match self {
-            Asked::Output(output) => Ok(output.clone()),
-            Asked::JsonPathFile(path) => {
-                of_file(path, |text| Template::parse(text).map(Output::JsonPath))
-            }
-            Asked::ColumnsFile(path) => {
-                of_file(path, |text| columns_of_lines(text).map(Output::Columns))
+            OutputFlag::Output(output) => Ok(output.clone()),
+            OutputFlag::JsonPathFile(path) => of_file(path, |text| {
+                JsonPathTemplate::parse(text).map(OutputForm::JsonPath)
+            }),
+            OutputFlag::ColumnsFile(path) => {
+                of_file(path, |text| columns_of_lines(text).map(OutputForm::Columns))
             }
         }
     }
 }
 
-fn of_file(path: &str, parse: impl Fn(&str) -> Result<Output, String>) -> Result<Output, Failure> {
+fn of_file(
+    path: &str,
+    parse: impl Fn(&str) -> Result<OutputForm, String>,
+) -> Result<OutputForm, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
     parse(&text).map_err(|refusal| {
         Failure::new(
@@ -130,7 +133,7 @@ fn of_file(path: &str, parse: impl Fn(&str) -> Result<Output, String>) -> Result
 }
 
 /// As in kubectl: a line with heads, and a line with paths. Further lines are ignored.
-fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
+fn columns_of_lines(text: &str) -> Result<Vec<CustomColumn>, String> {
     let mut lines = text.lines();
     let mut words = || -> Vec<&str> {
         lines
@@ -148,7 +151,7 @@ fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
         ));
     }
     let column = |(head, path): (&str, &str)| {
-        Ok(Column {
+        Ok(CustomColumn {
             head: head.to_owned(),
             path: Path::parse(path)?,
         })
@@ -156,24 +159,26 @@ fn columns_of_lines(text: &str) -> Result<Vec<Column>, String> {
     heads.into_iter().zip(paths).map(column).collect()
 }
 
-impl Output {
+impl OutputForm {
     fn parse(text: &str, forms: &str) -> Result<Self, String> {
         match text.split_once('=') {
-            Some(("jsonpath", template)) => Template::parse(template).map(Output::JsonPath),
-            Some(("jsonpath-as-json", template)) => Template::parse(template)
-                .map(|template| Output::JsonPath(template.with_values_as_json())),
+            Some(("jsonpath", template)) => {
+                JsonPathTemplate::parse(template).map(OutputForm::JsonPath)
+            }
+            Some(("jsonpath-as-json", template)) => JsonPathTemplate::parse(template)
+                .map(|template| OutputForm::JsonPath(template.with_values_as_json())),
             Some(("custom-columns", columns)) => columns
                 .split(',')
-                .map(Column::parse)
+                .map(CustomColumn::parse)
                 .collect::<Result<_, _>>()
-                .map(Output::Columns),
+                .map(OutputForm::Columns),
             // A dump has no table, but a text for people.
-            _ if text == "text" && forms == TEXT => Ok(Output::Form(ListForm::Table)),
+            _ if text == "text" && forms == TEXT => Ok(OutputForm::Form(ListForm::Table)),
             _ => forms
                 .split(", ")
                 .find(|form| *form == text)
                 .and_then(|form| ListForm::from_str(form, false).ok())
-                .map(Output::Form)
+                .map(OutputForm::Form)
                 .ok_or_else(|| {
                     format!("{text:?} is not an output format; use {forms}, {TEMPLATES}")
                 }),
@@ -185,37 +190,37 @@ impl Output {
     pub fn of_data(&self, document: impl FnOnce() -> Value, rows: &str) -> Option<String> {
         Some(match self {
             // Serialising a value cannot fail.
-            Output::Form(ListForm::Json) => {
+            OutputForm::Form(ListForm::Json) => {
                 serde_json::to_string_pretty(&document()).unwrap_or_default() + "\n"
             }
-            Output::Form(ListForm::Yaml) => yaml(&document()),
-            Output::JsonPath(template) => template.text(&document()),
-            Output::Columns(columns) => {
+            OutputForm::Form(ListForm::Yaml) => yaml(&document()),
+            OutputForm::JsonPath(template) => template.text(&document()),
+            OutputForm::Columns(columns) => {
                 let items = match document().pointer(rows) {
                     Some(Value::Array(items)) => items.clone(),
                     other => other.cloned().into_iter().collect(),
                 };
                 columns_table(columns, &items).text(None)
             }
-            Output::Form(ListForm::Table | ListForm::Wide | ListForm::Name) => return None,
+            OutputForm::Form(ListForm::Table | ListForm::Wide | ListForm::Name) => return None,
         })
     }
 
     /// Whether the form is a table with all columns.
     pub fn is_wide(&self) -> bool {
-        *self == Output::Form(ListForm::Wide)
+        *self == OutputForm::Form(ListForm::Wide)
     }
 
     /// Whether the form is a table for users. Only then are empty lists reported in words.
     pub fn is_table(&self) -> bool {
-        matches!(self, Output::Form(ListForm::Table | ListForm::Wide))
+        matches!(self, OutputForm::Form(ListForm::Table | ListForm::Wide))
     }
 }
 
-impl Column {
+impl CustomColumn {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            Some((head, path)) if !head.is_empty() => Ok(Column {
+            Some((head, path)) if !head.is_empty() => Ok(CustomColumn {
                 head: head.to_owned(),
                 path: Path::parse(path)?,
             }),
@@ -232,7 +237,7 @@ pub fn yaml(value: &Value) -> String {
 }
 
 /// One row for each item.
-pub fn columns_table(columns: &[Column], items: &[Value]) -> Table {
+pub fn columns_table(columns: &[CustomColumn], items: &[Value]) -> Table {
     let mut table = Table::plain(columns.iter().map(|column| column.head.clone()));
     for item in items {
         let cells = columns
@@ -302,11 +307,11 @@ mod tests {
     #[test]
     fn forms_are_those_of_kubectl() {
         assert_eq!(
-            Output::parse("wide", NAMED),
-            Ok(Output::Form(ListForm::Wide))
+            OutputForm::parse("wide", NAMED),
+            Ok(OutputForm::Form(ListForm::Wide))
         );
-        let Ok(Output::Columns(columns)) =
-            Output::parse("custom-columns=NAME:.name,SIZE:{.size}", NAMED)
+        let Ok(OutputForm::Columns(columns)) =
+            OutputForm::parse("custom-columns=NAME:.name,SIZE:{.size}", NAMED)
         else {
             panic!("columns");
         };
@@ -325,7 +330,7 @@ mod tests {
             "custom-columns=NAME",
             "custom-columns=",
         ] {
-            let refusal = Asked::parse(wrong, NAMED).unwrap_err();
+            let refusal = OutputFlag::parse(wrong, NAMED).unwrap_err();
             assert!(refusal.contains("; use "), "{refusal}");
         }
     }
@@ -341,7 +346,7 @@ mod tests {
             ("table", TEXT, false),
             ("yaml", TEXT, true),
         ] {
-            let refusal = Asked::parse(form, forms).err();
+            let refusal = OutputFlag::parse(form, forms).err();
             assert_eq!(refusal.is_none(), is_one, "{form}: {refusal:?}");
             assert!(refusal.is_none_or(|it| it.contains(&format!("; use {forms}, jsonpath="))));
         }
@@ -350,7 +355,7 @@ mod tests {
     #[test]
     fn data_is_printed_in_the_forms_for_programs() {
         let check = |form: &str, rows: &str, expected: Option<&str>| {
-            let output = Output::parse(form, NAMED).unwrap();
+            let output = OutputForm::parse(form, NAMED).unwrap();
             let said = output.of_data(|| json!({"size": 2, "rows": items()}), rows);
             assert_eq!(said.as_deref(), expected, "{form}");
         };

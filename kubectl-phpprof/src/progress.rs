@@ -9,21 +9,26 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::duration::text;
-use crate::request::{Outcome, Request, TargetView};
+use crate::request::{RequestView, ShownOutcome, TargetView};
 use crate::table::{cut, printable};
 
 /// The most pods that are listed. More are only counted.
 const LISTED: usize = 12;
 
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct RunProgress {
     /// When a pod was first seen sampling, counted from the beginning.
     sampling_since: HashMap<String, Duration>,
 }
 
-impl Progress {
+impl RunProgress {
     /// The lines for the state at `elapsed` after the beginning.
-    pub fn lines(&mut self, request: &Request<'_>, elapsed: Duration, width: usize) -> Vec<String> {
+    pub fn lines(
+        &mut self,
+        request: &RequestView<'_>,
+        elapsed: Duration,
+        width: usize,
+    ) -> Vec<String> {
         let mut lines = vec![head(request, elapsed)];
         let targets: Vec<_> = request.targets().collect();
         let longest = targets
@@ -44,7 +49,7 @@ impl Progress {
     fn state(
         &mut self,
         target: &TargetView<'_>,
-        request: &Request<'_>,
+        request: &RequestView<'_>,
         elapsed: Duration,
     ) -> String {
         match target.state() {
@@ -80,7 +85,7 @@ impl Progress {
     }
 }
 
-fn head(request: &Request<'_>, elapsed: Duration) -> String {
+fn head(request: &RequestView<'_>, elapsed: Duration) -> String {
     let reason = match request.reason() {
         "" => "Waiting for the operator",
         reason => reason,
@@ -99,12 +104,12 @@ fn head(request: &Request<'_>, elapsed: Duration) -> String {
 }
 
 /// The last line: the outcome.
-pub fn ending(request: &Request<'_>) -> String {
+pub fn ending(request: &RequestView<'_>) -> String {
     let name = request.name();
     let message = printable(request.message());
     match request.outcome() {
-        Outcome::Complete => format!("{name}: {}: {message}", request.reason()),
-        Outcome::Failed => format!("{name} failed: {}: {message}", request.reason()),
-        Outcome::InProgress => format!("{name}: {}", request.reason()),
+        ShownOutcome::Complete => format!("{name}: {}: {message}", request.reason()),
+        ShownOutcome::Failed => format!("{name} failed: {}: {message}", request.reason()),
+        ShownOutcome::InProgress => format!("{name}: {}", request.reason()),
     }
 }

@@ -12,22 +12,22 @@ use serde_json::Value;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ShownOutcome {
     InProgress,
     Complete,
     Failed,
 }
 
-pub struct Request<'a> {
+pub struct RequestView<'a> {
     pub object: &'a DynamicObject,
 }
 
 /// A pod of a request.
 pub struct TargetView<'a>(&'a Value);
 
-impl<'a> Request<'a> {
+impl<'a> RequestView<'a> {
     pub fn of(object: &'a DynamicObject) -> Self {
-        Request { object }
+        RequestView { object }
     }
 
     pub fn name(&self) -> String {
@@ -54,16 +54,16 @@ impl<'a> Request<'a> {
         list(self.at("/status/conditions"))
     }
 
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ShownOutcome {
         let holds = |kind: &str| {
             self.conditions()
                 .iter()
                 .any(|condition| condition["type"] == kind && condition["status"] == "True")
         };
         match () {
-            () if holds("Failed") => Outcome::Failed,
-            () if holds("Complete") => Outcome::Complete,
-            () => Outcome::InProgress,
+            () if holds("Failed") => ShownOutcome::Failed,
+            () if holds("Complete") => ShownOutcome::Complete,
+            () => ShownOutcome::InProgress,
         }
     }
 

@@ -4,18 +4,22 @@
 //! sampling sees short requests in proportion to their duration.
 
 use phpprof_profile::Amount;
-use phpprof_profile::timeline::{Request, Timeline, decode};
+use phpprof_profile::timeline::{Timeline, TimelineRequest, decode};
 use serde_json::{Value, json};
 
-use crate::cli::Requests;
+use crate::cli::RequestsFlags;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::output::Output;
+use crate::output::OutputForm;
 use crate::screen::Screen;
 use crate::source::list_of;
 use crate::table::Table;
 
-pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Result<String, Failure> {
+pub async fn run(
+    global: &Global,
+    arguments: &RequestsFlags,
+    screen: Screen,
+) -> Result<String, Failure> {
     let output = arguments.output.read()?;
     let bytes = list_of(global, &arguments.source).await?;
     let list = decode(&bytes).map_err(|error| {
@@ -39,14 +43,19 @@ pub async fn run(global: &Global, arguments: &Requests, screen: Screen) -> Resul
 }
 
 /// The slowest requests of a route, or of all.
-fn chosen<'a>(list: &'a Timeline, arguments: &Requests) -> Vec<&'a Request> {
+fn chosen<'a>(list: &'a Timeline, arguments: &RequestsFlags) -> Vec<&'a TimelineRequest> {
     let route = arguments.route.as_deref();
     let requests = list.requests.iter();
     let of_route = requests.filter(|request| route.is_none_or(|route| request.route == route));
     of_route.take(arguments.limit).collect()
 }
 
-pub fn text(list: &Timeline, chosen: &[&Request], output: &Output, width: Option<usize>) -> String {
+pub fn text(
+    list: &Timeline,
+    chosen: &[&TimelineRequest],
+    output: &OutputForm,
+    width: Option<usize>,
+) -> String {
     let width = width.filter(|_| !output.is_wide());
     match output.of_data(|| data(list, chosen), "/requests") {
         Some(text) => text,
@@ -55,11 +64,11 @@ pub fn text(list: &Timeline, chosen: &[&Request], output: &Output, width: Option
     }
 }
 
-fn data(list: &Timeline, chosen: &[&Request]) -> Value {
+fn data(list: &Timeline, chosen: &[&TimelineRequest]) -> Value {
     // The moments of a request are for the page. Here they would be mere numbers.
-    let requests: Vec<Request> = chosen
+    let requests: Vec<TimelineRequest> = chosen
         .iter()
-        .map(|request| Request {
+        .map(|request| TimelineRequest {
             moments: Vec::new(),
             ..(*request).clone()
         })
@@ -72,7 +81,7 @@ fn data(list: &Timeline, chosen: &[&Request]) -> Value {
     })
 }
 
-fn table(chosen: &[&Request]) -> Table {
+fn table(chosen: &[&TimelineRequest]) -> Table {
     let mut table = Table::new(&[
         ">DURATION",
         "?METHOD",
@@ -117,10 +126,9 @@ fn table(chosen: &[&Request]) -> Table {
     table
 }
 
-/// The pod, if it is known, with the process, and with the thread if the process has several
-/// workers.
-fn worker(request: &Request) -> String {
-    let Request {
+/// The pod, if it is known, with the process, and with the thread if the process has several workers.
+fn worker(request: &TimelineRequest) -> String {
+    let TimelineRequest {
         pod, pid, thread, ..
     } = request;
     let pod = if pod.is_empty() {
@@ -152,7 +160,7 @@ mod tests {
     #[test]
     fn lists_of_requests_are_what_they_were() {
         let ms = 1_000_000;
-        let slow = Request {
+        let slow = TimelineRequest {
             begin: 12_040 * ms,
             end: 14_350 * ms,
             pod: "web-7d9f5c6b8-x2x4z".to_owned(),
@@ -165,9 +173,9 @@ mod tests {
             cpu_nanoseconds: 310 * ms,
             peak_heap_bytes: 40_000_000,
             moments: vec![Moment::default()],
-            ..Request::default()
+            ..TimelineRequest::default()
         };
-        let unfinished = Request {
+        let unfinished = TimelineRequest {
             begin: -1_400 * ms,
             end: 600 * ms,
             is_unfinished: true,
@@ -175,21 +183,21 @@ mod tests {
             thread: 21,
             // Text from a target stays in its line.
             route: "/\u{1b}[2J".to_owned(),
-            ..Request::default()
+            ..TimelineRequest::default()
         };
         let list = Timeline {
             requests: vec![slow, unfinished],
             ..Timeline::default()
         };
-        let all: Vec<&Request> = list.requests.iter().collect();
+        let all: Vec<&TimelineRequest> = list.requests.iter().collect();
         for (name, form) in [("table", ListForm::Table), ("json", ListForm::Json)] {
             for width in [80, 200] {
-                let text = text(&list, &all, &Output::Form(form), Some(width));
+                let text = text(&list, &all, &OutputForm::Form(form), Some(width));
                 insta::assert_snapshot!(format!("requests_{name}_{width}"), text);
             }
         }
-        assert_eq!(text(&list, &[], &Output::default(), None), "");
-        let of = |form, width| text(&list, &all, &Output::Form(form), width);
+        assert_eq!(text(&list, &[], &OutputForm::default(), None), "");
+        let of = |form, width| text(&list, &all, &OutputForm::Form(form), width);
         let whole = of(ListForm::Table, None);
         assert_eq!(of(ListForm::Wide, Some(80)), whole);
         assert!(of(ListForm::Yaml, None).contains("\nrequests:\n"));

@@ -18,13 +18,13 @@ mod forward;
 mod live;
 mod reach;
 
-pub use exchange::Answer as Response;
+pub use exchange::OperatorResponse as Response;
 pub use live::{LiveSecond, live};
 pub use reach::{Reach, call, reach};
 
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::request::Request as View;
+use crate::request::RequestView as View;
 use crate::suggest::Suggest;
 
 /// The name of the port in the operator's Service.
@@ -44,12 +44,12 @@ struct Key<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct Links {
     pub expires_at: String,
-    pub links: Vec<Link>,
+    pub links: Vec<OperatorLink>,
 }
 
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-pub struct Link {
+pub struct OperatorLink {
     /// `profile`, `manifest`, `flame`, `requests`, or `pod/<pod>/<container>`.
     pub name: String,
     /// The path below the operator's service. It contains a token that expires after five minutes.
@@ -58,7 +58,7 @@ pub struct Link {
 
 /// The file of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum ResultPart<'a> {
     /// The merged profile.
     Profile,
     /// The profile of one pod.
@@ -67,7 +67,7 @@ pub enum Part<'a> {
     Requests,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ResultPart<'a> {
     /// The profile of one pod, or of all pods.
     pub fn of_pod(pod: Option<&'a str>) -> Self {
         pod.map_or(Self::Profile, Self::Pod)
@@ -96,11 +96,11 @@ impl<'a> Part<'a> {
 
 impl Links {
     /// The link to a file.
-    pub fn find(&self, part: Part<'_>) -> Option<&Link> {
-        let wanted = |link: &&Link| match part {
-            Part::Profile => link.name == "profile",
-            Part::Requests => link.name == "requests",
-            Part::Pod(pod) => link
+    pub fn find(&self, part: ResultPart<'_>) -> Option<&OperatorLink> {
+        let wanted = |link: &&OperatorLink| match part {
+            ResultPart::Profile => link.name == "profile",
+            ResultPart::Requests => link.name == "requests",
+            ResultPart::Pod(pod) => link
                 .name
                 .strip_prefix("pod/")
                 .is_some_and(|rest| rest == pod || rest.starts_with(&format!("{pod}/"))),
@@ -127,7 +127,7 @@ impl std::fmt::Debug for AccessKey {
 pub async fn fetch(
     cluster: &Cluster,
     request: &View<'_>,
-    part: Part<'_>,
+    part: ResultPart<'_>,
 ) -> Result<Vec<u8>, Failure> {
     let name = request.name();
     let access_key = match request.words("/status/profile/accessKey") {
@@ -145,7 +145,7 @@ pub async fn download(
     cluster: &Cluster,
     access_key: &AccessKey,
     name: &str,
-    part: Part<'_>,
+    part: ResultPart<'_>,
 ) -> Result<Vec<u8>, Failure> {
     let links: Links = post(cluster, access_key, MAX_LINKS).await?;
     let link = links.find(part).ok_or_else(|| {
@@ -199,7 +199,7 @@ fn same_version(suggest: &Suggest) -> String {
 fn no_key(request: &View<'_>, suggest: &Suggest) -> Failure {
     let name = request.name();
     match (request.words("/status/profile/url"), request.outcome()) {
-        ("", crate::request::Outcome::InProgress) => Failure::new(
+        ("", crate::request::ShownOutcome::InProgress) => Failure::new(
             Exit::NotFound,
             format!("{name} has no profile yet"),
             format!(
@@ -236,13 +236,13 @@ pub fn safe(path: &str) -> Result<String, Failure> {
 }
 
 /// An answer, and the question.
-struct Answer {
+struct OperatorAnswer {
     action: String,
     code: u16,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl OperatorAnswer {
     /// The body, unless the answer is a refusal.
     fn wanted(self, suggest: &Suggest) -> Result<Vec<u8>, Failure> {
         match self.code {
@@ -270,12 +270,12 @@ async fn send(
     path: &str,
     body: Vec<u8>,
     limit: usize,
-) -> Result<Answer, Failure> {
+) -> Result<OperatorAnswer, Failure> {
     let action = action(cluster, &method);
     let response = call(cluster, method, path, body).await?;
     let code = response.status().as_u16();
     let body = read(response, limit).await?;
-    Ok(Answer { action, code, body })
+    Ok(OperatorAnswer { action, code, body })
 }
 
 /// The right that the call needs.
@@ -364,19 +364,19 @@ mod tests {
         let links: Links = serde_json::from_value(golden["answer"].clone()).unwrap();
         assert!(
             links
-                .find(Part::Profile)
+                .find(ResultPart::Profile)
                 .unwrap()
                 .path
                 .ends_with("merged.pb.gz")
         );
         assert!(
             links
-                .find(Part::Pod("web-1"))
+                .find(ResultPart::Pod("web-1"))
                 .unwrap()
                 .path
                 .contains("web-1.fpm")
         );
-        assert!(links.find(Part::Pod("web")).is_none());
+        assert!(links.find(ResultPart::Pod("web")).is_none());
         for link in &links.links {
             assert_eq!(safe(&link.path).unwrap(), link.path);
         }

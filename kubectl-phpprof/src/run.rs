@@ -9,22 +9,22 @@ use phpprof_crds::REQUESTED_BY;
 use phpprof_profile::{Profile, View};
 use serde_json::Value;
 
-use crate::cli::{DryRun, ObjectForm, RequestArguments, Run, TopSort};
+use crate::cli::{DryRun, ObjectForm, RequestArguments, RunFlags, TopSort};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::list::names;
-use crate::output::Output;
+use crate::output::OutputForm;
 use crate::output::yaml;
 use crate::progress::ending;
-use crate::request::{Outcome, Request};
+use crate::request::{RequestView, ShownOutcome};
 use crate::screen::Screen;
 use crate::show::table_of;
-use crate::source::Source;
+use crate::source::ProfileSource;
 use crate::suggest::Suggest;
 use crate::{findings, labels, source, stdout, target, wait};
 
-pub async fn run(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
+pub async fn run(global: &Global, arguments: &RunFlags, screen: Screen) -> Result<(), Failure> {
     match perform(global, arguments, screen).await {
         Err(failure) if arguments.allow_failure && may_be_ignored(failure.exit) => {
             eprintln!("{failure}");
@@ -41,7 +41,7 @@ fn may_be_ignored(exit: Exit) -> bool {
     !matches!(exit, Exit::Usage | Exit::Interrupted)
 }
 
-async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(), Failure> {
+async fn perform(global: &Global, arguments: &RunFlags, screen: Screen) -> Result<(), Failure> {
     let mut object = request_object(&arguments.request, arguments.name.clone())?;
     check_type(arguments, &object)?;
     if let Some(key) = &arguments.by {
@@ -64,7 +64,7 @@ async fn perform(global: &Global, arguments: &Run, screen: Screen) -> Result<(),
         Some(form) => printed(&created, form)?,
         None => format!(
             "profilerequest.phpprof.dev/{} created{}\n",
-            Request::of(&created).name(),
+            RequestView::of(&created).name(),
             if is_dry { " (server dry run)" } else { "" }
         ),
     })?;
@@ -104,9 +104,8 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
-/// A table of the heap needs a request that samples heaps. This is checked before the request is
-/// created.
-fn check_type(arguments: &Run, object: &DynamicObject) -> Result<(), Failure> {
+/// A table of the heap needs a request that samples heaps. This is checked before the request is created.
+fn check_type(arguments: &RunFlags, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
             Err(Failure::new(
@@ -184,8 +183,8 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
 }
 
 /// Fails if a finished request has no profile.
-pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failure> {
-    if request.outcome() != Outcome::Failed {
+pub fn has_profile(request: &RequestView<'_>, suggest: &Suggest) -> Result<(), Failure> {
+    if request.outcome() != ShownOutcome::Failed {
         return Ok(());
     }
     // Where all pods failed, the reason is that of a pod.
@@ -207,7 +206,7 @@ pub fn has_profile(request: &Request<'_>, suggest: &Suggest) -> Result<(), Failu
 }
 
 /// Lists the pods without a profile.
-pub fn tell_failed(request: &Request<'_>) {
+pub fn tell_failed(request: &RequestView<'_>) {
     for target in request
         .targets()
         .filter(|target| target.state() == "Failed")
@@ -221,22 +220,22 @@ pub fn tell_failed(request: &Request<'_>) {
 }
 
 /// The requested table.
-fn top(profile: &Profile, arguments: &Run, screen: Screen) -> Result<String, Failure> {
+fn top(profile: &Profile, arguments: &RunFlags, screen: Screen) -> Result<String, Failure> {
     let view = View {
         sample_type: arguments.sample_type.map(|it| it.name().to_owned()),
         labels: Vec::new(),
     };
     let table = table_of(profile, &view, TopSort::Flat, arguments.by.as_deref())?;
-    Ok(table.text(&Output::default(), 10, screen.width))
+    Ok(table.text(&OutputForm::default(), 10, screen.width))
 }
 
 async fn finish(
     cluster: &Cluster,
     object: &DynamicObject,
-    arguments: &Run,
+    arguments: &RunFlags,
     screen: Screen,
 ) -> Result<(), Failure> {
-    let request = Request::of(object);
+    let request = RequestView::of(object);
     let name = request.name();
     has_profile(&request, &cluster.suggest)?;
     eprintln!("{}", ending(&request));
@@ -264,9 +263,9 @@ async fn finish(
 /// Prints the requested table and the findings.
 fn show(
     cluster: &Cluster,
-    source: &Source,
+    source: &ProfileSource,
     name: &str,
-    arguments: &Run,
+    arguments: &RunFlags,
     screen: Screen,
 ) -> Result<(), Failure> {
     match top(&source.profile, arguments, screen) {
@@ -310,7 +309,7 @@ mod tests {
             "status": {"conditions": [{"type": "Failed", "status": "True", "reason": reason, "message": "no"}], "targets": targets}
         });
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let failure = has_profile(&Request::of(&object), &Suggest::default()).unwrap_err();
+        let failure = has_profile(&RequestView::of(&object), &Suggest::default()).unwrap_err();
         failure.hint
     }
 

@@ -21,10 +21,10 @@ use crate::connect::Cluster;
 use crate::duration::age;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::list::Listing;
+use crate::list::RequestListing;
 use crate::output::ListForm;
-use crate::output::Output;
-use crate::request::Request;
+use crate::output::OutputForm;
+use crate::request::RequestView;
 use crate::screen::Screen;
 use crate::table::Table;
 use find::{schedule, schedules, short_name};
@@ -69,14 +69,14 @@ fn api(cluster: &Cluster, kind: &str) -> Api<DynamicObject> {
 /// For completion: the names, each with its cron expression.
 pub async fn names(cluster: &Cluster) -> Vec<(String, String)> {
     let found = schedules(cluster).await.unwrap_or_default();
-    let cron = |job| Request::of(job).words("/spec/schedule").to_owned();
+    let cron = |job| RequestView::of(job).words("/spec/schedule").to_owned();
     found
         .iter()
         .map(|job| (short_name(job), cron(job)))
         .collect()
 }
 
-async fn list(global: &Global, output: &Output, screen: Screen) -> Result<String, Failure> {
+async fn list(global: &Global, output: &OutputForm, screen: Screen) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
     let found = schedules(&cluster).await?;
     if found.is_empty() && output.is_table() {
@@ -89,15 +89,15 @@ async fn list(global: &Global, output: &Output, screen: Screen) -> Result<String
     }
     let now = jiff::Timestamp::now();
     match output {
-        Output::Form(ListForm::Table) => Ok(table(&found, now).text(screen.width)),
-        Output::Form(ListForm::Wide) => Ok(table(&found, now).text(None)),
-        Output::Form(ListForm::Name) => {
-            let names = found.iter().map(Request::of);
+        OutputForm::Form(ListForm::Table) => Ok(table(&found, now).text(screen.width)),
+        OutputForm::Form(ListForm::Wide) => Ok(table(&found, now).text(None)),
+        OutputForm::Form(ListForm::Name) => {
+            let names = found.iter().map(RequestView::of);
             Ok(names
                 .map(|it| format!("cronjob.batch/{}\n", it.name()))
                 .collect())
         }
-        output => Listing {
+        output => RequestListing {
             output: output.clone(),
             namespaces: false,
             width: None,
@@ -111,7 +111,7 @@ async fn list(global: &Global, output: &Output, screen: Screen) -> Result<String
 fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
     let mut table = Table::new(&["NAME", "SCHEDULE", "?ZONE", "SUSPENDED", "LAST", "AGE"]);
     for object in found {
-        let job = Request::of(object);
+        let job = RequestView::of(object);
         let last: Option<jiff::Timestamp> = job.words("/status/lastScheduleTime").parse().ok();
         let or_dash = |text: &str| match text {
             "" => "-".to_owned(),
@@ -137,7 +137,7 @@ fn table(found: &[DynamicObject], now: jiff::Timestamp) -> Table {
 
 async fn suspend(global: &Global, name: &str, suspend: bool) -> Result<String, Failure> {
     let cluster = Cluster::of(global).await?;
-    let object_name = Request::of(&schedule(&cluster, name).await?).name();
+    let object_name = RequestView::of(&schedule(&cluster, name).await?).name();
     let action = format!(
         "patch cronjobs.batch/{object_name} in namespace {}",
         cluster.namespace
@@ -167,7 +167,7 @@ async fn start(global: &Global, name: &str) -> Result<String, Failure> {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
-            "generateName": format!("{}-", Request::of(&cron_job).name()),
+            "generateName": format!("{}-", RequestView::of(&cron_job).name()),
             "namespace": cluster.namespace,
             "labels": template["metadata"]["labels"],
             "annotations": {"cronjob.kubernetes.io/instantiate": "manual"},
@@ -183,7 +183,7 @@ async fn start(global: &Global, name: &str) -> Result<String, Failure> {
         .create(&PostParams::default(), &job)
         .await;
     let job = created.map_err(|error| wrong(&error))?;
-    let job = Request::of(&job).name();
+    let job = RequestView::of(&job).name();
     eprintln!(
         "see its request: {}; if there is none: {}",
         cluster

@@ -5,14 +5,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use phpprof_profile::{Amount, Profile, Row, View, ViewError, top, total, waiting};
+use phpprof_profile::{Amount, Profile, TopRow, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
 use crate::cli::TopSort;
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::output::ListForm;
-use crate::output::Output;
+use crate::output::OutputForm;
 use crate::table::{Table, printable};
 use crate::view::wrong_view;
 
@@ -65,7 +65,7 @@ pub struct TopTable {
     pub sample_type: String,
     unit: String,
     total: i64,
-    rows: Vec<Row>,
+    rows: Vec<TopRow>,
     /// The label of the rows; `None` for functions.
     by: Option<String>,
 }
@@ -101,13 +101,15 @@ impl TopTable {
         })
     }
 
-    pub fn text(&self, output: &Output, count: usize, width: Option<usize>) -> String {
+    pub fn text(&self, output: &OutputForm, count: usize, width: Option<usize>) -> String {
         if let Some(text) = output.of_data(|| self.data(count), "/rows") {
             return text;
         }
         let shown = self.rows.iter().take(count);
         match output {
-            Output::Form(ListForm::Name) => shown.map(|row| printable(&row.name) + "\n").collect(),
+            OutputForm::Form(ListForm::Name) => {
+                shown.map(|row| printable(&row.name) + "\n").collect()
+            }
             output => self.head(count) + &self.table(output.is_wide(), count).text(width),
         }
     }
@@ -185,7 +187,7 @@ impl TopTable {
 }
 
 /// Sums by the values of one label. Samples without it are `-`.
-fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
+fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<TopRow> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     for sample in &profile.sample {
         let label = sample
@@ -202,7 +204,7 @@ fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
         let sum = sums.entry(value).or_default();
         *sum = sum.saturating_add(sample.value.get(chosen).copied().unwrap_or(0));
     }
-    let rows = sums.into_iter().map(|(name, sum)| Row {
+    let rows = sums.into_iter().map(|(name, sum)| TopRow {
         name,
         file: String::new(),
         flat: sum,
@@ -213,7 +215,7 @@ fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<Row> {
 
 pub fn diff_text(
     compared: &Compared,
-    output: &Output,
+    output: &OutputForm,
     count: usize,
     width: Option<usize>,
 ) -> String {
@@ -221,7 +223,7 @@ pub fn diff_text(
     if let Some(text) = output.of_data(|| diff_data(compared, count), "/rows") {
         return text;
     }
-    if *output == Output::Form(ListForm::Name) {
+    if *output == OutputForm::Form(ListForm::Name) {
         let shown = diff.changes.iter().take(count);
         return shown.map(|change| printable(&change.name) + "\n").collect();
     }

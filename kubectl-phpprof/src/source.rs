@@ -7,17 +7,17 @@
 use std::io::Read;
 
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{Format, Limits, MAX_FRAMES, MAX_LABELS, Profile, decode};
+use phpprof_profile::{DecodeLimits, Format, MAX_FRAMES, MAX_LABELS, Profile, decode};
 
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::Request;
-use crate::results::{self, Part};
-use crate::stored::{self, Asked, Named};
+use crate::request::RequestView;
+use crate::results::{self, ResultPart};
+use crate::stored::{self, AskedName, NamedResult};
 
 /// Bounds for a user's machine, larger than the operator's.
-const LIMITS: Limits = Limits {
+const LIMITS: DecodeLimits = DecodeLimits {
     compressed_bytes: 256 << 20,
     decompressed_bytes: 1 << 30,
     memory_bytes: 2 << 30,
@@ -30,7 +30,7 @@ const LIMITS: Limits = Limits {
 
 /// A profile, and names for it.
 #[derive(Debug)]
-pub struct Source {
+pub struct ProfileSource {
     pub profile: Profile,
     pub title: String,
     /// The base name of files made from it, unless the user gives another.
@@ -50,7 +50,7 @@ fn may_be_a_request(name: &str) -> bool {
         let mut all = text.chars();
         all.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || more.contains(it))
     };
-    let Asked { name, uid } = Asked::of(name);
+    let AskedName { name, uid } = AskedName::of(name);
     letters(name, "-.") && !name.starts_with('-') && uid.is_none_or(|uid| letters(uid, "-"))
 }
 
@@ -90,7 +90,11 @@ pub fn request_name(name: &str) -> &str {
     .unwrap_or(name)
 }
 
-pub async fn load(global: &Global, name: &str, pod: Option<&str>) -> Result<Source, Failure> {
+pub async fn load(
+    global: &Global,
+    name: &str,
+    pod: Option<&str>,
+) -> Result<ProfileSource, Failure> {
     if is_file(name) {
         if pod.is_some() {
             return Err(Failure::new(
@@ -112,9 +116,9 @@ pub async fn of_request(
     cluster: &Cluster,
     name: &str,
     pod: Option<&str>,
-) -> Result<Source, Failure> {
+) -> Result<ProfileSource, Failure> {
     let name = request_name(name);
-    let bytes = fetch(cluster, name, Part::of_pod(pod)).await?;
+    let bytes = fetch(cluster, name, ResultPart::of_pod(pod)).await?;
     let title = match pod {
         Some(pod) => format!("{}/{name}, pod {pod}", cluster.namespace),
         None => format!("{}/{name}", cluster.namespace),
@@ -125,8 +129,11 @@ pub async fn of_request(
 }
 
 /// The merged profile of an existing request.
-pub async fn merged(cluster: &Cluster, request: &Request<'_>) -> Result<Source, Failure> {
-    let bytes = results::fetch(cluster, request, Part::Profile).await?;
+pub async fn merged(
+    cluster: &Cluster,
+    request: &RequestView<'_>,
+) -> Result<ProfileSource, Failure> {
+    let bytes = results::fetch(cluster, request, ResultPart::Profile).await?;
     of_bytes(&bytes, &request.name())
 }
 
@@ -140,13 +147,15 @@ pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
 }
 
 /// A file of a request that exists or is stored.
-async fn fetch(cluster: &Cluster, name: &str, part: Part<'_>) -> Result<Vec<u8>, Failure> {
+async fn fetch(cluster: &Cluster, name: &str, part: ResultPart<'_>) -> Result<Vec<u8>, Failure> {
     match stored::named(cluster, name).await? {
-        Named::Request(object) => results::fetch(cluster, &Request::of(&object), part).await,
-        Named::Stored(stored) => {
-            let (entry, note) = stored.find(Asked::of(name))?;
+        NamedResult::Request(object) => {
+            results::fetch(cluster, &RequestView::of(&object), part).await
+        }
+        NamedResult::Stored(stored) => {
+            let (entry, note) = stored.find(AskedName::of(name))?;
             // The note was already printed with the page's first file.
-            if part != Part::Requests {
+            if part != ResultPart::Requests {
                 eprintln!("{note}");
             }
             stored.fetch(cluster, entry, part).await
@@ -160,13 +169,13 @@ pub async fn list_of(global: &Global, name: &str) -> Result<Vec<u8>, Failure> {
         return read(name);
     }
     let fetched = match Cluster::of(global).await {
-        Ok(cluster) => fetch(&cluster, request_name(name), Part::Requests).await,
+        Ok(cluster) => fetch(&cluster, request_name(name), ResultPart::Requests).await,
         Err(failure) => Err(failure),
     };
     fetched.map_err(|failure| or_file(name, failure))
 }
 
-fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {
+fn of_bytes(bytes: &[u8], title: &str) -> Result<ProfileSource, Failure> {
     let profile = decode(bytes, &LIMITS).map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -178,7 +187,7 @@ fn of_bytes(bytes: &[u8], title: &str) -> Result<Source, Failure> {
         .into_iter()
         .find_map(|end| title.strip_suffix(end))
         .unwrap_or(title);
-    Ok(Source {
+    Ok(ProfileSource {
         profile,
         title: title.to_owned(),
         stem: stem.to_owned(),

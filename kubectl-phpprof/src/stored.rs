@@ -17,8 +17,8 @@ use crate::failure::{Exit, Failure};
 use crate::jsonpath::Path;
 use crate::output::ListForm;
 use crate::output::yaml;
-use crate::output::{self, Output, columns_table};
-use crate::results::{self, AccessKey, Part};
+use crate::output::{self, OutputForm, columns_table};
+use crate::results::{self, AccessKey, ResultPart};
 use crate::suggest::Suggest;
 use crate::table::Table;
 
@@ -27,19 +27,19 @@ const SHORT: usize = 8;
 
 /// The requested name: NAME, or NAME@ and the beginning of a uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct AskedName<'a> {
     pub name: &'a str,
     pub uid: Option<&'a str>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AskedName<'a> {
     pub fn of(text: &'a str) -> Self {
         match text.split_once('@') {
-            Some((name, uid)) => Asked {
+            Some((name, uid)) => AskedName {
                 name,
                 uid: Some(uid),
             },
-            None => Asked {
+            None => AskedName {
                 name: text,
                 uid: None,
             },
@@ -48,7 +48,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The stored profiles of a namespace, newest first.
-pub struct Stored {
+pub struct StoredProfiles {
     answer: Value,
     access_key: AccessKey,
     suggest: Suggest,
@@ -56,9 +56,9 @@ pub struct Stored {
 
 /// The stored profile of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry<'a>(pub &'a Value);
+pub struct StoredEntry<'a>(pub &'a Value);
 
-impl<'a> Entry<'a> {
+impl<'a> StoredEntry<'a> {
     fn words(&self, field: &str) -> &'a str {
         self.0[field].as_str().unwrap_or_default()
     }
@@ -80,25 +80,25 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl Stored {
+impl StoredProfiles {
     pub async fn of(cluster: &Cluster) -> Result<Self, Failure> {
         let access_key = access_key(cluster).await?;
         let answer = results::ask_archive(cluster, &access_key).await?;
         let suggest = cluster.suggest.clone();
-        Ok(Stored {
+        Ok(StoredProfiles {
             answer,
             access_key,
             suggest,
         })
     }
 
-    fn entries(&self) -> Vec<Entry<'_>> {
+    fn entries(&self) -> Vec<StoredEntry<'_>> {
         let profiles = self.answer["profiles"].as_array();
-        profiles.into_iter().flatten().map(Entry).collect()
+        profiles.into_iter().flatten().map(StoredEntry).collect()
     }
 
     /// The newest match, with a note for the user.
-    pub fn find(&self, asked: Asked<'_>) -> Result<(Entry<'_>, String), Failure> {
+    pub fn find(&self, asked: AskedName<'_>) -> Result<(StoredEntry<'_>, String), Failure> {
         pick(&self.entries(), asked, &self.suggest)
     }
 
@@ -129,8 +129,8 @@ impl Stored {
     pub async fn fetch(
         &self,
         cluster: &Cluster,
-        entry: Entry<'_>,
-        part: Part<'_>,
+        entry: StoredEntry<'_>,
+        part: ResultPart<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let (name, uid) = (entry.words("name"), entry.words("uid"));
         let path = format!("{}/{name}/{uid}", self.access_key.path);
@@ -181,23 +181,26 @@ pub async fn access_key(cluster: &Cluster) -> Result<AccessKey, Failure> {
 }
 
 fn pick<'a>(
-    entries: &[Entry<'a>],
-    asked: Asked<'_>,
+    entries: &[StoredEntry<'a>],
+    asked: AskedName<'_>,
     suggest: &Suggest,
-) -> Result<(Entry<'a>, String), Failure> {
-    let named: Vec<Entry<'_>> = entries
+) -> Result<(StoredEntry<'a>, String), Failure> {
+    let named: Vec<StoredEntry<'_>> = entries
         .iter()
         .filter(|entry| entry.words("name") == asked.name)
         .copied()
         .collect();
-    let begins = |entry: &&Entry<'_>| {
+    let begins = |entry: &&StoredEntry<'_>| {
         let uid = entry.words("uid");
         asked.uid.is_none_or(|beginning| uid.starts_with(beginning))
     };
-    let found: Vec<&Entry<'_>> = named.iter().filter(begins).collect();
-    let others = |without: Option<&Entry<'_>>| {
+    let found: Vec<&StoredEntry<'_>> = named.iter().filter(begins).collect();
+    let others = |without: Option<&StoredEntry<'_>>| {
         let others = named.iter().filter(|entry| Some(*entry) != without);
-        others.map(Entry::full_name).collect::<Vec<_>>().join(", ")
+        others
+            .map(StoredEntry::full_name)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     match (found.as_slice(), asked.uid) {
         ([only], _) => Ok((**only, taken(only))),
@@ -233,7 +236,7 @@ fn pick<'a>(
     }
 }
 
-fn taken(entry: &Entry<'_>) -> String {
+fn taken(entry: &StoredEntry<'_>) -> String {
     format!(
         "taken from the store: {}, of {}",
         entry.full_name(),
@@ -243,42 +246,42 @@ fn taken(entry: &Entry<'_>) -> String {
 
 /// How stored profiles are listed.
 #[derive(Clone, Debug)]
-pub struct Listing {
-    pub output: Output,
+pub struct StoredListing {
+    pub output: OutputForm,
     pub width: Option<usize>,
     pub now: Timestamp,
 }
 
-impl Listing {
-    pub fn text(&self, stored: &Stored) -> String {
+impl StoredListing {
+    pub fn text(&self, stored: &StoredProfiles) -> String {
         self.of(&stored.answer, &stored.entries())
     }
 
     /// Only this entry.
-    pub fn single(&self, entry: Entry<'_>) -> String {
+    pub fn single(&self, entry: StoredEntry<'_>) -> String {
         self.of(entry.0, &[entry])
     }
 
     /// A document of the operator, or a row for each of its entries.
-    fn of(&self, document: &Value, entries: &[Entry<'_>]) -> String {
+    fn of(&self, document: &Value, entries: &[StoredEntry<'_>]) -> String {
         match &self.output {
-            Output::Form(ListForm::Json) => pretty(document),
-            Output::Form(ListForm::Yaml) => yaml(document),
-            Output::Form(ListForm::Table) => self.table(entries).text(self.width),
-            Output::Form(ListForm::Wide) => self.table(entries).text(None),
-            Output::Form(ListForm::Name) => {
+            OutputForm::Form(ListForm::Json) => pretty(document),
+            OutputForm::Form(ListForm::Yaml) => yaml(document),
+            OutputForm::Form(ListForm::Table) => self.table(entries).text(self.width),
+            OutputForm::Form(ListForm::Wide) => self.table(entries).text(None),
+            OutputForm::Form(ListForm::Name) => {
                 entries.iter().map(|it| it.full_name() + "\n").collect()
             }
-            Output::JsonPath(template) => template.text(document),
-            Output::Columns(columns) => {
+            OutputForm::JsonPath(template) => template.text(document),
+            OutputForm::Columns(columns) => {
                 let items: Vec<Value> = entries.iter().map(|entry| entry.0.clone()).collect();
                 columns_table(columns, &items).text(None)
             }
         }
     }
 
-    fn table(&self, entries: &[Entry<'_>]) -> Table {
-        let wide = self.output == Output::Form(ListForm::Wide);
+    fn table(&self, entries: &[StoredEntry<'_>]) -> Table {
+        let wide = self.output == OutputForm::Form(ListForm::Wide);
         let mut heads = vec!["NAME", "~TARGET", ">PODS", ">SAMPLES", "AGE", "?EXPIRES"];
         if wide {
             heads.extend([">DURATION", ">BYTES", "REQUESTED-BY", "UID"]);
@@ -320,10 +323,10 @@ fn pretty(value: &Value) -> String {
 /// `list --stored`.
 pub async fn list(
     cluster: &Cluster,
-    listing: Listing,
+    listing: StoredListing,
     sort_by: Option<&Path>,
 ) -> Result<String, Failure> {
-    let mut stored = Stored::of(cluster).await?;
+    let mut stored = StoredProfiles::of(cluster).await?;
     if let Some(profiles) = stored.answer["profiles"].as_array_mut() {
         output::sort(profiles, sort_by, Value::clone)?;
     }
@@ -339,24 +342,24 @@ pub async fn list(
 }
 
 /// What a name refers to.
-pub enum Named {
+pub enum NamedResult {
     Request(Box<DynamicObject>),
     /// No request has this name, but a profile of a deleted one is stored.
-    Stored(Stored),
+    Stored(StoredProfiles),
 }
 
 /// The request with this name. If there is none, its stored profile.
-pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
-    let asked = Asked::of(name);
+pub async fn named(cluster: &Cluster, name: &str) -> Result<NamedResult, Failure> {
+    let asked = AskedName::of(name);
     if asked.uid.is_some() {
-        return Ok(Named::Stored(Stored::of(cluster).await?));
+        return Ok(NamedResult::Stored(StoredProfiles::of(cluster).await?));
     }
     let gone = match cluster.request(name).await {
-        Ok(object) => return Ok(Named::Request(Box::new(object))),
+        Ok(object) => return Ok(NamedResult::Request(Box::new(object))),
         Err(failure) if failure.exit == Exit::NotFound => failure,
         Err(failure) => return Err(failure),
     };
-    let stored = match Stored::of(cluster).await {
+    let stored = match StoredProfiles::of(cluster).await {
         Ok(stored) => match stored.find(asked) {
             Ok(_) => Ok(stored),
             Err(failure) => Err(failure),
@@ -364,15 +367,15 @@ pub async fn named(cluster: &Cluster, name: &str) -> Result<Named, Failure> {
         Err(failure) => Err(failure),
     };
     // For a mistyped name, the missing request is reported first.
-    stored.map(Named::Stored).map_err(|failure| Failure {
+    stored.map(NamedResult::Stored).map_err(|failure| Failure {
         hint: format!("{}; in the store: {}", gone.hint, failure.message),
         ..gone
     })
 }
 
 #[cfg(test)]
-pub fn of_answer(profiles: Value) -> Stored {
-    Stored {
+pub fn of_answer(profiles: Value) -> StoredProfiles {
+    StoredProfiles {
         answer: serde_json::json!({"bytes": 0, "leftOut": 0, "profiles": profiles}),
         access_key: AccessKey {
             path: String::new(),
@@ -387,7 +390,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn stored() -> Stored {
+    fn stored() -> StoredProfiles {
         of_answer(json!([
             {"name": "web", "uid": "aaaa1111-2", "startTime": "2026-09-21T14:02:00Z"},
             {"name": "web", "uid": "aaab2222-2", "startTime": "2026-09-21T14:01:00Z"},
@@ -398,7 +401,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Result<(&str, &str), &str>) {
         let stored = stored();
-        match (stored.find(Asked::of(text)), expected) {
+        match (stored.find(AskedName::of(text)), expected) {
             (Ok((entry, note)), Ok((uid, part))) => {
                 assert!(entry.words("uid").starts_with(uid), "{entry:?}");
                 assert!(note.contains(part), "{note}");

@@ -12,19 +12,19 @@ use crate::global::Global;
 pub struct Suggest {
     /// `None` if it is the context's own namespace.
     namespace: Option<String>,
-    given: Given,
+    given: RepeatedFlags,
 }
 
 /// The flags of this command line that a suggestion repeats, quoted for a shell, each with a space
 /// before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct RepeatedFlags {
     /// Those that kubectl has too.
     of_kubectl: String,
     own: String,
 }
 
-impl Given {
+impl RepeatedFlags {
     /// `variable` reads the shell's environment, which sets the operator's names without flags.
     pub fn of(global: &Global, variable: impl Fn(&str) -> Option<String>) -> Self {
         let flag = |name: &str, value: &str| format!(" --{name} {}", quoted(value));
@@ -57,7 +57,7 @@ impl Given {
                 "phpprof-operator",
             ),
         ];
-        Given {
+        RepeatedFlags {
             of_kubectl: of_kubectl
                 .into_iter()
                 .filter_map(|(name, value)| Some(flag(name, &value?)))
@@ -85,7 +85,7 @@ fn quoted(word: &str) -> String {
 }
 
 impl Suggest {
-    pub fn of(namespace: &str, of_context: &str, given: Given) -> Self {
+    pub fn of(namespace: &str, of_context: &str, given: RepeatedFlags) -> Self {
         Suggest {
             namespace: (namespace != of_context).then(|| namespace.to_owned()),
             given,
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_namespace_is_named_where_the_context_has_another() {
-        let of = |namespace| Suggest::of(namespace, "shop", Given::default());
+        let of = |namespace| Suggest::of(namespace, "shop", RepeatedFlags::default());
         let (own, other) = (of("shop"), of("blog"));
         assert_eq!(own.phpprof("top web"), "kubectl phpprof top web");
         assert_eq!(own.in_namespace("shop", "shop"), own);
@@ -154,8 +154,8 @@ mod tests {
         let flags = r" --context prod --kubeconfig 'my cluster'\''s.yaml' --as system:serviceaccount:shop:ci --as-group a --as-group '$b' --request-timeout 5s";
         let in_shell =
             |name: &str| (name == "PHPPROF_OPERATOR_NAME").then(|| "prof-operator".to_owned());
-        let suggest =
-            Suggest::of("blog", "shop", Given::of(&global, in_shell)).in_namespace("blog", "other");
+        let suggest = Suggest::of("blog", "shop", RepeatedFlags::of(&global, in_shell))
+            .in_namespace("blog", "other");
         assert_eq!(
             suggest.phpprof("cancel web"),
             format!("kubectl phpprof cancel web -n other{flags} --operator-namespace tools")

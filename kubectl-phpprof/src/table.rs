@@ -12,7 +12,7 @@ const GAP: usize = 3;
 
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     rows: Vec<Vec<String>>,
     /// The smallest width of each column, from earlier rows.
     least: Vec<usize>,
@@ -20,7 +20,7 @@ pub struct Table {
 
 /// The head of a column, and how it shrinks. Marks before the head specify this.
 #[derive(Clone, Debug, Default)]
-struct Column {
+struct TableColumn {
     head: String,
     /// `>`: aligned to the right, for numbers.
     right: bool,
@@ -32,11 +32,11 @@ struct Column {
     optional: bool,
 }
 
-impl Column {
+impl TableColumn {
     fn of(marked: &str) -> Self {
         let head = marked.trim_start_matches(['>', '~', '<', '?']);
         let marks = marked.strip_suffix(head).unwrap_or_default();
-        Column {
+        TableColumn {
             head: head.to_owned(),
             right: marks.contains('>'),
             end: marks.contains('~'),
@@ -61,7 +61,7 @@ impl Column {
 impl Table {
     pub fn new(heads: &[&str]) -> Self {
         Table {
-            columns: heads.iter().map(|head| Column::of(head)).collect(),
+            columns: heads.iter().map(|head| TableColumn::of(head)).collect(),
             ..Table::default()
         }
     }
@@ -69,9 +69,9 @@ impl Table {
     /// A table whose heads have no marks, even if they begin like one. Nothing of it is cut or left
     /// out.
     pub fn plain(heads: impl Iterator<Item = String>) -> Self {
-        let column = |head: String| Column {
+        let column = |head: String| TableColumn {
             head: printable(&head),
-            ..Column::default()
+            ..TableColumn::default()
         };
         Table {
             columns: heads.map(column).collect(),
@@ -154,7 +154,7 @@ impl Table {
         let columns = 0..self.columns.len();
         let mut widths: Vec<Option<usize>> =
             columns.map(|index| Some(self.natural(index))).collect();
-        let least = |column: &Column, width: usize| {
+        let least = |column: &TableColumn, width: usize| {
             if column.gives_way() {
                 width.min(SMALLEST.max(length(&column.head)))
             } else {

@@ -5,11 +5,11 @@
 //! Invariant: a request that the CRD's rules would refuse is refused here, with the same message.
 
 use phpprof_crds::{
-    Filter, Mode, ProfileRequest, ProfileRequestSpec, RequestLabel, SamplerMode, Target,
-    UploadMode, WorkloadRef,
+    Filter, ProfileMode, ProfileRequest, ProfileRequestSpec, ProfileTarget, RequestLabel,
+    SamplerMode, UploadMode, WorkloadRef,
 };
 
-use crate::cli::{Dump, RequestArguments, Top};
+use crate::cli::{Dump, RequestArguments, TopFlags};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -56,7 +56,7 @@ const KINDS: [(&[&str], &str, &str, &str); 7] = [
 ];
 
 /// Parses TYPE/NAME. A name alone is a pod, as in kubectl.
-pub fn parse(text: &str) -> Result<Target, Failure> {
+pub fn parse(text: &str) -> Result<ProfileTarget, Failure> {
     let wrong = |message: String| {
         Failure::new(
             Exit::Usage,
@@ -70,18 +70,18 @@ pub fn parse(text: &str) -> Result<Target, Failure> {
     }
     let kind_in_small = kind.to_ascii_lowercase();
     if ["pod", "pods", "po"].contains(&kind_in_small.as_str()) {
-        return Ok(Target {
+        return Ok(ProfileTarget {
             pod_name: Some(name.to_owned()),
-            ..Target::default()
+            ..ProfileTarget::default()
         });
     }
-    let workload = |api_version: &str, kind: &str| Target {
+    let workload = |api_version: &str, kind: &str| ProfileTarget {
         workload_ref: Some(WorkloadRef {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             name: name.to_owned(),
         }),
-        ..Target::default()
+        ..ProfileTarget::default()
     };
     if let Some((api_version, kind)) = known(&kind_in_small) {
         return Ok(workload(api_version, kind));
@@ -131,7 +131,7 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The request of a command line without a file.
 pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRequest, Failure> {
-    let target = Target {
+    let target = ProfileTarget {
         container_name: run.container.clone(),
         max_pods: run.max_pods,
         run_as_user: run.run_as_user,
@@ -154,7 +154,7 @@ pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRe
 
 /// The request of a dump. It and its stored profile are needed only for a moment.
 pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
-    let target = Target {
+    let target = ProfileTarget {
         container_name: dump.container.clone(),
         max_pods: dump.max_pods,
         run_as_user: dump.run_as_user,
@@ -162,7 +162,7 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
         ..named(dump.target.as_deref(), dump.selector.as_deref())?
     };
     let spec = ProfileRequestSpec {
-        mode: Mode::Snapshot,
+        mode: ProfileMode::Snapshot,
         duration_seconds: 1,
         include_idle: true,
         labels: vec![
@@ -179,14 +179,14 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
 }
 
 /// The request of a live table. It and its stored profile are needed only for a while.
-pub fn live(top: &Top) -> Result<ProfileRequest, Failure> {
-    let target = Target {
+pub fn live(top: &TopFlags) -> Result<ProfileRequest, Failure> {
+    let target = ProfileTarget {
         container_name: top.container.clone(),
         max_pods: top.max_pods,
         ..named(Some(&top.source), None)?
     };
     let spec = ProfileRequestSpec {
-        mode: Mode::Live,
+        mode: ProfileMode::Live,
         duration_seconds: i32::try_from(top.duration).unwrap_or(i32::MAX),
         labels: vec![
             RequestLabel::Method,
@@ -201,22 +201,22 @@ pub fn live(top: &Top) -> Result<ProfileRequest, Failure> {
     whole(spec, None, prefix)
 }
 
-fn named(target: Option<&str>, labels: Option<&str>) -> Result<Target, Failure> {
+fn named(target: Option<&str>, labels: Option<&str>) -> Result<ProfileTarget, Failure> {
     match (target, labels) {
         (Some(target), _) => parse(target),
-        (None, Some(labels)) => Ok(Target {
+        (None, Some(labels)) => Ok(ProfileTarget {
             selector: Some(selector::parse(labels)?),
-            ..Target::default()
+            ..ProfileTarget::default()
         }),
-        (None, None) => Ok(Target::default()),
+        (None, None) => Ok(ProfileTarget::default()),
     }
 }
 
 /// The spec as the API server completes it for a request that names only its target.
-fn of(target: Target) -> ProfileRequestSpec {
+fn of(target: ProfileTarget) -> ProfileRequestSpec {
     ProfileRequestSpec {
         target,
-        mode: Mode::Profile,
+        mode: ProfileMode::Profile,
         duration_seconds: 30,
         samples_per_second: 99,
         include_idle: false,

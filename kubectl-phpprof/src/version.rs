@@ -11,7 +11,7 @@ use crate::doctor::observe::operator;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::ListForm;
-use crate::output::Output;
+use crate::output::OutputForm;
 
 pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure> {
     let output = arguments.output.read()?;
@@ -27,7 +27,7 @@ pub async fn run(global: &Global, arguments: &Version) -> Result<String, Failure
     Ok(text(found, &output))
 }
 
-pub fn text(operator: Option<Result<OperatorFacts, String>>, output: &Output) -> String {
+pub fn text(operator: Option<Result<OperatorFacts, String>>, output: &OutputForm) -> String {
     let client = env!("CARGO_PKG_VERSION");
     let mut data = json!({"client": client});
     let mut text = format!("client    {client}\n");
@@ -49,7 +49,7 @@ pub fn text(operator: Option<Result<OperatorFacts, String>>, output: &Output) ->
         }
     }
     match output {
-        Output::Form(ListForm::Name) => format!("{client}\n"),
+        OutputForm::Form(ListForm::Name) => format!("{client}\n"),
         output => output.of_data(|| data, "").unwrap_or(text),
     }
 }

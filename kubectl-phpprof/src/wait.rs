@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cancel;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::progress::Progress;
-use crate::request::{Outcome, Request};
+use crate::progress::RunProgress;
+use crate::request::{RequestView, ShownOutcome};
 use crate::screen::interactive;
 
 const POLL: Duration = Duration::from_millis(700);
@@ -28,18 +28,18 @@ pub async fn wait(
     timeout: Option<u64>,
     interrupts: &mut Signal,
 ) -> Result<DynamicObject, Failure> {
-    let name = Request::of(created).name();
+    let name = RequestView::of(created).name();
     let limit = timeout.unwrap_or_else(|| {
-        u64::try_from(Request::of(created).number("/spec/durationSeconds")).unwrap_or(0) + SLACK
+        u64::try_from(RequestView::of(created).number("/spec/durationSeconds")).unwrap_or(0) + SLACK
     });
-    let mut view = Shown::new();
+    let mut view = ScreenLines::new();
     let mut lost = 0;
     loop {
         match cluster.requests().get(&name).await {
             Ok(object) => {
                 lost = 0;
-                view.show(&Request::of(&object));
-                if Request::of(&object).outcome() != Outcome::InProgress {
+                view.show(&RequestView::of(&object));
+                if RequestView::of(&object).outcome() != ShownOutcome::InProgress {
                     return Ok(object);
                 }
             }
@@ -86,24 +86,24 @@ fn see_or_stop(cluster: &Cluster, name: &str) -> String {
 }
 
 /// The lines on the screen. Dropping the value removes them.
-struct Shown {
+struct ScreenLines {
     begin: Instant,
-    progress: Progress,
+    progress: RunProgress,
     bar: Option<ProgressBar>,
     last: String,
 }
 
-impl Shown {
+impl ScreenLines {
     fn new() -> Self {
-        Shown {
+        ScreenLines {
             begin: Instant::now(),
-            progress: Progress::default(),
+            progress: RunProgress::default(),
             bar: bar(),
             last: String::new(),
         }
     }
 
-    fn show(&mut self, request: &Request<'_>) {
+    fn show(&mut self, request: &RequestView<'_>) {
         let Some(bar) = &self.bar else {
             return tell(request, &mut self.last);
         };
@@ -119,14 +119,14 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ScreenLines {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 /// Without a terminal: prints a line whenever the reason or the counts change.
-fn tell(request: &Request<'_>, last: &mut String) {
+fn tell(request: &RequestView<'_>, last: &mut String) {
     let counts = ["selected", "succeeded", "failed"]
         .map(|field| request.number(&format!("/status/{field}")));
     let line = format!(

@@ -10,17 +10,20 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 
-use crate::cli::List;
+use crate::cli::ListFlags;
 use crate::connect::Cluster;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::list::{Listing, plain, unwritable};
+use crate::list::{RequestListing, plain, unwritable};
 use crate::output::sort;
 use crate::screen::Screen;
 
 const POLL: Duration = Duration::from_secs(1);
 
-pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicObject>, Failure> {
+pub async fn listed(
+    cluster: &Cluster,
+    arguments: &ListFlags,
+) -> Result<Vec<DynamicObject>, Failure> {
     let parameters = ListParams {
         label_selector: arguments.selector.clone(),
         ..ListParams::default()
@@ -44,7 +47,11 @@ pub async fn listed(cluster: &Cluster, arguments: &List) -> Result<Vec<DynamicOb
     Ok(objects)
 }
 
-pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<String, Failure> {
+pub async fn run(
+    global: &Global,
+    arguments: &ListFlags,
+    screen: Screen,
+) -> Result<String, Failure> {
     let output = arguments.output.read()?;
     let cluster = Cluster::of(global).await?;
     let mut seen: HashMap<String, String> = HashMap::new();
@@ -59,7 +66,7 @@ pub async fn run(global: &Global, arguments: &List, screen: Screen) -> Result<St
                 seen.insert(uid, version.clone()) != Some(version)
             })
             .collect();
-        let listing = Listing::of(arguments, output.clone(), screen);
+        let listing = RequestListing::of(arguments, output.clone(), screen);
         let text = listing.watched(&changed, &mut widths).map_err(unwritable)?;
         // The reader may have closed the pipe.
         let mut out = std::io::stdout().lock();

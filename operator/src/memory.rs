@@ -2,7 +2,7 @@
 //!
 //! Invariant: the sum is below `resources.limits.memory` of the chart. A test checks this.
 
-use phpprof_profile::{Limits as Bounds, MergeLimits, timeline};
+use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, timeline};
 
 use crate::http::{health, live, relay, results, tls};
 use crate::reconcile::{calls, watches};

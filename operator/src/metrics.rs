@@ -19,10 +19,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::storage::store::StoreErrors;
-use crate::storage::store::health::Writes;
+use crate::storage::store::health::WriteGuard;
 
-use connections::Connections;
-pub use connections::{End, Open, Port, PortMetrics};
+use connections::ConnectionMetrics;
+pub use connections::{End, OpenConnection, Port, PortMetrics};
 
 /// From 5 ms to 40 s.
 fn seconds() -> Histogram {
@@ -74,7 +74,7 @@ pub struct Metrics {
     relay: Family<ByCode, Counter>,
     api: Family<ByCode, Counter>,
     store_errors: StoreErrors,
-    connections: Connections,
+    connections: ConnectionMetrics,
     halted: Gauge,
     lease: Gauge,
     store_create_only: Gauge,
@@ -130,12 +130,12 @@ impl Metrics {
             relay: Family::default(),
             api: Family::default(),
             store_errors: StoreErrors::default(),
-            connections: Connections::default(),
+            connections: ConnectionMetrics::default(),
             halted: Gauge::default(),
             lease: Gauge::default(),
             store_create_only: Gauge::default(),
         };
-        metrics.found(Writes::Unknown);
+        metrics.found(WriteGuard::Unknown);
         metrics.registry = Arc::new(metrics.register(memory));
         metrics.list();
         metrics
@@ -190,11 +190,11 @@ impl Metrics {
     }
 
     /// Reports whether the store keeps create-only writes.
-    pub fn found(&self, writes: Writes) {
+    pub fn found(&self, writes: WriteGuard) {
         self.store_create_only.set(match writes {
-            Writes::Unknown => -1,
-            Writes::CreateOnly => 1,
-            Writes::Overwrites | Writes::NotImplemented => 0,
+            WriteGuard::Unknown => -1,
+            WriteGuard::CreateOnly => 1,
+            WriteGuard::Overwrites | WriteGuard::NotImplemented => 0,
         });
     }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use phpprof_profile::{
-    Builder, FrameRef, Limits, MergeLimits, Merger, Packed, Settings, Source as _, TrustedMetadata,
-    encode_gzip,
+    Builder, DecodeLimits, FrameRef, MergeLimits, Merger, Packed, SampleSource as _, Settings,
+    TrustedMetadata, encode_gzip,
 };
 
 /// The functions of a generated profile. Each calls each.
@@ -50,7 +50,7 @@ fn make(rows: usize, file: &Path) -> Result<(), Box<dyn Error>> {
 
 fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let mut merger = Merger::new(
         &Settings::default(),
         pods,
@@ -70,7 +70,7 @@ fn merge(pods: usize, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     }
     let merged = merger.finish()?;
     let took = begin.elapsed();
-    let bounds = Limits {
+    let bounds = DecodeLimits {
         decompressed_bytes: 256 << 20,
         memory_bytes: MergeLimits::default().bytes,
         samples: MergeLimits::default().rows,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::process::ExitCode;
 
-use phpprof_profile::{Limits, Lookup, Profile, Row, decode, plain_name, top, total};
+use phpprof_profile::{DecodeLimits, Lookup, Profile, TopRow, decode, plain_name, top, total};
 
 /// A code path of the demo: its name in TRUTH, its first function, its share by construction.
 const PATHS: [(&str, &str, f64); 4] = [
@@ -52,13 +52,13 @@ fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let [profile, truth, calls, receipt] = arguments.as_slice() else {
         return Err("usage: shares PROFILE TRUTH CALLS RECEIPT_SAMPLES".into());
     };
-    let profile = decode(&std::fs::read(profile)?, &Limits::default())?;
+    let profile = decode(&std::fs::read(profile)?, &DecodeLimits::default())?;
     let truth: serde_json::Value = serde_json::from_slice(&std::fs::read(truth)?)?;
     let truth: HashMap<String, i64> = serde_json::from_value(truth["nanoseconds"].clone())?;
     let calls = std::fs::read_to_string(calls)?;
     let mut faults = shares(&profile, &truth);
     faults.extend(samples(&profile, receipt.parse()?));
-    faults.extend(wrong_calls(&profile, &Calls::parse(&calls)));
+    faults.extend(wrong_calls(&profile, &KnownCalls::parse(&calls)));
     Ok(faults)
 }
 
@@ -92,7 +92,7 @@ fn shares(profile: &Profile, truth: &HashMap<String, i64>) -> Vec<String> {
     faults
 }
 
-fn cumulative(rows: &[Row], function: &str) -> i64 {
+fn cumulative(rows: &[TopRow], function: &str) -> i64 {
     let of_function = rows.iter();
     let of_function = of_function.filter(|row| plain_name(&row.name, &row.file) == function);
     of_function.map(|row| row.cum).sum()
@@ -117,9 +117,9 @@ fn samples(profile: &Profile, receipt: i64) -> Option<String> {
 }
 
 /// Every call that the application can make, as (caller, callee).
-struct Calls<'a>(Vec<(&'a str, &'a str)>);
+struct KnownCalls<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Calls<'a> {
+impl<'a> KnownCalls<'a> {
     fn parse(text: &'a str) -> Self {
         let mut caller = "";
         let mut calls = Vec::new();
@@ -129,7 +129,7 @@ impl<'a> Calls<'a> {
                 None => caller = line,
             }
         }
-        Calls(calls)
+        KnownCalls(calls)
     }
 
     fn allow(&self, caller: &str, callee: &str) -> bool {
@@ -147,7 +147,7 @@ fn is_phase(name: &str) -> bool {
 }
 
 /// The calls in the profile that the application cannot make, the most frequent first.
-fn wrong_calls(profile: &Profile, calls: &Calls<'_>) -> Vec<String> {
+fn wrong_calls(profile: &Profile, calls: &KnownCalls<'_>) -> Vec<String> {
     let lookup = Lookup::new(profile);
     let index = profile.value_index("samples").unwrap_or(0);
     let mut checked = 0;

@@ -8,7 +8,7 @@
 
 use crate::bounds::{self, MAX_FRAMES, MAX_LABELS, TRUNCATED};
 use crate::proto::{self, Function, Line, Location, Mapping, Profile, ValueType};
-use crate::tables::Tables;
+use crate::tables::ProfileTables;
 
 /// One frame of a stack. `start_line` is the line of the function's declaration and part of its
 /// identity. `line` is the line being executed.
@@ -27,7 +27,7 @@ pub struct FrameRef<'a> {
 
 /// A label of a sample: text, or a number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Label<'a> {
+pub enum SampleTag<'a> {
     /// key, value
     Str(&'a str, &'a str),
     /// key, value, unit (may be empty)
@@ -95,7 +95,7 @@ impl Settings {
 }
 
 /// The metadata of a profile with these settings, without its mapping.
-pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
+pub(crate) fn head(settings: &Settings, tables: &mut ProfileTables) -> Profile {
     let mut value_type = |(name, unit): (&str, &str)| ValueType {
         r#type: tables.string(name),
         unit: tables.string(unit),
@@ -116,7 +116,7 @@ pub(crate) fn head(settings: &Settings, tables: &mut Tables) -> Profile {
 #[derive(Debug)]
 pub struct Builder {
     profile: Profile,
-    tables: Tables,
+    tables: ProfileTables,
     mapping_id: u64,
     /// The most frames of a stack.
     pub(crate) depth: usize,
@@ -125,7 +125,7 @@ pub struct Builder {
 impl Builder {
     /// An empty profile.
     pub fn new(settings: Settings) -> Self {
-        let mut tables = Tables::new();
+        let mut tables = ProfileTables::new();
         let profile = head(&settings, &mut tables);
         let mapping = Mapping {
             filename: tables.string(&settings.mapping.filename),
@@ -143,9 +143,8 @@ impl Builder {
         }
     }
 
-    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first)
-    /// and these labels.
-    pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
+    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first) and these labels.
+    pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[SampleTag<'_>]) {
         let sample = self.sample(stack, values, labels);
         let values = sample.value.into_iter();
         self.tables.sample(sample.location_id, sample.label, values);
@@ -156,7 +155,7 @@ impl Builder {
         &mut self,
         stack: &[FrameRef<'_>],
         values: &[i64],
-        labels: &[Label<'_>],
+        labels: &[SampleTag<'_>],
     ) -> proto::Sample {
         let labels = labels.iter().take(MAX_LABELS);
         let mut label: Vec<_> = labels.map(|label| self.label(label)).collect();
@@ -222,14 +221,14 @@ impl Builder {
         })
     }
 
-    fn label(&mut self, label: &Label<'_>) -> proto::Label {
+    fn label(&mut self, label: &SampleTag<'_>) -> proto::Label {
         match *label {
-            Label::Str(key, value) => proto::Label {
+            SampleTag::Str(key, value) => proto::Label {
                 key: self.tables.string(key),
                 str: self.tables.string(value),
                 ..proto::Label::default()
             },
-            Label::Num(key, num, unit) => proto::Label {
+            SampleTag::Num(key, num, unit) => proto::Label {
                 key: self.tables.string(key),
                 num,
                 num_unit: self.tables.string(unit),

@@ -18,14 +18,14 @@ use crate::text::printable;
 const NO_FRAME: &str = "[unknown]";
 
 /// Caller, line of the call, callee.
-type Call = (usize, i64, usize);
+type CallEdge = (usize, i64, usize);
 
 #[derive(Default)]
 struct Costs {
     /// The self costs of a function and line.
     flat: BTreeMap<(usize, i64), Vec<i64>>,
     /// The number of stacks with the call, and the callee's cost including its callees.
-    calls: BTreeMap<Call, (u64, Vec<i64>)>,
+    calls: BTreeMap<CallEdge, (u64, Vec<i64>)>,
 }
 
 pub fn callgrind(stacks: &Stacks<'_>) -> String {

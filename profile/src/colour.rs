@@ -6,7 +6,7 @@
 //!
 //! Invariant: a name has the same colour in every picture, and black text on it is readable.
 
-use crate::stacks::Function;
+use crate::stacks::FunctionRef;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Colour {
@@ -27,7 +27,7 @@ const INTERNAL: (f64, f64, f64) = (205.0, 0.55, 0.70);
 const PHASE: (f64, f64, f64) = (90.0, 0.06, 0.74);
 const ROOT: (f64, f64, f64) = (30.0, 0.10, 0.86);
 
-pub(crate) fn of_function(function: Option<&Function<'_>>) -> Colour {
+pub(crate) fn of_function(function: Option<&FunctionRef<'_>>) -> Colour {
     let Some(function) = function else {
         return hsl(ROOT.0, ROOT.1, ROOT.2);
     };
@@ -114,7 +114,7 @@ mod tests {
     fn a_function_of_an_extension_has_the_colour_of_what_is_built_in() {
         let of = |file| {
             let name = "PDO::exec";
-            of_function(Some(&Function {
+            of_function(Some(&FunctionRef {
                 name,
                 file,
                 start_line: 0,

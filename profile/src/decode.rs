@@ -14,13 +14,13 @@ use prost::Message;
 
 use crate::bounds::{MAX_FRAMES, MAX_LABELS, MAX_RECORD, MAX_STRING};
 use crate::error::DecodeError;
-use crate::lookup::Ids;
+use crate::lookup::UniqueIds;
 use crate::proto::{Label, Line, Location, Profile, Sample};
 use crate::records::Records;
 
 /// The limits above which a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     /// The size of the stored file.
     pub compressed_bytes: usize,
     /// The size after decompression. Decompression stops here.
@@ -39,9 +39,9 @@ pub struct Limits {
 }
 
 /// Far more than a sampler stores.
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
-        Limits {
+        DecodeLimits {
             compressed_bytes: 32 << 20,
             decompressed_bytes: 64 << 20,
             memory_bytes: 40 << 20,
@@ -53,13 +53,13 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl DecodeLimits {
     /// For a profile that this process has written itself, and whose samples it holds in memory.
     #[must_use]
     pub fn of_own() -> Self {
-        Limits {
+        DecodeLimits {
             memory_bytes: 256 << 20,
-            ..Limits::default()
+            ..DecodeLimits::default()
         }
     }
 }
@@ -68,7 +68,7 @@ impl Limits {
 ///
 /// # Errors
 /// A [`DecodeError`] if the file is not complete, or above a limit.
-pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
+pub fn decode(file: &[u8], limits: &DecodeLimits) -> Result<Profile, DecodeError> {
     let mut samples = Vec::new();
     let mut memory = 0usize;
     let mut profile = read(file, limits, &mut |sample: Sample| {
@@ -95,7 +95,7 @@ pub fn decode(file: &[u8], limits: &Limits) -> Result<Profile, DecodeError> {
 /// their size.
 pub(crate) fn read(
     file: &[u8],
-    limits: &Limits,
+    limits: &DecodeLimits,
     take: &mut dyn FnMut(Sample) -> Result<(), DecodeError>,
 ) -> Result<Profile, DecodeError> {
     if file.len() > limits.compressed_bytes {
@@ -109,7 +109,7 @@ pub(crate) fn read(
 
 fn read_stream(
     stream: impl Read,
-    limits: &Limits,
+    limits: &DecodeLimits,
     take: &mut dyn FnMut(Sample) -> Result<(), DecodeError>,
 ) -> Result<Profile, DecodeError> {
     let capped = Capped {
@@ -159,7 +159,7 @@ fn added(profile: &Profile, field: u64, wire_bytes: usize) -> usize {
 }
 
 /// Refuses a sample that is too large. Frees unused capacity of the others.
-fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
+fn small(mut sample: Sample, limits: &DecodeLimits) -> Result<Sample, DecodeError> {
     if sample.location_id.len() > limits.depth {
         return Err(DecodeError::TooDeep(limits.depth));
     }
@@ -174,7 +174,7 @@ fn small(mut sample: Sample, limits: &Limits) -> Result<Sample, DecodeError> {
 
 /// What a sample may refer to.
 pub(crate) struct Checks {
-    locations: Ids,
+    locations: UniqueIds,
     /// The further frames of a location with inlined calls.
     inlined: HashMap<u64, usize>,
     depth: usize,
@@ -182,7 +182,7 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// Refuses a profile in which anything except a sample refers to something missing.
-    pub fn of(profile: &Profile, limits: &Limits) -> Result<Self, DecodeError> {
+    pub fn of(profile: &Profile, limits: &DecodeLimits) -> Result<Self, DecodeError> {
         if profile.sample_type.is_empty() {
             return Err(DecodeError::NoSampleType);
         }
@@ -194,12 +194,12 @@ impl Checks {
             return Err(DecodeError::StringTable);
         }
         check_strings(profile)?;
-        let mappings = Ids::of("mapping", profile.mapping.iter().map(|mapping| mapping.id))?;
-        let functions = Ids::of(
+        let mappings = UniqueIds::of("mapping", profile.mapping.iter().map(|mapping| mapping.id))?;
+        let functions = UniqueIds::of(
             "function",
             profile.function.iter().map(|function| function.id),
         )?;
-        let locations = Ids::of(
+        let locations = UniqueIds::of(
             "location",
             profile.location.iter().map(|location| location.id),
         )?;

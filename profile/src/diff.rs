@@ -7,16 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::noise::{self, Errors, Part};
+use crate::noise::{self, Errors, NoisePart};
 use crate::proto::Profile;
 use crate::roots::plain;
 use crate::stacks::{View, ViewError};
 use crate::text::Amount;
-use crate::top::{Row, top, total};
+use crate::top::{TopRow, top, total};
 
 /// A function in both profiles. Values are 0 if a profile does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
+pub struct FunctionChange {
     /// The function's name.
     pub name: String,
     /// The file of its declaration.
@@ -45,7 +45,7 @@ pub struct Diff {
     /// The same in the later profile.
     pub total_after: i64,
     /// The largest change of the flat share comes first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FunctionChange>,
     /// Squared errors of the totals, before and after.
     errors: [f64; 2],
 }
@@ -60,14 +60,14 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
     let same = view.of_same_type(after)?;
     same.index(before)?;
     let (before, after_kept) = (same.filtered(before), same.filtered(after));
-    let mut changes: BTreeMap<(String, String), Change> = BTreeMap::new();
-    let mut entry = |row: Row, set: fn(&mut Change, &Row)| {
+    let mut changes: BTreeMap<(String, String), FunctionChange> = BTreeMap::new();
+    let mut entry = |row: TopRow, set: fn(&mut FunctionChange, &TopRow)| {
         let change = changes
             .entry((plain(&row.name, &row.file).to_owned(), row.file.clone()))
-            .or_insert_with(|| Change {
+            .or_insert_with(|| FunctionChange {
                 name: row.name.clone(),
                 file: row.file.clone(),
-                ..Change::default()
+                ..FunctionChange::default()
             });
         set(change, &row);
         if row.name.len() > change.name.len() {
@@ -104,30 +104,29 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
 
 impl Diff {
     /// By how many percentage points the function's flat share has grown; negative if it shrank.
-    pub fn flat_points(&self, change: &Change) -> f64 {
+    pub fn flat_points(&self, change: &FunctionChange) -> f64 {
         self.points(change.flat_before, change.flat_after)
     }
 
-    /// The difference of the flat share that chance can cause, in percentage points: three standard
-    /// errors.
-    pub fn flat_noise(&self, change: &Change) -> f64 {
+    /// The difference of the flat share that chance can cause, in percentage points: three standard errors.
+    pub fn flat_noise(&self, change: &FunctionChange) -> f64 {
         self.noise(change, self.errors.map(Some))
     }
 
     /// The same for fixed totals, such as those of a number of requests.
-    pub fn flat_noise_of_fixed(&self, change: &Change) -> f64 {
+    pub fn flat_noise_of_fixed(&self, change: &FunctionChange) -> f64 {
         self.noise(change, [None; 2])
     }
 
-    fn noise(&self, change: &Change, [all_before, all_after]: [Option<f64>; 2]) -> f64 {
+    fn noise(&self, change: &FunctionChange, [all_before, all_after]: [Option<f64>; 2]) -> f64 {
         let [error_before, error_after] = change.errors;
-        let before = Part {
+        let before = NoisePart {
             value: change.flat_before,
             total: self.total_before,
             error: error_before,
             error_of_all: all_before,
         };
-        let after = Part {
+        let after = NoisePart {
             value: change.flat_after,
             total: self.total_after,
             error: error_after,
@@ -137,7 +136,7 @@ impl Diff {
     }
 
     /// The same for the cumulative share.
-    pub fn cum_points(&self, change: &Change) -> f64 {
+    pub fn cum_points(&self, change: &FunctionChange) -> f64 {
         self.points(change.cum_before, change.cum_after)
     }
 
@@ -162,7 +161,7 @@ impl Diff {
 
     fn sort(&mut self) {
         let mut changes = std::mem::take(&mut self.changes);
-        let size = |change: &Change| {
+        let size = |change: &FunctionChange| {
             (
                 self.flat_points(change).abs(),
                 self.cum_points(change).abs(),

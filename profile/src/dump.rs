@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::proto::{Profile, Sample};
 use crate::roots::plain;
 use crate::text::{columns, printable};
-use crate::{Label, Lookup};
+use crate::{Lookup, SampleTag};
 
 /// The width of the column with functions, before that with files.
 const FUNCTION: usize = 32;
@@ -20,7 +20,7 @@ const FRAMES: usize = 64;
 
 /// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum State {
+pub enum DumpState {
     /// A signal or a debugger has stopped it, or its control group is frozen.
     Stopped,
     /// It sleeps in a request.
@@ -34,7 +34,7 @@ pub enum State {
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Worker {
+pub struct DumpWorker {
     /// Set by the operator when it merges profiles; `None` on a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
@@ -54,12 +54,11 @@ pub struct Worker {
     /// In PHP's own spelling: `fpm-fcgi`, `cli`, `apache2handler`, …
     pub sapi: String,
     /// What it does.
-    pub state: State,
+    pub state: DumpState,
     /// What it waits in, if the kernel shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub system_call: Option<Call>,
-    /// The request's method. Method, route and script are `None` without a request, or if they are
-    /// not known.
+    pub system_call: Option<WaitingCall>,
+    /// The request's method. Method, route and script are `None` without a request, or if they are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// The path with ids replaced, without its query.
@@ -72,18 +71,18 @@ pub struct Worker {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_seconds: Option<f64>,
     /// Leaf first.
-    pub stack: Vec<Frame>,
+    pub stack: Vec<DumpFrame>,
 }
 
-impl Worker {
-    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not
-    /// among them, because the sampler does not set them.
-    pub fn labels(&self) -> Vec<Label<'_>> {
+impl DumpWorker {
+    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not among them, because the sampler does not
+    /// set them.
+    pub fn labels(&self) -> Vec<SampleTag<'_>> {
         let state = match self.state {
-            State::Stopped => "stopped",
-            State::Waiting => "waiting",
-            State::Running => "running",
-            State::Idle => "idle",
+            DumpState::Stopped => "stopped",
+            DumpState::Waiting => "waiting",
+            DumpState::Running => "running",
+            DumpState::Idle => "idle",
         };
         let call = self.system_call.as_ref();
         let words = [
@@ -110,10 +109,10 @@ impl Worker {
         ];
         let words = words
             .into_iter()
-            .filter_map(|(key, word)| Some(Label::Str(key, word?)));
+            .filter_map(|(key, word)| Some(SampleTag::Str(key, word?)));
         let numbers = numbers
             .into_iter()
-            .filter_map(|(key, number, unit)| Some(Label::Num(key, number?, unit)));
+            .filter_map(|(key, number, unit)| Some(SampleTag::Num(key, number?, unit)));
         words.chain(numbers).collect()
     }
 }
@@ -121,7 +120,7 @@ impl Worker {
 /// The system call that a worker waits in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Call {
+pub struct WaitingCall {
     /// For instance `poll`; `system call 12` if the name is not known.
     pub name: String,
     /// What it waits for, if a descriptor shows it: `file`, `pipe`, `socket`, …
@@ -134,7 +133,7 @@ pub struct Call {
 
 /// A frame and the line being executed in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Frame {
+pub struct DumpFrame {
     /// The name in the profile.
     pub function: String,
     /// Empty for phases.
@@ -144,9 +143,9 @@ pub struct Frame {
 }
 
 /// The workers in order. Empty if the profile is not that of a snapshot.
-pub fn workers(profile: &Profile) -> Vec<Worker> {
+pub fn workers(profile: &Profile) -> Vec<DumpWorker> {
     let lookup = Lookup::new(profile);
-    let mut found: BTreeMap<(String, String, i64, i64), (i64, Worker)> = BTreeMap::new();
+    let mut found: BTreeMap<(String, String, i64, i64), (i64, DumpWorker)> = BTreeMap::new();
     for sample in &profile.sample {
         let Some(worker) = worker(profile, &lookup, sample) else {
             continue;
@@ -165,15 +164,15 @@ pub fn workers(profile: &Profile) -> Vec<Worker> {
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
-/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the
-/// oldest request comes first.
-pub fn ordered(mut workers: Vec<Worker>) -> Vec<Worker> {
-    let age = |worker: &Worker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
+/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the oldest request comes first.
+pub fn ordered(mut workers: Vec<DumpWorker>) -> Vec<DumpWorker> {
+    let age =
+        |worker: &DumpWorker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);
     workers.sort_by_key(|worker| (worker.state, age(worker)));
     workers
 }
 
-fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Worker> {
+fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<DumpWorker> {
     let label = |key: &str| {
         let mut labels = sample.label.iter();
         labels.find(|label| profile.string(label.key) == key)
@@ -181,17 +180,17 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
     let word = |key: &str| label(key).map(|it| profile.string(it.str).to_owned());
     let number = |key: &str| label(key).map(|it| it.num);
     let state = match word("state")?.as_str() {
-        "stopped" => State::Stopped,
-        "waiting" => State::Waiting,
-        "running" => State::Running,
-        _ => State::Idle,
+        "stopped" => DumpState::Stopped,
+        "waiting" => DumpState::Waiting,
+        "running" => DumpState::Running,
+        _ => DumpState::Idle,
     };
-    let frames = lookup.frames(sample).map(|frame| Frame {
+    let frames = lookup.frames(sample).map(|frame| DumpFrame {
         function: plain(frame.name, frame.file).to_owned(),
         file: frame.file.to_owned(),
         line: frame.line,
     });
-    Some(Worker {
+    Some(DumpWorker {
         pod: word("pod"),
         container: word("container"),
         pid: number("pid").unwrap_or_default(),
@@ -200,7 +199,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
         php: word("php").unwrap_or_default(),
         sapi: word("sapi").unwrap_or_default(),
         state,
-        system_call: word("system_call").map(|name| Call {
+        system_call: word("system_call").map(|name| WaitingCall {
             name,
             on: word("waits_on"),
             peer_port: number("peer_port"),
@@ -210,17 +209,17 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Wor
         script: word("script"),
         request_seconds: number("request").map(|milliseconds| milliseconds as f64 / 1000.0),
         stack: match state {
-            State::Idle => Vec::new(),
+            DumpState::Idle => Vec::new(),
             _ => frames.collect(),
         },
     })
 }
 
 /// All workers in one JSON document.
-pub fn json(workers: &[Worker]) -> String {
+pub fn json(workers: &[DumpWorker]) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
-        workers: &'a [Worker],
+        workers: &'a [DumpWorker],
     }
     // Serialising strings and numbers cannot fail.
     let text = serde_json::to_string_pretty(&Document { workers });
@@ -228,9 +227,9 @@ pub fn json(workers: &[Worker]) -> String {
 }
 
 /// Each worker that is not idle, with its stack, leaf first; and the number of idle workers.
-pub fn text(workers: &[Worker]) -> String {
+pub fn text(workers: &[DumpWorker]) -> String {
     let mut text = String::new();
-    for worker in workers.iter().filter(|it| it.state != State::Idle) {
+    for worker in workers.iter().filter(|it| it.state != DumpState::Idle) {
         text += &(head(worker) + "\n");
         for frame in worker.stack.iter().take(FRAMES) {
             text += &(line(frame) + "\n");
@@ -241,15 +240,16 @@ pub fn text(workers: &[Worker]) -> String {
         text.push('\n');
     }
     let count = |state| workers.iter().filter(|it| it.state == state).count();
-    let [waiting, running, idle] = [State::Waiting, State::Running, State::Idle].map(count);
-    let stopped = match count(State::Stopped) {
+    let [waiting, running, idle] =
+        [DumpState::Waiting, DumpState::Running, DumpState::Idle].map(count);
+    let stopped = match count(DumpState::Stopped) {
         0 => String::new(),
         stopped => format!("{stopped} stopped, "),
     };
     text + &format!("{stopped}{waiting} waiting, {running} running, {idle} idle\n")
 }
 
-fn head(worker: &Worker) -> String {
+fn head(worker: &DumpWorker) -> String {
     let mut head = match &worker.pod {
         Some(pod) => format!("{} pid {}", printable(pod), worker.pid),
         None => format!("pid {}", worker.pid),
@@ -261,12 +261,14 @@ fn head(worker: &Worker) -> String {
         head += &format!(" pool {}", printable(pool));
     }
     head += match worker.state {
-        State::Stopped => ": is stopped",
-        State::Waiting => ": waits",
-        State::Running => ": runs",
-        State::Idle => ": is idle",
+        DumpState::Stopped => ": is stopped",
+        DumpState::Waiting => ": waits",
+        DumpState::Running => ": runs",
+        DumpState::Idle => ": is idle",
     };
-    if let (State::Waiting | State::Stopped, Some(leaf)) = (worker.state, worker.stack.first()) {
+    if let (DumpState::Waiting | DumpState::Stopped, Some(leaf)) =
+        (worker.state, worker.stack.first())
+    {
         head += &format!(" in {}", printable(&leaf.function));
     }
     if let Some(call) = &worker.system_call {
@@ -276,7 +278,7 @@ fn head(worker: &Worker) -> String {
 }
 
 /// The request that the worker serves, and for how long.
-fn of_request(worker: &Worker) -> String {
+fn of_request(worker: &DumpWorker) -> String {
     let place = worker.route.as_ref().or(worker.script.as_ref());
     let words = [worker.method.as_ref(), place].into_iter().flatten();
     let mut words: Vec<_> = words.map(|word| printable(word).into_owned()).collect();
@@ -292,7 +294,7 @@ fn of_request(worker: &Worker) -> String {
     }
 }
 
-fn of_call(call: &Call) -> String {
+fn of_call(call: &WaitingCall) -> String {
     let on = call
         .on
         .as_ref()
@@ -302,7 +304,7 @@ fn of_call(call: &Call) -> String {
     format!("{}{on}{port}", printable(&call.name))
 }
 
-fn line(frame: &Frame) -> String {
+fn line(frame: &DumpFrame) -> String {
     let (function, file) = (printable(&frame.function), printable(&frame.file));
     let place = match frame.line {
         0 => file,
@@ -316,7 +318,7 @@ fn line(frame: &Frame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Builder, FrameRef, Label, Settings};
+    use crate::{Builder, FrameRef, SampleTag, Settings};
 
     fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
         FrameRef {
@@ -335,10 +337,10 @@ mod tests {
         ];
         let of = |pid, state| {
             [
-                Label::Str("pod", "web-1"),
-                Label::Str("php", "8.2.1"),
-                Label::Num("pid", pid, ""),
-                Label::Str("state", state),
+                SampleTag::Str("pod", "web-1"),
+                SampleTag::Str("php", "8.2.1"),
+                SampleTag::Num("pid", pid, ""),
+                SampleTag::Str("state", state),
             ]
         };
         builder.add(
@@ -351,14 +353,14 @@ mod tests {
             let labels = [
                 &of(pid, "waiting")[..],
                 &[
-                    Label::Str("pool", "www"),
-                    Label::Str("system_call", "poll"),
-                    Label::Str("waits_on", "socket"),
-                    Label::Num("peer_port", 3306, ""),
-                    Label::Str("method", "GET"),
-                    Label::Str("route", "/shop/{id}"),
-                    Label::Str("script", "index.php"),
-                    Label::Num("request", request, "milliseconds"),
+                    SampleTag::Str("pool", "www"),
+                    SampleTag::Str("system_call", "poll"),
+                    SampleTag::Str("waits_on", "socket"),
+                    SampleTag::Num("peer_port", 3306, ""),
+                    SampleTag::Str("method", "GET"),
+                    SampleTag::Str("route", "/shop/{id}"),
+                    SampleTag::Str("script", "index.php"),
+                    SampleTag::Num("request", request, "milliseconds"),
                 ],
             ];
             builder.add(&stuck, &[1, 0, 0], &labels.concat());
@@ -385,9 +387,9 @@ mod tests {
                 .map(|it| frame(&it.function, &it.file, it.line))
                 .collect();
             let pod = worker.pod.as_deref().unwrap_or_default();
-            let labels = [vec![Label::Str("pod", pod)], worker.labels()].concat();
+            let labels = [vec![SampleTag::Str("pod", pod)], worker.labels()].concat();
             let mut keys = labels.iter().map(|label| match label {
-                Label::Str(key, _) | Label::Num(key, ..) => *key,
+                SampleTag::Str(key, _) | SampleTag::Num(key, ..) => *key,
             });
             assert!(keys.all(|key| crate::labels::all().any(|it| it == key)));
             builder.add(&frames, &[1, 0, 0], &labels);
@@ -398,7 +400,7 @@ mod tests {
     #[test]
     fn stopped_workers_come_before_those_that_wait() {
         let mut workers = workers(&profile());
-        workers[2].state = State::Stopped;
+        workers[2].state = DumpState::Stopped;
         let text = text(&ordered(workers));
         assert!(text.starts_with("web-1 pid 8: is stopped in f\n"), "{text}");
         assert!(

@@ -87,7 +87,7 @@ impl Write for Json<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{Function, Request, RouteRow};
+    use crate::timeline::{RouteRow, TimelineRequest, TreeFunction};
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{2028}";
 
@@ -98,15 +98,15 @@ mod tests {
                 route: text(),
                 cells: Vec::new(),
             }],
-            requests: vec![Request {
+            requests: vec![TimelineRequest {
                 pod: text(),
                 method: text(),
                 route: text(),
                 script: text(),
                 trace_id: text(),
-                ..Request::default()
+                ..TimelineRequest::default()
             }],
-            functions: vec![Function {
+            functions: vec![TreeFunction {
                 name: text(),
                 file: text(),
             }],

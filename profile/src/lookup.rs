@@ -11,7 +11,7 @@ use crate::proto::{Function, Location, Profile, Sample};
 
 /// One frame of a sample, with its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Frame<'a> {
+pub struct SampleFrame<'a> {
     /// The function's name.
     pub name: &'a str,
     /// The file of its declaration.
@@ -48,7 +48,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The sample's frames, leaf first.
-    pub fn frames<'s>(&'s self, sample: &'s Sample) -> impl Iterator<Item = Frame<'a>> + 's {
+    pub fn frames<'s>(&'s self, sample: &'s Sample) -> impl Iterator<Item = SampleFrame<'a>> + 's {
         self.lines(sample)
             .map(|(function, line)| self.frame(function, line))
     }
@@ -67,8 +67,8 @@ impl<'a> Lookup<'a> {
             .filter_map(|line| Some((*self.functions.get(&line.function_id)?, line.line)))
     }
 
-    pub(crate) fn frame(&self, function: &Function, line: i64) -> Frame<'a> {
-        Frame {
+    pub(crate) fn frame(&self, function: &Function, line: i64) -> SampleFrame<'a> {
+        SampleFrame {
             name: self.profile.string(function.name),
             file: self.profile.string(function.filename),
             start_line: function.start_line,
@@ -78,12 +78,12 @@ impl<'a> Lookup<'a> {
 }
 
 /// The ids of one kind. Each occurs once, and none is 0.
-pub(crate) struct Ids {
+pub(crate) struct UniqueIds {
     kind: &'static str,
     known: HashSet<u64>,
 }
 
-impl Ids {
+impl UniqueIds {
     pub fn of(kind: &'static str, ids: impl Iterator<Item = u64>) -> Result<Self, DecodeError> {
         let mut known = HashSet::new();
         for id in ids {
@@ -91,7 +91,7 @@ impl Ids {
                 return Err(DecodeError::Id(kind));
             }
         }
-        Ok(Ids { kind, known })
+        Ok(UniqueIds { kind, known })
     }
 
     pub fn check(&self, id: u64) -> Result<(), DecodeError> {

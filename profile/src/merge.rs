@@ -9,10 +9,10 @@
 use crate::builder::{HEAP, Settings, head};
 use crate::packer::Packer;
 use crate::proto::{Function, Line, Location, Profile};
-use crate::rows::Rows;
+use crate::rows::SampleRows;
 use crate::share;
-use crate::source::Source;
-use crate::tables::Tables;
+use crate::source::SampleSource;
+use crate::tables::ProfileTables;
 use incoming::Incoming;
 
 mod incoming;
@@ -87,8 +87,8 @@ pub struct Merged {
 pub struct Merger {
     head: Profile,
     types: Vec<String>,
-    tables: Tables,
-    rows: Rows,
+    tables: ProfileTables,
+    rows: SampleRows,
     limits: MergeLimits,
     folds: &'static [&'static str],
     /// The number of profiles that were added, and of those that will follow.
@@ -134,14 +134,14 @@ impl Merger {
         limits: MergeLimits,
         folds: &'static [&'static str],
     ) -> Self {
-        let mut tables = Tables::new();
+        let mut tables = ProfileTables::new();
         let types = &settings.sample_types;
         let sums = vec![0; types.len()];
         Merger {
             head: head(settings, &mut tables),
             types: types.iter().copied().map(word).collect(),
             tables,
-            rows: Rows::new(types.len()),
+            rows: SampleRows::new(types.len()),
             limits,
             folds,
             added: 0,
@@ -156,7 +156,7 @@ impl Merger {
     }
 
     /// Adds a profile. If its sample types differ, nothing is added.
-    pub fn add<S: Source + ?Sized>(
+    pub fn add<S: SampleSource + ?Sized>(
         &mut self,
         source: &S,
         known: &TrustedMetadata<'_>,
@@ -261,7 +261,7 @@ fn add(sums: &mut [i64], values: &[i64]) {
     }
 }
 
-fn other_location(tables: &mut Tables) -> u64 {
+fn other_location(tables: &mut ProfileTables) -> u64 {
     let name = tables.string(OTHER);
     let function_id = tables.function(Function {
         name,

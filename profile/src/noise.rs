@@ -60,7 +60,7 @@ pub(crate) fn squared_error(sample: &Sample, value: i64, count: Option<usize>) -
 
 /// A value with its squared error, and the total of its share.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct NoisePart {
     pub(crate) value: i64,
     pub(crate) total: i64,
     pub(crate) error: f64,
@@ -68,7 +68,7 @@ pub(crate) struct Part {
     pub(crate) error_of_all: Option<f64>,
 }
 
-impl Part {
+impl NoisePart {
     /// The squared error of the share. The value and the rest of the total vary independently.
     fn variance(self) -> f64 {
         if self.total <= 0 {
@@ -87,7 +87,7 @@ impl Part {
 }
 
 /// By how many percentage points two shares can differ by chance.
-pub(crate) fn points(before: Part, after: Part) -> f64 {
+pub(crate) fn points(before: NoisePart, after: NoisePart) -> f64 {
     100.0 * STANDARD_ERRORS * (before.variance() + after.variance()).sqrt()
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn points(before: Part, after: Part) -> f64 {
 mod tests {
     use super::*;
 
-    fn part(value: i64, total: i64, error_of_all: Option<f64>) -> Part {
-        Part {
+    fn part(value: i64, total: i64, error_of_all: Option<f64>) -> NoisePart {
+        NoisePart {
             value,
             total,
             error: value as f64,

@@ -3,23 +3,23 @@
 //! Invariant: [`Packed::open`] accepts only complete files, so later reads succeed as the first one
 //! did.
 
-use crate::decode::{Checks, Limits, read};
+use crate::decode::{Checks, DecodeLimits, read};
 use crate::error::DecodeError;
 use crate::proto::{Profile, Sample};
-use crate::source::Source;
+use crate::source::SampleSource;
 
 /// A profile whose samples stay in its file. Each read decompresses the file again.
 #[derive(Debug)]
 pub struct Packed<F> {
     file: F,
-    limits: Limits,
+    limits: DecodeLimits,
     head: Profile,
     samples: usize,
 }
 
 impl<F: AsRef<[u8]>> Packed<F> {
     /// Reads the file twice: it reads the samples after it knows everything that they can refer to.
-    pub fn open(file: F, limits: &Limits) -> Result<Self, DecodeError> {
+    pub fn open(file: F, limits: &DecodeLimits) -> Result<Self, DecodeError> {
         let head = read(file.as_ref(), limits, &mut |_| Ok(()))?;
         let checks = Checks::of(&head, limits)?;
         let mut samples = 0;
@@ -36,7 +36,7 @@ impl<F: AsRef<[u8]>> Packed<F> {
     }
 }
 
-impl<F: AsRef<[u8]>> Source for Packed<F> {
+impl<F: AsRef<[u8]>> SampleSource for Packed<F> {
     fn head(&self) -> &Profile {
         &self.head
     }

@@ -18,11 +18,11 @@ use serde::Serialize;
 use crate::embed::{Text, element};
 use crate::findings::{Finding, Measure, findings};
 use crate::proto::Profile;
-use crate::source::Source;
+use crate::source::SampleSource;
 use crate::stacks::{View, ViewError};
 use crate::text::xml;
 use crate::timeline::Timeline;
-use rows::Tables;
+use rows::PageTables;
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
@@ -98,12 +98,12 @@ struct Data<'a> {
     /// The same for the other profile of a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Vec<i64>>,
-    findings: Vec<Said>,
+    findings: Vec<PageFinding>,
 }
 
 /// A finding, and its place on the page.
 #[derive(Serialize)]
-struct Said {
+struct PageFinding {
     id: &'static str,
     share: f64,
     of: &'static str,
@@ -118,9 +118,8 @@ struct Said {
 /// [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
 ///
 /// # Errors
-/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than
-/// [`LARGEST`].
-pub fn page<S: Source + ?Sized>(
+/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than [`LARGEST`].
+pub fn page<S: SampleSource + ?Sized>(
     source: &S,
     view: &View,
     title: &str,
@@ -133,7 +132,7 @@ pub fn page<S: Source + ?Sized>(
 ///
 /// # Errors
 /// A [`ViewError`] if the profile has no such sample type, or the page would be longer.
-pub fn page_within<S: Source + ?Sized>(
+pub fn page_within<S: SampleSource + ?Sized>(
     source: &S,
     view: &View,
     title: &str,
@@ -142,9 +141,8 @@ pub fn page_within<S: Source + ?Sized>(
 ) -> Result<String, ViewError> {
     let profile = source.head();
     let chosen = view.index(profile)?;
-    let mut tables = Tables::within(room);
-    // There are more rows than a browser can show quickly, so the page does not distinguish pods
-    // and workers.
+    let mut tables = PageTables::within(room);
+    // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
     tables.together = source.count() > TOLD_APART;
     // For this many rows, findings would take too long for the reader who waits for the page.
     let found = match tables.together {
@@ -165,9 +163,8 @@ pub fn page_within<S: Source + ?Sized>(
 /// and grey did not change beyond chance.
 ///
 /// # Errors
-/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than
-/// [`LARGEST`].
-pub fn differential<S: Source + ?Sized>(
+/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than [`LARGEST`].
+pub fn differential<S: SampleSource + ?Sized>(
     before: &S,
     after: &S,
     view: &View,
@@ -180,7 +177,7 @@ pub fn differential<S: Source + ?Sized>(
 ///
 /// # Errors
 /// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer.
-pub fn differential_within<S: Source + ?Sized>(
+pub fn differential_within<S: SampleSource + ?Sized>(
     before: &S,
     after: &S,
     view: &View,
@@ -196,7 +193,7 @@ pub fn differential_within<S: Source + ?Sized>(
         };
         order.push(same.index(before.head())?);
     }
-    let mut tables = Tables::within(room);
+    let mut tables = PageTables::within(room);
     tables.compared = true;
     tables.together = before.count() + after.count() > TOLD_APART;
     let samples = tables.samples(after, view, &[])?;
@@ -211,9 +208,9 @@ fn data<'a>(
     profile: &'a Profile,
     title: &'a str,
     chosen: usize,
-    tables: Tables<'a>,
+    tables: PageTables<'a>,
     (samples, before): (Vec<i64>, Option<Vec<i64>>),
-    findings: Vec<Said>,
+    findings: Vec<PageFinding>,
 ) -> Data<'a> {
     let (mut files, mut known) = (Vec::new(), HashMap::new());
     let functions = tables.numbers.functions.iter().map(|function| {
@@ -243,9 +240,9 @@ fn data<'a>(
 }
 
 /// The findings, with the numbers of their functions.
-fn said(tables: &Tables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<Said> {
+fn said(tables: &PageTables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<PageFinding> {
     let functions = || tables.numbers.functions.iter();
-    let said = found.into_iter().map(|one| Said {
+    let said = found.into_iter().map(|one| PageFinding {
         id: one.id,
         share: one.share,
         of: one.of.words(),

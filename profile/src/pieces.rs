@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use prost::Message as _;
 
 use crate::builder::{Builder, FrameRef, MappingInfo, Settings};
-use crate::lookup::{Frame, Lookup};
+use crate::lookup::{Lookup, SampleFrame};
 use crate::proto::Profile;
-use crate::source::Source;
+use crate::source::SampleSource;
 use crate::stacks::View;
 
 /// The limits of a receiver for one profile.
@@ -29,11 +29,11 @@ pub struct PieceBounds {
 pub type SampleType = (&'static str, &'static str);
 
 /// The numbers of the frames, leaf first, and the value.
-type Stack = (Box<[usize]>, i64);
+type PieceStack = (Box<[usize]>, i64);
 
-/// The samples with these labels, with only this sample type, which also becomes the period's type.
-/// Empty if the profile does not have the type, or has no value of it.
-pub fn pieces<S: Source + ?Sized>(
+/// The samples with these labels, with only this sample type, which also becomes the period's type. Empty if the profile does not have the
+/// type, or has no value of it.
+pub fn pieces<S: SampleSource + ?Sized>(
     source: &S,
     kind: SampleType,
     labels: &[(String, String)],
@@ -64,20 +64,19 @@ pub fn pieces<S: Source + ?Sized>(
 }
 
 /// The frames of all stacks, and the stacks.
-fn stacks<'a, S: Source + ?Sized>(
+fn stacks<'a, S: SampleSource + ?Sized>(
     source: &'a S,
     index: usize,
     labels: &[(String, String)],
-) -> (Vec<Frame<'a>>, Vec<Stack>) {
+) -> (Vec<SampleFrame<'a>>, Vec<PieceStack>) {
     let view = View {
         sample_type: None,
         labels: labels.to_vec(),
     };
     let profile = source.head();
     let lookup = Lookup::new(profile);
-    let mut frames: Vec<Frame<'a>> = Vec::new();
-    // By the id of the function's row, because names may be long, and there are far more frames
-    // than rows.
+    let mut frames: Vec<SampleFrame<'a>> = Vec::new();
+    // By the id of the function's row, because names may be long, and there are far more frames than rows.
     let mut numbers: HashMap<(u64, i64), usize> = HashMap::new();
     let mut sums: BTreeMap<Box<[usize]>, i64> = BTreeMap::new();
     source.each(&mut |sample| {
@@ -97,7 +96,12 @@ fn stacks<'a, S: Source + ?Sized>(
     (frames, sums.into_iter().collect())
 }
 
-fn build(profile: &Profile, kind: SampleType, frames: &[Frame<'_>], stacks: &[Stack]) -> Profile {
+fn build(
+    profile: &Profile,
+    kind: SampleType,
+    frames: &[SampleFrame<'_>],
+    stacks: &[PieceStack],
+) -> Profile {
     let mut builder = Builder::new(Settings {
         sample_types: vec![kind],
         default_sample_type: kind.0,
@@ -126,7 +130,7 @@ fn build(profile: &Profile, kind: SampleType, frames: &[Frame<'_>], stacks: &[St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Label, total};
+    use crate::{SampleTag, total};
 
     const WIDE: PieceBounds = PieceBounds {
         bytes: 4 << 20,
@@ -145,7 +149,7 @@ mod tests {
                 ..FrameRef::default()
             });
             for pod in ["web-1", "web-2"] {
-                builder.add(&frames, &[1, 3, 10], &[Label::Str("pod", pod)]);
+                builder.add(&frames, &[1, 3, 10], &[SampleTag::Str("pod", pod)]);
             }
         }
         builder.finish()

@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read};
 use crate::error::DecodeError;
 
 /// A field with its tag, as in the stream. It is a message with one field.
-pub(crate) struct Record<'a> {
+pub(crate) struct ProtoRecord<'a> {
     pub field: u64,
     pub bytes: &'a [u8],
 }
@@ -35,7 +35,7 @@ impl<R: Read> Records<R> {
     }
 
     /// The next record; `None` if the stream ends between two records.
-    pub fn next(&mut self) -> Result<Option<Record<'_>>, DecodeError> {
+    pub fn next(&mut self) -> Result<Option<ProtoRecord<'_>>, DecodeError> {
         self.buffer.clear();
         let Some(tag) = self.varint()? else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl<R: Read> Records<R> {
             }
             wire_type => return Err(DecodeError::WireType(wire_type)),
         }
-        Ok(Some(Record {
+        Ok(Some(ProtoRecord {
             field: tag >> 3,
             bytes: &self.buffer,
         }))

@@ -60,7 +60,7 @@ pub(crate) fn name_apart(profile: &mut Profile) {
 mod tests {
     use super::*;
     use crate::{
-        Builder, Format, FrameRef, Limits, Settings, View, Writer, decode, diff, merge, top,
+        Builder, DecodeLimits, Format, FrameRef, Settings, View, Writer, decode, diff, merge, top,
     };
 
     const INDEX: &str = "/srv/index.php";
@@ -115,7 +115,7 @@ mod tests {
         for file in [INDEX, CRON] {
             writer.add(&stack(file), &[1, 10, 10], &[]);
         }
-        let profile = decode(&writer.finish(), &Limits::default()).unwrap();
+        let profile = decode(&writer.finish(), &DecodeLimits::default()).unwrap();
         assert_eq!(names(&profile), APART);
         let systems = profile.function.iter().map(|row| row.system_name);
         let mains = systems.filter(|&system| profile.string(system) == MAIN);

@@ -20,7 +20,7 @@ pub(crate) fn cost(depth: usize, values: usize) -> usize {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct SampleRows {
     width: usize,
     /// Parent and location. Node 0 is the parent of all roots.
     nodes: Vec<(u32, u32)>,
@@ -36,10 +36,10 @@ pub(crate) struct Rows {
     pub bytes: usize,
 }
 
-impl Rows {
+impl SampleRows {
     /// Empty rows with this many values each.
     pub fn new(width: usize) -> Self {
-        Rows {
+        SampleRows {
             width,
             nodes: vec![(0, 0)],
             children: HashMap::new(),

@@ -8,22 +8,22 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use crate::proto::{Profile, Sample};
-use crate::source::Source;
+use crate::source::SampleSource;
 
 /// How many rows one profile may add.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct RowShare {
     /// If its rows stay unchanged.
     whole: usize,
     /// If its rows are added up over the labels in `folds`.
     folded: usize,
 }
 
-/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at
-/// least a thirty-second, because most profiles need less.
-pub(crate) fn of_rows(left: usize, profiles: usize) -> Share {
+/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at least a thirty-second, because most
+/// profiles need less.
+pub(crate) fn of_rows(left: usize, profiles: usize) -> RowShare {
     let equal = left / profiles.max(1);
-    Share {
+    RowShare {
         whole: equal,
         folded: equal.max(left / 32),
     }
@@ -37,7 +37,7 @@ pub(crate) fn of_bytes(left: usize, profiles: usize) -> usize {
 
 /// The rows that are kept of one profile.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptRows {
     /// `None`: rows stay unchanged.
     folds: Option<&'static [&'static str]>,
     /// `None`: all rows, added up over the labels in `folds`. Otherwise the hashes of the rows,
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
     hasher: RandomState,
 }
 
-impl Kept {
+impl KeptRows {
     pub fn is_whole(&self) -> bool {
         self.folds.is_none()
     }
@@ -60,18 +60,18 @@ impl Kept {
     }
 }
 
-/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If
-/// they are still too many, keeps those with the largest values at `weight`.
-pub(crate) fn choose<S: Source + ?Sized>(
+/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If they are still too many, keeps those with
+/// the largest values at `weight`.
+pub(crate) fn choose<S: SampleSource + ?Sized>(
     source: &S,
     weight: usize,
-    share: Share,
+    share: RowShare,
     folds: &'static [&'static str],
-) -> Kept {
+) -> KeptRows {
     let hasher = RandomState::new();
     let (whole, all) = (None, None);
     if source.count() <= share.whole {
-        return Kept {
+        return KeptRows {
             folds: whole,
             chosen: all,
             hasher,
@@ -94,7 +94,7 @@ pub(crate) fn choose<S: Source + ?Sized>(
         }
         ordered.into_iter().take(kept).map(|(_, row)| row).collect()
     });
-    Kept {
+    KeptRows {
         folds: Some(folds),
         chosen,
         hasher,

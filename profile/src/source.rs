@@ -5,7 +5,7 @@
 use crate::proto::{Profile, Sample};
 
 /// A profile whose samples can be read one by one.
-pub trait Source {
+pub trait SampleSource {
     /// Everything except the samples. It may contain them too.
     fn head(&self) -> &Profile;
 
@@ -16,7 +16,7 @@ pub trait Source {
     fn each(&self, visit: &mut dyn FnMut(&Sample));
 }
 
-impl Source for Profile {
+impl SampleSource for Profile {
     fn head(&self) -> &Profile {
         self
     }

@@ -12,23 +12,23 @@ use crate::stacks::Stacks;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
     name: &'a str,
     active_profile_index: usize,
-    shared: Shared<'a>,
+    shared: SharedFrames<'a>,
     profiles: Vec<Sampled<'a>>,
 }
 
 #[derive(Serialize)]
-struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
+struct SharedFrames<'a> {
+    frames: Vec<SpeedscopeFrame<'a>>,
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
+struct SpeedscopeFrame<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     file: &'a str,
@@ -49,17 +49,17 @@ struct Sampled<'a> {
 }
 
 pub fn speedscope(stacks: &Stacks<'_>, name: &str) -> String {
-    let frames = stacks.functions.iter().map(|function| Frame {
+    let frames = stacks.functions.iter().map(|function| SpeedscopeFrame {
         name: function.name,
         file: function.file,
         line: Some(function.start_line).filter(|line| *line > 0),
     });
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("phpprof ", env!("CARGO_PKG_VERSION")),
         name,
         active_profile_index: stacks.chosen,
-        shared: Shared {
+        shared: SharedFrames {
             frames: frames.collect(),
         },
         profiles: (0..stacks.sample_types.len())

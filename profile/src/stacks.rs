@@ -45,7 +45,7 @@ pub enum ViewError {
 
 /// A function, identified by name, file and start line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Function<'a> {
+pub struct FunctionRef<'a> {
     /// The name in the profile.
     pub name: &'a str,
     /// The file of its declaration.
@@ -55,20 +55,19 @@ pub struct Function<'a> {
 }
 
 /// The number of a function, and the line in it.
-pub type Step = (usize, i64);
+pub type StackStep = (usize, i64);
 
 /// The stacks of a view's samples, without labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks<'a> {
-    /// A [`Step`] has indexes into this list.
-    pub functions: Vec<Function<'a>>,
+    /// A [`StackStep`] has indexes into this list.
+    pub functions: Vec<FunctionRef<'a>>,
     /// Name and unit of each value.
     pub sample_types: Vec<(&'a str, &'a str)>,
     /// The index of the view's sample type.
     pub chosen: usize,
-    /// Root first. Each stack has one value for each sample type. The stacks are in the order of
-    /// their steps.
-    pub stacks: BTreeMap<Vec<Step>, Vec<i64>>,
+    /// Root first. Each stack has one value for each sample type. The stacks are in the order of their steps.
+    pub stacks: BTreeMap<Vec<StackStep>, Vec<i64>>,
 }
 
 impl View {
@@ -150,7 +149,7 @@ impl<'a> Stacks<'a> {
         let chosen = view.index(profile)?;
         let lookup = Lookup::new(profile);
         let mut numbers = Numbers::default();
-        let mut stacks: BTreeMap<Vec<Step>, Vec<i64>> = BTreeMap::new();
+        let mut stacks: BTreeMap<Vec<StackStep>, Vec<i64>> = BTreeMap::new();
         for sample in &profile.sample {
             if !view.has_labels(profile, sample) || sample.value.iter().all(|value| *value == 0) {
                 continue;
@@ -175,7 +174,7 @@ impl<'a> Stacks<'a> {
     }
 
     /// The stacks with the value of the chosen sample type.
-    pub fn chosen(&self) -> impl Iterator<Item = (&[Step], i64)> {
+    pub fn chosen(&self) -> impl Iterator<Item = (&[StackStep], i64)> {
         self.stacks.iter().filter_map(|(steps, values)| {
             values
                 .get(self.chosen)
@@ -196,17 +195,20 @@ impl<'a> Stacks<'a> {
 /// Functions, in the order in which they first occur.
 #[derive(Default)]
 pub(crate) struct Numbers<'a> {
-    pub functions: Vec<Function<'a>>,
-    known: HashMap<Function<'a>, usize>,
-    /// The same by the address of a profile's row, so that each row's names are hashed once and not
-    /// for each frame.
+    pub functions: Vec<FunctionRef<'a>>,
+    known: HashMap<FunctionRef<'a>, usize>,
+    /// The same by the address of a profile's row, so that each row's names are hashed once and not for each frame.
     rows: HashMap<*const proto::Function, usize>,
 }
 
 impl<'a> Numbers<'a> {
-    /// The sample's stack, root first. If `compared` is set, functions that differ only in their
-    /// start line count as one.
-    pub fn steps(&mut self, lookup: &Lookup<'a>, sample: &Sample, compared: bool) -> Vec<Step> {
+    /// The sample's stack, root first. If `compared` is set, functions that differ only in their start line count as one.
+    pub fn steps(
+        &mut self,
+        lookup: &Lookup<'a>,
+        sample: &Sample,
+        compared: bool,
+    ) -> Vec<StackStep> {
         let mut steps: Vec<_> = lookup
             .lines(sample)
             .map(|(row, line)| (self.number(lookup, row, compared), line))
@@ -218,12 +220,12 @@ impl<'a> Numbers<'a> {
     fn number(&mut self, lookup: &Lookup<'a>, row: &'a proto::Function, compared: bool) -> usize {
         *self.rows.entry(row).or_insert_with(|| {
             let frame = lookup.frame(row, 0);
-            let function = Function {
+            let function = FunctionRef {
                 name: frame.name,
                 file: frame.file,
                 start_line: if compared { 0 } else { frame.start_line },
             };
-            let key = Function {
+            let key = FunctionRef {
                 name: plain(frame.name, frame.file),
                 ..function
             };

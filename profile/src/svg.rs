@@ -9,11 +9,11 @@
 use std::fmt::Write;
 
 use crate::colour::{self, Colour};
-use crate::noise::{self, Part};
+use crate::noise::{self, NoisePart};
 use crate::proto::Profile;
-use crate::stacks::{Function, Stacks, View, ViewError};
+use crate::stacks::{FunctionRef, Stacks, View, ViewError};
 use crate::text::{Amount, beginning, columns, percent, xml};
-use crate::tree::{Node, Tree};
+use crate::tree::{FrameTree, TreeNode};
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
@@ -30,15 +30,15 @@ pub fn flame_graph(stacks: &Stacks<'_>, title: &str) -> String {
     let total = stacks.total(stacks.chosen);
     let amount = Amount::of(unit, total);
     let subtitle = format!("{name}, {} in all", amount.text(total));
-    let describe = |node: &Node<'_>| {
+    let describe = |node: &TreeNode<'_>| {
         format!(
             "{}, {}",
             amount.text(node.value),
             percent(node.value, total)
         )
     };
-    let fill = |node: &Node<'_>| colour::of_function(node.function.as_ref());
-    draw(&Tree::of(stacks), title, &subtitle, &describe, &fill)
+    let fill = |node: &TreeNode<'_>| colour::of_function(node.function.as_ref());
+    draw(&FrameTree::of(stacks), title, &subtitle, &describe, &fill)
 }
 
 /// As wide as `after`. Red frames have a larger share than in `before`, blue ones a smaller share;
@@ -54,12 +54,12 @@ pub fn differential(
 ) -> Result<String, ViewError> {
     let same = view.of_same_type(after)?;
     let name = same.sample_type.as_deref().unwrap_or_default();
-    let tree = Tree::compared(before, after, &same)?;
+    let tree = FrameTree::compared(before, after, &same)?;
     let root = tree.nodes.first().cloned().unwrap_or_default();
     let subtitle = format!(
         "{name}: share of the total; red grew, blue shrank, grey can be chance; widths are of the profile after"
     );
-    let describe = |node: &Node<'_>| {
+    let describe = |node: &TreeNode<'_>| {
         format!(
             "{} before, {} after{}",
             percent(node.before, root.before),
@@ -71,7 +71,7 @@ pub fn differential(
             }
         )
     };
-    let fill = |node: &Node<'_>| {
+    let fill = |node: &TreeNode<'_>| {
         if is_noise(node, &root) {
             return colour::NOISE;
         }
@@ -82,7 +82,7 @@ pub fn differential(
 }
 
 /// Of the total, before and after.
-fn shares(node: &Node<'_>, root: &Node<'_>) -> [f64; 2] {
+fn shares(node: &TreeNode<'_>, root: &TreeNode<'_>) -> [f64; 2] {
     [
         colour::share(node.before, root.before),
         colour::share(node.value, root.value),
@@ -90,8 +90,8 @@ fn shares(node: &Node<'_>, root: &Node<'_>) -> [f64; 2] {
 }
 
 /// Whether the two shares differ by no more than chance, by the rule of the page.
-fn is_noise(node: &Node<'_>, root: &Node<'_>) -> bool {
-    let part = |value, total, side: fn([f64; 2]) -> f64| Part {
+fn is_noise(node: &TreeNode<'_>, root: &TreeNode<'_>) -> bool {
+    let part = |value, total, side: fn([f64; 2]) -> f64| NoisePart {
         value,
         total,
         error: side(node.errors),
@@ -106,11 +106,11 @@ fn is_noise(node: &Node<'_>, root: &Node<'_>) -> bool {
 }
 
 fn draw(
-    tree: &Tree<'_>,
+    tree: &FrameTree<'_>,
     title: &str,
     subtitle: &str,
-    describe: &dyn Fn(&Node<'_>) -> String,
-    fill: &dyn Fn(&Node<'_>) -> Colour,
+    describe: &dyn Fn(&TreeNode<'_>) -> String,
+    fill: &dyn Fn(&TreeNode<'_>) -> Colour,
 ) -> String {
     let rows = placed(tree);
     let depth = rows.iter().map(|(node, ..)| node.depth).max().unwrap_or(0);
@@ -158,7 +158,7 @@ fn head(height: f64, title: &str, subtitle: &str) -> String {
 }
 
 /// The visible nodes, with left edge and width.
-fn placed<'t, 'a>(tree: &'t Tree<'a>) -> Vec<(&'t Node<'a>, f64, f64)> {
+fn placed<'t, 'a>(tree: &'t FrameTree<'a>) -> Vec<(&'t TreeNode<'a>, f64, f64)> {
     let Some(root) = tree.nodes.first().filter(|root| root.value > 0) else {
         return Vec::new();
     };
@@ -185,7 +185,7 @@ fn placed<'t, 'a>(tree: &'t Tree<'a>) -> Vec<(&'t Node<'a>, f64, f64)> {
 }
 
 /// File and line of a function, if they are known.
-fn place(function: Option<&Function<'_>>) -> String {
+fn place(function: Option<&FunctionRef<'_>>) -> String {
     match function {
         Some(function) if !function.file.is_empty() && function.start_line > 0 => {
             format!(" {}:{}", function.file, function.start_line)

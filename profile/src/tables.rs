@@ -16,11 +16,11 @@ use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
 use crate::roots::name_apart;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
+pub(crate) struct ProfileTables {
     strings: HashMap<String, usize>,
-    mappings: Ids<Mapping>,
-    functions: Ids<Function>,
-    locations: Ids<Location>,
+    mappings: RowIds<Mapping>,
+    functions: RowIds<Function>,
+    locations: RowIds<Location>,
     samples: BTreeMap<(Vec<u64>, Vec<Label>), Vec<i64>>,
     /// The approximate memory of these tables, which a merge bounds.
     pub bytes: usize,
@@ -29,13 +29,13 @@ pub(crate) struct Tables {
 /// What one entry of a hash table or tree takes in addition to its key, approximately.
 const ENTRY: usize = 32;
 
-impl Tables {
+impl ProfileTables {
     pub fn new() -> Self {
-        Tables {
+        ProfileTables {
             strings: HashMap::from([(String::new(), 0)]),
-            mappings: Ids::new(),
-            functions: Ids::new(),
-            locations: Ids::new(),
+            mappings: RowIds::new(),
+            functions: RowIds::new(),
+            locations: RowIds::new(),
             samples: BTreeMap::new(),
             bytes: 0,
         }
@@ -114,11 +114,11 @@ impl Tables {
 
 /// Distinct rows of one kind, numbered from 1 in the order of their arrival.
 #[derive(Clone, Debug)]
-struct Ids<T>(HashMap<T, u64>);
+struct RowIds<T>(HashMap<T, u64>);
 
-impl<T: Eq + Hash> Ids<T> {
+impl<T: Eq + Hash> RowIds<T> {
     fn new() -> Self {
-        Ids(HashMap::new())
+        RowIds(HashMap::new())
     }
 
     fn id(&mut self, row: T, bytes: &mut usize, heap: usize) -> u64 {

@@ -14,10 +14,10 @@ mod tree;
 use serde::{Deserialize, Serialize};
 
 pub use codec::{MAX_BYTES, TimelineError, decode, encode, encode_within};
-pub use merge::Merger;
-pub use parts::{MAX_PARTS, MAX_STACKS, Part, PartStack, Parts};
-pub use rows::{Rows, Slot};
-pub use tree::Tree;
+pub use merge::TimelineMerger;
+pub use parts::{MAX_PARTS, MAX_STACKS, PartStack, Parts, TimelinePart};
+pub use rows::{Slot, TimelineRows};
+pub use tree::TimelineTree;
 
 use codec::bounded;
 
@@ -69,10 +69,10 @@ pub struct Timeline {
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "bounded::<_, _, MAX_PARTS>"
     )]
-    pub parts: Vec<Part>,
+    pub parts: Vec<TimelinePart>,
     /// The requests, slowest first.
     #[serde(deserialize_with = "bounded::<_, _, MAX_REQUESTS>")]
-    pub requests: Vec<Request>,
+    pub requests: Vec<TimelineRequest>,
     /// The number of requests that were seen but not listed.
     pub unlisted_requests: u64,
     /// The number of recorded requests that lost their moments, so that the file is not too large.
@@ -80,10 +80,10 @@ pub struct Timeline {
     pub cut: u64,
     /// Functions of the call tree.
     #[serde(deserialize_with = "bounded::<_, _, MAX_FUNCTIONS>")]
-    pub functions: Vec<Function>,
+    pub functions: Vec<TreeFunction>,
     /// The call tree of the recorded requests and of the parts. A node's parent comes before it.
     #[serde(deserialize_with = "bounded::<_, _, MAX_NODES>")]
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TimelineNode>,
 }
 
 /// A worker process or thread.
@@ -100,7 +100,7 @@ pub struct WorkerRow {
     pub thread: i32,
     /// In the order of the steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TimelineCell>,
 }
 
 /// A route: the value of the label `route`, or `(other)`. Empty for requests whose route is not
@@ -112,13 +112,13 @@ pub struct RouteRow {
     pub route: String,
     /// In the order of the steps.
     #[serde(deserialize_with = "bounded::<_, _, MAX_STEPS>")]
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TimelineCell>,
 }
 
 /// One step of a row. Steps without time have no cell. As JSON: `[step, busy, waiting, heap]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, i64, i64, u64)", into = "(u32, i64, i64, u64)")]
-pub struct Cell {
+pub struct TimelineCell {
     /// The number of the step, from 0.
     pub step: u32,
     /// Nanoseconds of wall time in samples that ran, within requests.
@@ -133,7 +133,7 @@ pub struct Cell {
 /// A request that was seen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Request {
+pub struct TimelineRequest {
     /// When it began; negative if it was running before the first turn.
     pub begin: i64,
     /// When it was last seen.
@@ -197,7 +197,7 @@ pub struct Moment {
 /// A function of the call tree. As JSON: `[name, file]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(String, String)", into = "(String, String)")]
-pub struct Function {
+pub struct TreeFunction {
     /// The name in the profile.
     pub name: String,
     /// The file of its declaration.
@@ -207,7 +207,7 @@ pub struct Function {
 /// A frame of the call tree. As JSON: `[parent, function, line]`; a root's parent is -1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(i64, u32, u32)", into = "(i64, u32, u32)")]
-pub struct Node {
+pub struct TimelineNode {
     /// Its caller's index in [`Timeline::nodes`]; `None` for a root.
     pub parent: Option<u32>,
     /// The function's index in [`Timeline::functions`].
@@ -216,7 +216,7 @@ pub struct Node {
     pub line: u32,
 }
 
-impl From<(u32, i64, i64, u64)> for Cell {
+impl From<(u32, i64, i64, u64)> for TimelineCell {
     fn from((step, busy, waiting, heap): (u32, i64, i64, u64)) -> Self {
         Self {
             step,
@@ -227,8 +227,8 @@ impl From<(u32, i64, i64, u64)> for Cell {
     }
 }
 
-impl From<Cell> for (u32, i64, i64, u64) {
-    fn from(cell: Cell) -> Self {
+impl From<TimelineCell> for (u32, i64, i64, u64) {
+    fn from(cell: TimelineCell) -> Self {
         (cell.step, cell.busy, cell.waiting, cell.heap)
     }
 }
@@ -255,19 +255,19 @@ impl From<Moment> for (i64, i64, u32, u8) {
     }
 }
 
-impl From<(String, String)> for Function {
+impl From<(String, String)> for TreeFunction {
     fn from((name, file): (String, String)) -> Self {
         Self { name, file }
     }
 }
 
-impl From<Function> for (String, String) {
-    fn from(function: Function) -> Self {
+impl From<TreeFunction> for (String, String) {
+    fn from(function: TreeFunction) -> Self {
         (function.name, function.file)
     }
 }
 
-impl From<(i64, u32, u32)> for Node {
+impl From<(i64, u32, u32)> for TimelineNode {
     fn from((parent, function, line): (i64, u32, u32)) -> Self {
         Self {
             parent: u32::try_from(parent).ok(),
@@ -277,8 +277,8 @@ impl From<(i64, u32, u32)> for Node {
     }
 }
 
-impl From<Node> for (i64, u32, u32) {
-    fn from(node: Node) -> Self {
+impl From<TimelineNode> for (i64, u32, u32) {
+    fn from(node: TimelineNode) -> Self {
         (node.parent.map_or(-1, i64::from), node.function, node.line)
     }
 }
@@ -304,14 +304,14 @@ mod tests {
             step_nanoseconds: 50_000_000,
             routes: vec![RouteRow {
                 route: "/shop/{id}".to_owned(),
-                cells: vec![Cell {
+                cells: vec![TimelineCell {
                     step: 3,
                     busy: 20,
                     waiting: 30,
                     heap: 0,
                 }],
             }],
-            requests: vec![Request {
+            requests: vec![TimelineRequest {
                 begin: -5,
                 end: 80,
                 pid: 7,
@@ -322,15 +322,15 @@ mod tests {
                     node: 1,
                     waits: true,
                 }],
-                ..Request::default()
+                ..TimelineRequest::default()
             }],
-            functions: vec![Function {
+            functions: vec![TreeFunction {
                 name: "usleep".to_owned(),
                 file: String::new(),
             }],
             nodes: vec![
-                Node::default(),
-                Node {
+                TimelineNode::default(),
+                TimelineNode {
                     parent: Some(0),
                     function: 0,
                     line: 4,

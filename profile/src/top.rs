@@ -10,12 +10,12 @@ use std::fmt::Write;
 
 use crate::lookup::Lookup;
 use crate::proto::Profile;
-use crate::source::Source;
+use crate::source::SampleSource;
 use crate::text::printable;
 
 /// A function with its values in one sample type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TopRow {
     /// The name in the profile.
     pub name: String,
     /// The file of its declaration.
@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 /// The sum of one value over all samples; 0 if the profile does not have the sample type.
-pub fn total<S: Source + ?Sized>(source: &S, sample_type: &str) -> i64 {
+pub fn total<S: SampleSource + ?Sized>(source: &S, sample_type: &str) -> i64 {
     let index = source.head().value_index(sample_type);
     let mut sum = 0i64;
     source.each(&mut |sample| {
@@ -38,7 +38,7 @@ pub fn total<S: Source + ?Sized>(source: &S, sample_type: &str) -> i64 {
 }
 
 /// Every function with its values, largest flat value first.
-pub fn top(profile: &Profile, sample_type: &str) -> Vec<Row> {
+pub fn top(profile: &Profile, sample_type: &str) -> Vec<TopRow> {
     let lookup = Lookup::new(profile);
     let mut sums: HashMap<(&str, &str), (i64, i64)> = HashMap::new();
     for (sample, value) in values(profile, sample_type) {
@@ -56,7 +56,7 @@ pub fn top(profile: &Profile, sample_type: &str) -> Vec<Row> {
     }
     let mut rows: Vec<_> = sums
         .into_iter()
-        .map(|((name, file), (flat, cum))| Row {
+        .map(|((name, file), (flat, cum))| TopRow {
             name: name.to_owned(),
             file: file.to_owned(),
             flat,
@@ -68,7 +68,7 @@ pub fn top(profile: &Profile, sample_type: &str) -> Vec<Row> {
 }
 
 /// The first `count` rows as text. `unit` is the unit of the sample type.
-pub fn table(rows: &[Row], count: usize, total: i64, unit: &str) -> String {
+pub fn table(rows: &[TopRow], count: usize, total: i64, unit: &str) -> String {
     let shown = &rows[..count.min(rows.len())];
     let scale = Scale::of(shown, unit);
     let accounted = shown
@@ -146,9 +146,8 @@ const NANOSECONDS: [(i64, &str); 5] = [
 const BYTES: [(i64, &str); 4] = [(1, "B"), (1 << 10, "kB"), (1 << 20, "MB"), (1 << 30, "GB")];
 
 impl Scale {
-    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a
-    /// larger unit.
-    fn of(rows: &[Row], unit: &str) -> Self {
+    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a larger unit.
+    fn of(rows: &[TopRow], unit: &str) -> Self {
         let units: &[(i64, &str)] = match unit {
             "nanoseconds" => &NANOSECONDS,
             "bytes" => &BYTES,

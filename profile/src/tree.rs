@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use crate::lookup::Lookup;
 use crate::noise::squared_error;
 use crate::proto::Profile;
-use crate::stacks::{Function, Numbers, Stacks, View, ViewError};
+use crate::stacks::{FunctionRef, Numbers, Stacks, View, ViewError};
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Node<'a> {
+pub struct TreeNode<'a> {
     /// `None` for the root, which contains everything.
-    pub function: Option<Function<'a>>,
+    pub function: Option<FunctionRef<'a>>,
     pub depth: usize,
     pub children: Vec<usize>,
     pub value: i64,
@@ -26,9 +26,9 @@ pub struct Node<'a> {
 }
 
 #[derive(Debug)]
-pub struct Tree<'a> {
-    pub nodes: Vec<Node<'a>>,
-    known: HashMap<(usize, Function<'a>), usize>,
+pub struct FrameTree<'a> {
+    pub nodes: Vec<TreeNode<'a>>,
+    known: HashMap<(usize, FunctionRef<'a>), usize>,
 }
 
 /// The value of a node that a profile adds to.
@@ -38,10 +38,10 @@ enum Side {
     After,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> FrameTree<'a> {
     pub fn of(stacks: &Stacks<'a>) -> Self {
-        let mut tree = Tree {
-            nodes: vec![Node::default()],
+        let mut tree = FrameTree {
+            nodes: vec![TreeNode::default()],
             known: HashMap::new(),
         };
         tree.add(stacks);
@@ -57,8 +57,8 @@ impl<'a> Tree<'a> {
         after: &'a Profile,
         view: &View,
     ) -> Result<Self, ViewError> {
-        let mut tree = Tree {
-            nodes: vec![Node::default()],
+        let mut tree = FrameTree {
+            nodes: vec![TreeNode::default()],
             known: HashMap::new(),
         };
         tree.add_samples(after, view, Side::After)?;
@@ -103,7 +103,7 @@ impl<'a> Tree<'a> {
 
     fn add_stack<'s>(
         &mut self,
-        functions: impl Iterator<Item = &'s Function<'a>>,
+        functions: impl Iterator<Item = &'s FunctionRef<'a>>,
         value: (i64, f64),
         side: Side,
     ) where
@@ -129,15 +129,15 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn child(&mut self, parent: usize, function: Function<'a>) -> usize {
+    fn child(&mut self, parent: usize, function: FunctionRef<'a>) -> usize {
         let next = self.nodes.len();
         let child = *self.known.entry((parent, function)).or_insert(next);
         if child == next {
             let depth = self.nodes.get(parent).map_or(0, |node| node.depth) + 1;
-            self.nodes.push(Node {
+            self.nodes.push(TreeNode {
                 function: Some(function),
                 depth,
-                ..Node::default()
+                ..TreeNode::default()
             });
             if let Some(node) = self.nodes.get_mut(parent) {
                 node.children.push(child);

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub use kinds::{KINDS, kind};
 
 use crate::proto::{Label, Profile, Sample};
-use crate::source::Source;
+use crate::source::SampleSource;
 
 /// The key of the label.
 pub const LABEL: &str = "waiting";
@@ -41,7 +41,7 @@ const ENOUGH_SAMPLES: i64 = 50;
 /// long these waits are: its ratio of wall time to CPU time applies to other functions too. The
 /// parts are calculated from all samples of a function, because a single row says little.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingTimes {
     cpu: usize,
     wall: usize,
     /// By the id of a location: what its leaf waits for, and for which part of its time.
@@ -52,14 +52,14 @@ pub struct Waiting {
 
 /// The times of one function, or of all that never wait.
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
+struct FunctionTimes {
     samples: i64,
     cpu: i64,
     wall: i64,
 }
 
-impl Times {
-    fn add(&mut self, other: Times) {
+impl FunctionTimes {
+    fn add(&mut self, other: FunctionTimes) {
         self.samples = self.samples.saturating_add(other.samples);
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.wall = self.wall.saturating_add(other.wall);
@@ -76,16 +76,15 @@ enum Leaf<'a> {
     Other,
 }
 
-impl Waiting {
-    /// `None` if the profile does not have both times, or already has the label of a kind that no
-    /// sampler sets.
-    pub fn of<S: Source + ?Sized>(source: &S) -> Option<Self> {
+impl WaitingTimes {
+    /// `None` if the profile does not have both times, or already has the label of a kind that no sampler sets.
+    pub fn of<S: SampleSource + ?Sized>(source: &S) -> Option<Self> {
         let profile = source.head();
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);
         let samples = profile.value_index("samples");
         let by_location = leaves(profile);
         // A location is quickly hashed. The name of its function may be long.
-        let mut of_locations: HashMap<u64, Times> = HashMap::new();
+        let mut of_locations: HashMap<u64, FunctionTimes> = HashMap::new();
         let mut is_labelled = false;
         source.each(&mut |sample| {
             let known = set_by_sampler(profile, sample);
@@ -97,7 +96,7 @@ impl Waiting {
                 return;
             };
             let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
-            of_locations.entry(*leaf).or_default().add(Times {
+            of_locations.entry(*leaf).or_default().add(FunctionTimes {
                 samples: samples.map_or(1, value),
                 cpu: value(cpu),
                 wall: value(wall),
@@ -106,7 +105,7 @@ impl Waiting {
         if is_labelled {
             return None;
         }
-        let mut times: HashMap<Leaf<'_>, Times> = HashMap::new();
+        let mut times: HashMap<Leaf<'_>, FunctionTimes> = HashMap::new();
         for (location, its) in of_locations {
             if let Some(leaf) = by_location.get(&location) {
                 times.entry(*leaf).or_default().add(its);
@@ -122,7 +121,7 @@ impl Waiting {
             (fraction >= LEAST_FRACTION).then(|| (id, (kind, fraction.min(1.0))))
         });
         let label = |text: &str| profile.string_table.iter().position(|it| it == text);
-        Some(Waiting {
+        Some(WaitingTimes {
             cpu,
             wall,
             leaves: waits.collect(),
@@ -177,7 +176,7 @@ pub fn told_of_stopped(stopped: u64, samples: u64) -> Option<String> {
 /// The profile with the waiting part of each sample as a separate sample, which has the label.
 #[must_use]
 pub fn labelled(profile: &Profile) -> Profile {
-    let Some(waiting) = Waiting::of(profile) else {
+    let Some(waiting) = WaitingTimes::of(profile) else {
         return profile.clone();
     };
     let mut made = profile.clone();
@@ -215,7 +214,7 @@ fn intern(profile: &mut Profile, text: &str) -> i64 {
 }
 
 /// The ratio of wall time to CPU time: 1 if nothing waits for a CPU.
-fn stretch(times: &HashMap<Leaf<'_>, Times>) -> f64 {
+fn stretch(times: &HashMap<Leaf<'_>, FunctionTimes>) -> f64 {
     let php = times.get(&Leaf::Php).copied().unwrap_or_default();
     let mut never = php;
     if php.samples < ENOUGH_SAMPLES {

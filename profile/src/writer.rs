@@ -3,7 +3,7 @@
 //! It adds up nothing: each sample is its own row. Invariant: the output equals that of
 //! [`crate::encode_gzip`] for the same rows, except that the samples come first.
 
-use crate::builder::{Builder, FrameRef, Label, Settings};
+use crate::builder::{Builder, FrameRef, SampleTag, Settings};
 use crate::packer::Packer;
 
 /// A file that grows sample by sample.
@@ -28,9 +28,8 @@ impl Writer {
         self
     }
 
-    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its
-    /// labels.
-    pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[Label<'_>]) {
+    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its labels.
+    pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[SampleTag<'_>]) {
         let sample = self.builder.sample(stack, values, labels);
         self.packer.sample(&sample);
     }
@@ -49,7 +48,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, decode};
+    use crate::{DecodeLimits, decode};
 
     #[test]
     fn what_is_written_is_what_is_built() {
@@ -63,7 +62,10 @@ mod tests {
             start_line: 3,
             line: 7,
         };
-        let labels = [Label::Str("php", "8.2.1"), Label::Num("pid", 42, "")];
+        let labels = [
+            SampleTag::Str("php", "8.2.1"),
+            SampleTag::Num("pid", 42, ""),
+        ];
         // The builder returns its samples in the order of their locations.
         for (stack, value) in [(&["main"][..], 1), (&["f", "main"], 2), (&["g", "main"], 3)] {
             let stack: Vec<_> = stack.iter().map(|name| frame(name)).collect();
@@ -72,7 +74,7 @@ mod tests {
         }
         writer.comment("said");
         builder.comment("said");
-        let mut written = decode(&writer.finish(), &Limits::default()).unwrap();
+        let mut written = decode(&writer.finish(), &DecodeLimits::default()).unwrap();
         written
             .sample
             .sort_by(|one, other| one.location_id.cmp(&other.location_id));

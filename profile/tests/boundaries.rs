@@ -2,8 +2,8 @@
 
 use phpprof_profile::proto::{Label as RawLabel, Line, Profile, Sample};
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits, MappingInfo, Settings, View, decode, diff, encode_gzip,
-    merge, top, total,
+    Builder, DecodeLimits, FrameRef, MappingInfo, SampleTag, Settings, View, decode, diff,
+    encode_gzip, merge, top, total,
 };
 use prost::Message;
 
@@ -28,7 +28,7 @@ fn shop(pod: &str) -> Profile {
         },
         ..Settings::default()
     });
-    let labels = [Label::Str("pod", pod), Label::Num("pid", 7, "id")];
+    let labels = [SampleTag::Str("pod", pod), SampleTag::Num("pid", 7, "id")];
     let main = frame("{main}", 9);
     builder.add(
         &[frame("price", 3), frame("price", 4), main],
@@ -47,10 +47,10 @@ fn shop(pod: &str) -> Profile {
 }
 
 fn check(bytes: &[u8], expected: Result<(), &str>) {
-    check_within(bytes, &Limits::default(), expected);
+    check_within(bytes, &DecodeLimits::default(), expected);
 }
 
-fn check_within(bytes: &[u8], limits: &Limits, expected: Result<(), &str>) {
+fn check_within(bytes: &[u8], limits: &DecodeLimits, expected: Result<(), &str>) {
     let outcome = decode(bytes, limits)
         .map(drop)
         .map_err(|error| error.to_string());
@@ -73,7 +73,7 @@ fn gzip_and_raw_files_are_read() {
 fn what_was_built_is_what_is_decoded() {
     let profile = shop("a");
     assert_eq!(
-        decode(&encode_gzip(&profile), &Limits::default()).unwrap(),
+        decode(&encode_gzip(&profile), &DecodeLimits::default()).unwrap(),
         profile
     );
 }
@@ -96,8 +96,8 @@ fn files_that_are_no_profile_are_refused() {
 
 #[test]
 fn files_over_a_bound_are_refused() {
-    let bound = |change: fn(&mut Limits)| {
-        let mut limits = Limits::default();
+    let bound = |change: fn(&mut DecodeLimits)| {
+        let mut limits = DecodeLimits::default();
         change(&mut limits);
         limits
     };
@@ -146,9 +146,9 @@ fn a_gzip_bomb_stops_at_the_cap() {
         &encode_gzip(&bomb),
         Err("the profile takes more than 41943040 bytes of memory"),
     );
-    let limits = Limits {
+    let limits = DecodeLimits {
         memory_bytes: usize::MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     check_within(
         &encode_gzip(&bomb),
@@ -161,9 +161,9 @@ fn a_gzip_bomb_stops_at_the_cap() {
 fn many_empty_samples_do_not_outgrow_their_bounds() {
     let many = [0x12, 0x00].repeat(1 << 20);
     check(&many, Err("the profile has more than 200000 samples"));
-    let limits = Limits {
+    let limits = DecodeLimits {
         samples: usize::MAX,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     check_within(
         &many,
@@ -233,12 +233,12 @@ fn equal_stacks_with_equal_labels_are_one_sample() {
     builder.add(
         &[frame("f", 1)],
         &[1, 2, 3],
-        &[Label::Str("a", "1"), Label::Str("b", "2")],
+        &[SampleTag::Str("a", "1"), SampleTag::Str("b", "2")],
     );
     builder.add(
         &[frame("f", 1)],
         &[1, 2],
-        &[Label::Str("b", "2"), Label::Str("a", "1")],
+        &[SampleTag::Str("b", "2"), SampleTag::Str("a", "1")],
     );
     builder.add(&[frame("f", 2)], &[i64::MAX, 0, 0, 77], &[]);
     let profile = builder.finish();

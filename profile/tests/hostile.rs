@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use phpprof_profile::page::{differential_within, page, page_within};
 use phpprof_profile::proto::{Function, Label, Line, Location, Profile, Sample};
 use phpprof_profile::{
-    Builder, Limits, MAX_FRAMES, MAX_STRING, MergeLimits, Merger, Packed, PieceBounds, Settings,
-    TrustedMetadata, View, ViewError, decode, encode_gzip, pieces,
+    Builder, DecodeLimits, MAX_FRAMES, MAX_STRING, MergeLimits, Merger, Packed, PieceBounds,
+    Settings, TrustedMetadata, View, ViewError, decode, encode_gzip, pieces,
 };
 
 /// The longest string that is decoded.
@@ -57,7 +57,7 @@ fn line(function_id: u64) -> Line {
 fn refused(profile: &Profile, expected: &str) {
     let file = encode_gzip(profile);
     assert!(file.len() < 100 << 10, "{}", file.len());
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let whole = decode(&file, &limits).map_err(|error| error.to_string());
     assert_eq!(whole.err().as_deref(), Some(expected));
     let packed = Packed::open(file, &limits).map_err(|error| error.to_string());
@@ -69,7 +69,7 @@ fn a_string_that_is_longer_than_any_that_a_sampler_writes_is_refused() {
     let profile = |length| shared(4_000, &"x".repeat(length));
     refused(&profile(LONG + 1), "a string has more than 16384 bytes");
     let file = encode_gzip(&profile(LONG));
-    assert!(decode(&file, &Limits::default()).is_ok());
+    assert!(decode(&file, &DecodeLimits::default()).is_ok());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn inlined_calls_count_as_frames_of_a_sample() {
     profile.location[0].line = vec![line(1); MAX_FRAMES - 1];
     profile.sample[0].location_id = vec![1, 2];
     let file = encode_gzip(&profile);
-    assert!(decode(&file, &Limits::default()).is_ok());
+    assert!(decode(&file, &DecodeLimits::default()).is_ok());
     profile.sample[0].location_id = vec![1, 2, 2];
     refused(
         &profile,
@@ -138,7 +138,7 @@ fn long_texts() -> Profile {
 fn the_time_of_a_reader_does_not_grow_with_the_length_of_texts() {
     let file = encode_gzip(&long_texts());
     assert!(file.len() < 500 << 10, "{}", file.len());
-    let profile = Packed::open(file, &Limits::default()).unwrap();
+    let profile = Packed::open(file, &DecodeLimits::default()).unwrap();
     let begin = Instant::now();
     assert!(page(&profile, &View::default(), "long", None).is_ok());
     let bounds = PieceBounds {

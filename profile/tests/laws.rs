@@ -1,15 +1,16 @@
 //! Laws that hold for every profile, and for every sequence of bytes.
 
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits, Profile, Settings, decode, encode_gzip, merge, top, total,
+    Builder, DecodeLimits, FrameRef, Profile, SampleTag, Settings, decode, encode_gzip, merge, top,
+    total,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-type Entry = (Vec<(u8, i8)>, Vec<i32>, Vec<(u8, i64)>);
+type DrawnEntry = (Vec<(u8, i8)>, Vec<i32>, Vec<(u8, i64)>);
 
-fn entries() -> impl Strategy<Value = Vec<Entry>> {
+fn entries() -> impl Strategy<Value = Vec<DrawnEntry>> {
     vec(
         (
             vec(any::<(u8, i8)>(), 0..12),
@@ -20,7 +21,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     )
 }
 
-fn build(entries: &[Entry]) -> Profile {
+fn build(entries: &[DrawnEntry]) -> Profile {
     let mut builder = Builder::new(Settings::default());
     for (stack, values, labels) in entries {
         let names: Vec<_> = stack
@@ -41,7 +42,7 @@ fn build(entries: &[Entry]) -> Profile {
         let labels: Vec<_> = keys
             .iter()
             .zip(labels)
-            .map(|(key, (_, num))| Label::Num(key, *num, ""))
+            .map(|(key, (_, num))| SampleTag::Num(key, *num, ""))
             .collect();
         let values: Vec<_> = values.iter().map(|value| i64::from(*value)).collect();
         builder.add(&frames, &values, &labels);
@@ -56,7 +57,7 @@ fn totals(profile: &Profile) -> [i64; 3] {
 proptest! {
     #[test]
     fn decoding_never_panics_on_any_bytes(bytes in vec(any::<u8>(), 0..2000)) {
-        let _ = decode(&bytes, &Limits::default());
+        let _ = decode(&bytes, &DecodeLimits::default());
     }
 
     #[test]
@@ -69,7 +70,7 @@ proptest! {
             let position = position.index(bytes.len());
             bytes[position] = byte;
         }
-        if let Ok(profile) = decode(&bytes, &Limits::default()) {
+        if let Ok(profile) = decode(&bytes, &DecodeLimits::default()) {
             let _ = (top(&profile, "wall"), merge(&[profile.clone(), profile]));
         }
     }
@@ -77,7 +78,7 @@ proptest! {
     #[test]
     fn decoding_gives_back_what_was_encoded(entries in entries()) {
         let profile = build(&entries);
-        prop_assert_eq!(decode(&encode_gzip(&profile), &Limits::default()).unwrap(), profile);
+        prop_assert_eq!(decode(&encode_gzip(&profile), &DecodeLimits::default()).unwrap(), profile);
     }
 
     #[test]
@@ -96,7 +97,7 @@ proptest! {
         let merged = merge(std::slice::from_ref(&profile)).unwrap();
         prop_assert_eq!(merged.sample.len(), profile.sample.len());
         prop_assert_eq!(top(&merged, "cpu"), top(&profile, "cpu"));
-        prop_assert!(decode(&merged.encode_to_vec(), &Limits::default()).is_ok());
+        prop_assert!(decode(&merged.encode_to_vec(), &DecodeLimits::default()).is_ok());
     }
 
     #[test]

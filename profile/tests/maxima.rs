@@ -4,9 +4,9 @@
 //! plugin share.
 
 use phpprof_profile::{
-    Builder, Format, FrameRef, Label, Limits, Lookup, MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS,
-    MAX_STRING, MergeLimits, Merger, Packed, Profile, Settings, Source, TRUNCATED, TrustedMetadata,
-    View, Writer, decode, depth_within, encode_gzip, top, total,
+    Builder, DecodeLimits, Format, FrameRef, Lookup, MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS,
+    MAX_STRING, MergeLimits, Merger, Packed, Profile, SampleSource, SampleTag, Settings, TRUNCATED,
+    TrustedMetadata, View, Writer, decode, depth_within, encode_gzip, top, total,
 };
 
 fn frame(name: &str) -> FrameRef<'_> {
@@ -29,7 +29,7 @@ fn deep(below: usize) -> Vec<FrameRef<'static>> {
 
 /// The same sample by both writers, as every reader reads it.
 #[track_caller]
-fn written(stack: &[FrameRef<'_>], labels: &[Label<'_>]) -> Profile {
+fn written(stack: &[FrameRef<'_>], labels: &[SampleTag<'_>]) -> Profile {
     let (mut writer, mut builder) = (
         Writer::new(Settings::default()),
         Builder::new(Settings::default()),
@@ -37,7 +37,7 @@ fn written(stack: &[FrameRef<'_>], labels: &[Label<'_>]) -> Profile {
     writer.add(stack, &[1, 2, 3], labels);
     builder.add(stack, &[1, 2, 3], labels);
     let (file, built) = (writer.finish(), builder.finish());
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let profile = decode(&file, &limits).expect("the reader takes what the writer wrote");
     assert_eq!(profile, built);
     assert_eq!(Packed::open(&file, &limits).expect("as above").count(), 1);
@@ -72,7 +72,7 @@ fn names_and_labels_are_cut() {
         file: &long,
         ..FrameRef::default()
     }];
-    let profile = written(&stack, &vec![Label::Str(&long, &long); 1_000]);
+    let profile = written(&stack, &vec![SampleTag::Str(&long, &long); 1_000]);
     let [name] = names(&profile).try_into().unwrap();
     assert!(name.len() <= MAX_STRING && name.ends_with("é…"), "{name}");
     assert_eq!(profile.sample[0].label.len(), MAX_LABELS);
@@ -102,15 +102,15 @@ fn merged_profiles_of_the_deepest_stacks_are_read() {
         labels: vec![("pod", pod), ("namespace", "shop"), ("container", "fpm")],
         ..TrustedMetadata::default()
     };
-    let labels = vec![Label::Str("route", "/"); MAX_LABELS];
+    let labels = vec![SampleTag::Str("route", "/"); MAX_LABELS];
     for pod in ["web-1", "web-2", "web-3"] {
         let file = encode_gzip(&written(&deep(50_000), &labels));
-        let packed = Packed::open(file, &Limits::default()).unwrap();
+        let packed = Packed::open(file, &DecodeLimits::default()).unwrap();
         merger.add(&packed, &of_pod(pod)).unwrap();
     }
     let merged = merger.finish().unwrap();
     assert_eq!((merged.cut, merged.totals), (0, vec![3, 6, 9]));
-    let profile = decode(&merged.file, &Limits::default()).unwrap();
+    let profile = decode(&merged.file, &DecodeLimits::default()).unwrap();
     assert_eq!(profile.sample.len(), 3);
     let has_pod = |text: &str| profile.string_table.iter().any(|it| it == text);
     assert!(["web-1", "web-2", "web-3"].into_iter().all(has_pod));
@@ -128,19 +128,19 @@ fn all_frames_together_are_bounded() {
     let mut writer = Writer::new(Settings::default()).with_depth(depth);
     let stack = deep(deepest - 3);
     for pid in 0..count {
-        writer.add(&stack, &[1, 2, 3], &[Label::Num("pid", pid as i64, "")]);
+        writer.add(&stack, &[1, 2, 3], &[SampleTag::Num("pid", pid as i64, "")]);
     }
     writer.add(&deep(0), &[1, 2, 3], &[]);
     let file = writer.finish();
-    let profile = decode(&file, &Limits::of_own()).unwrap();
+    let profile = decode(&file, &DecodeLimits::of_own()).unwrap();
     let frames = profile.sample.iter().map(|it| it.location_id.len());
     assert_eq!(frames.clone().max(), Some(depth));
     assert_eq!(frames.min(), Some(3));
     assert!(frames_of(&profile) <= MAX_FRAMES_OF_ALL);
     // The operator holds no samples, so its memory is for the tables alone.
-    let limits = Limits {
+    let limits = DecodeLimits {
         memory_bytes: 24 << 20,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     assert_eq!(Packed::open(&file, &limits).unwrap().count(), count + 1);
 }

@@ -1,8 +1,9 @@
 //! What a merge keeps of each profile, and what it does without enough room.
 
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits, MergeLimits, Merged, Merger, OTHER, Packed, Profile,
-    Settings, Source, TrustedMetadata, View, decode, encode_gzip, merge, top, total,
+    Builder, DecodeLimits, FrameRef, MergeLimits, Merged, Merger, OTHER, Packed, Profile,
+    SampleSource, SampleTag, Settings, TrustedMetadata, View, decode, encode_gzip, merge, top,
+    total,
 };
 
 const FOLDS: &[&str] = &["pid"];
@@ -20,7 +21,10 @@ fn pod(stacks: usize, workers: i64) -> Profile {
         });
         let wall = (stack as i64 + 1) * 1_000_000;
         for pid in 0..workers {
-            let labels = [Label::Str("pod", "forged"), Label::Num("pid", pid, "")];
+            let labels = [
+                SampleTag::Str("pod", "forged"),
+                SampleTag::Num("pid", pid, ""),
+            ];
             builder.add(&frames, &[1, 0, wall], &labels);
         }
     }
@@ -43,7 +47,7 @@ fn merged(profiles: &[(&'static str, Profile)], limits: MergeLimits) -> (Merged,
         added.expect("our own types");
     }
     let merged = merger.finish().expect("something to merge");
-    let profile = decode(&merged.file, &Limits::default()).expect("a whole profile");
+    let profile = decode(&merged.file, &DecodeLimits::default()).expect("a whole profile");
     for (index, name) in ["samples", "cpu", "wall"].into_iter().enumerate() {
         assert_eq!(total(&profile, name), merged.totals[index]);
         let all = profiles.iter().map(|(_, profile)| total(profile, name));
@@ -159,7 +163,7 @@ fn merging_adds_values_and_keeps_the_first_comment_of_each() {
         (merged.time_nanos, merged.duration_nanos),
         (1_790_000_000_000_000_000, 2_000_000_000)
     );
-    assert!(decode(&encode_gzip(&merged), &Limits::default()).is_ok());
+    assert!(decode(&encode_gzip(&merged), &DecodeLimits::default()).is_ok());
 }
 
 #[test]
@@ -201,7 +205,7 @@ fn merging_needs_the_same_sample_types() {
 fn a_packed_profile_reads_as_one_in_memory() {
     let profile = pod(40, 3);
     let file = encode_gzip(&profile);
-    let packed = Packed::open(&file, &Limits::default()).unwrap();
+    let packed = Packed::open(&file, &DecodeLimits::default()).unwrap();
     assert_eq!(packed.count(), 120);
     for _ in 0..2 {
         let mut samples = Vec::new();
@@ -209,7 +213,7 @@ fn a_packed_profile_reads_as_one_in_memory() {
         assert_eq!(samples, profile.sample);
     }
     assert_eq!(total(&packed, "wall"), total(&profile, "wall"));
-    let page = |source: &dyn Source| {
+    let page = |source: &dyn SampleSource| {
         phpprof_profile::page::page(source, &View::default(), "shop/first", None).unwrap()
     };
     assert_eq!(page(&packed), page(&profile));
@@ -220,11 +224,11 @@ fn a_packed_profile_is_refused_as_one_in_memory_is() {
     let mut dangling = pod(2, 1);
     dangling.sample[1].location_id[0] = 99;
     let file = encode_gzip(&dangling);
-    let error = Packed::open(&file, &Limits::default()).unwrap_err();
+    let error = Packed::open(&file, &DecodeLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "location 99 does not exist");
-    let limits = Limits {
+    let limits = DecodeLimits {
         samples: 3,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     let file = encode_gzip(&pod(4, 1));
     let error = Packed::open(&file, &limits).unwrap_err();

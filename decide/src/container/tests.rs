@@ -19,7 +19,7 @@ fn pod(containers: &str) -> PodView {
     }
 }
 
-fn found(target: &Target, pod: &PodView) -> String {
+fn found(target: &ProfileTarget, pod: &PodView) -> String {
     match php_container(target, pod) {
         Ok(found) => format!("{} {:?}", found.container.name, found.choice),
         Err(why) => why.to_string(),
@@ -29,7 +29,7 @@ fn found(target: &Target, pod: &PodView) -> String {
 /// `expected` is the container and why, or the end of the refusal.
 #[track_caller]
 fn check(containers: &str, expected: &str) {
-    let found = found(&Target::default(), &pod(containers));
+    let found = found(&ProfileTarget::default(), &pod(containers));
     assert!(found.ends_with(expected), "{containers}: {found}");
 }
 
@@ -38,17 +38,17 @@ const NONE: &str = "and no name or image says which one runs PHP";
 #[test]
 fn php_container_of_the_request_then_of_the_annotation() {
     let mut pod = pod("nginx php-fpm app");
-    let named = |name: &str| Target {
+    let named = |name: &str| ProfileTarget {
         container_name: Some(name.to_owned()),
-        ..Target::default()
+        ..ProfileTarget::default()
     };
     assert_eq!(found(&named("app"), &pod), "app Request");
     assert_eq!(found(&named("no"), &pod), "the pod has no container no");
     pod.default_container = Some("nginx".to_owned());
-    assert_eq!(found(&Target::default(), &pod), "nginx Annotation");
+    assert_eq!(found(&ProfileTarget::default(), &pod), "nginx Annotation");
     assert_eq!(found(&named("app"), &pod), "app Request");
     pod.default_container = Some("gone".to_owned());
-    let missing = found(&Target::default(), &pod);
+    let missing = found(&ProfileTarget::default(), &pod);
     assert_eq!(missing, "the pod has no container gone");
 }
 
@@ -124,12 +124,12 @@ fn php_container_not_one_that_only_watches_php() {
 
 #[test]
 fn php_container_refuses_several_and_none_with_their_names() {
-    let none = found(&Target::default(), &pod("nginx app"));
+    let none = found(&ProfileTarget::default(), &pod("nginx app"));
     assert_eq!(
         none,
         format!("pod web has the containers nginx, app, {NONE}")
     );
-    let two = found(&Target::default(), &pod("php-fpm nginx php-cron"));
+    let two = found(&ProfileTarget::default(), &pod("php-fpm nginx php-cron"));
     let names = "pod web has the containers php-fpm, nginx, php-cron";
     assert_eq!(
         two,
@@ -153,7 +153,7 @@ fn php_container_ends_on_any_text() {
     ] {
         let mut pod = pod("one two");
         pod.containers[1].image = odd.to_owned();
-        let _ = found(&Target::default(), &pod);
+        let _ = found(&ProfileTarget::default(), &pod);
         let parts: Vec<_> = repository(odd).collect();
         assert!(!parts.is_empty(), "{odd}");
     }

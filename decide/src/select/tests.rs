@@ -9,8 +9,14 @@ use crate::testing::{pod, sampler};
 
 /// `expected` has the names of the chosen pods, or the reason of the refusal.
 #[track_caller]
-fn check(target: &Target, pods: &[PodView], expected: &str) {
-    let actual = match select(target, pods, &BTreeMap::new(), &Limits::default(), &ONCE) {
+fn check(target: &ProfileTarget, pods: &[PodView], expected: &str) {
+    let actual = match select(
+        target,
+        pods,
+        &BTreeMap::new(),
+        &AdminLimits::default(),
+        &ONCE,
+    ) {
         Ok(selection) => {
             let name = |one: &Chosen| format!("{}/{}", one.pod.name, one.container.name);
             selection
@@ -31,10 +37,10 @@ const ONCE: Serving<'_> = Serving {
     stays: Stays::Never,
 };
 
-fn target(max_pods: i32) -> Target {
-    Target {
+fn target(max_pods: i32) -> ProfileTarget {
+    ProfileTarget {
         max_pods,
-        ..Target::default()
+        ..ProfileTarget::default()
     }
 }
 
@@ -72,7 +78,7 @@ fn the_operator_caps_the_number_of_pods() {
         &target(100),
         &pods,
         &BTreeMap::new(),
-        &Limits::default(),
+        &AdminLimits::default(),
         &ONCE,
     )
     .unwrap();
@@ -115,7 +121,7 @@ fn the_container_is_the_named_one_else_the_default_one_else_that_named_after_php
         ..two.clone()
     };
     check(&target(1), std::slice::from_ref(&annotated), "a/nginx");
-    let named = Target {
+    let named = ProfileTarget {
         container_name: Some("fpm".into()),
         ..target(1)
     };
@@ -136,7 +142,7 @@ fn one_ready_pod_whose_container_is_not_clear_refuses_the_request() {
     let expected = format!("ContainerAmbiguous: {names}, {words}");
     check(&target(1), &[pod("a"), unclear.clone()], &expected);
     check(&target(1), &[unclear.clone(), pod("a")], &expected);
-    let named = Target {
+    let named = ProfileTarget {
         container_name: Some("app".into()),
         ..target(2)
     };
@@ -163,7 +169,7 @@ fn a_container_named_after_php_that_does_not_run_is_not_replaced_by_another() {
 
 #[test]
 fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
-    let named = Target {
+    let named = ProfileTarget {
         container_name: Some("php".into()),
         ..target(1)
     };
@@ -208,9 +214,9 @@ fn a_pod_whose_budget_is_spent_is_not_chosen() {
 /// two samplers.
 #[track_caller]
 fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
-    let limits = Limits {
+    let limits = AdminLimits {
         samplers_of_node: 2,
-        ..Limits::default()
+        ..AdminLimits::default()
     };
     let samplers = samplers
         .iter()
@@ -274,7 +280,7 @@ fn check_resident(pod: PodView, expected: &str) {
         &target(1),
         &pods,
         &BTreeMap::new(),
-        &Limits::default(),
+        &AdminLimits::default(),
         &serving,
     );
     let actual = match selected {

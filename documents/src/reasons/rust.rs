@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Reasons, Stage};
+use super::{ReasonOutcome, Reasons};
 
 const GENERATED: &str =
     "//! Generated from contract/reasons.yaml by `make generate`; do not edit.\n";
@@ -24,14 +24,14 @@ pub fn crds(reasons: &Reasons) -> String {
     }
     text += "}\n";
     text += OUTCOME;
-    text += "impl Reason {\n";
+    text += "impl RequestReason {\n";
     text += &all(reasons.requests.iter().map(|it| it.reason.as_str()));
-    text += "\n    /// Which conditions are true with it.\n    pub fn outcome(self) -> Outcome {\n        match self {\n";
+    text += "\n    /// Which conditions are true with it.\n    pub fn outcome(self) -> RequestOutcome {\n        match self {\n";
     for of in &reasons.requests {
         let outcome = outcome(of.outcome);
         let _ = writeln!(
             text,
-            "            Self::{} => Outcome::{outcome},",
+            "            Self::{} => RequestOutcome::{outcome},",
             of.reason
         );
     }
@@ -136,12 +136,12 @@ use serde::{Deserialize, Serialize};
 const REASON: &str = "
 /// Reason of a request's conditions.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
+pub enum RequestReason {
 ";
 const OUTCOME: &str = "
-/// What a [`Reason`] says about the request.
+/// What a [`RequestReason`] says about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Neither accepted nor refused yet.
     Held,
     /// Accepted, and not over.
@@ -163,7 +163,7 @@ const TARGET_REASON: &str = "
 pub enum TargetReason {
 ";
 const DISPLAY: &str = "
-impl fmt::Display for Reason {
+impl fmt::Display for RequestReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -176,7 +176,7 @@ impl fmt::Display for TargetReason {
 }
 ";
 
-fn outcome(stage: Stage) -> String {
+fn outcome(stage: ReasonOutcome) -> String {
     format!("{stage:?}")
 }
 

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::EphemeralContainer;
-use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
-use reqwest::{Client, ClientBuilder, StatusCode};
+use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
+use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -86,9 +86,9 @@ fn profile(seconds: u64, samples: i64) -> Vec<u8> {
                 })
                 .collect();
             let labels = [
-                Label::Num("pid", 7 + worker, ""),
-                Label::Str("php", "8.2.29"),
-                Label::Str("sapi", "fpm-fcgi"),
+                SampleTag::Num("pid", 7 + worker, ""),
+                SampleTag::Str("php", "8.2.29"),
+                SampleTag::Str("sapi", "fpm-fcgi"),
             ];
             builder.add(&frames, &[1, step / 2, step], &labels);
         }

@@ -10,8 +10,8 @@ use e2e::{ENABLED, Fixture, pods, poll, say, shared, shared_on};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use phpprof_crds::{ProfileRequest, Reason, TargetReason, TargetState, condition};
-use phpprof_profile::{Limits, decode, total};
+use phpprof_crds::{ProfileRequest, RequestReason, TargetReason, TargetState, condition};
+use phpprof_profile::{DecodeLimits, decode, total};
 use serde_json::{Value, json};
 
 /// The third is due after 20 s: those before it after 5 and 10.
@@ -65,7 +65,7 @@ async fn check_beginning(
 ) -> Result<()> {
     let complete = holds(request, condition::COMPLETE)?;
     ensure!(
-        complete.reason == Reason::Complete.to_string(),
+        complete.reason == RequestReason::Complete.to_string(),
         "{complete:?}"
     );
     let target = only_target(request)?;
@@ -83,7 +83,7 @@ async fn check_beginning(
     let links = fixture.links(request).await?;
     let bytes = fixture.get(&links["pod/web/fpm"]).await?.body;
     ensure!(sha256(&bytes) == target.sha256, "another profile");
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let samples = total(&profile, "samples");
     ensure!(
         samples > 0 && target.samples == Some(samples),
@@ -234,7 +234,7 @@ fn a_short_job_leaves_its_first_seconds() -> Result<()> {
         );
         let complete = holds(&request, condition::COMPLETE)?;
         ensure!(
-            complete.reason == Reason::Complete.to_string()
+            complete.reason == RequestReason::Complete.to_string()
                 && complete.message.contains("the profile has the first "),
             "{complete:?}"
         );

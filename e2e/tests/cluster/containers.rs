@@ -5,7 +5,7 @@ use e2e::requests::{holds, only_target, status};
 use e2e::samples::samples_of;
 use e2e::{ENABLED, Fixture, pods, shared};
 use k8s_openapi::api::core::v1::Pod;
-use phpprof_crds::{ContainerChoice, Reason, condition};
+use phpprof_crds::{ContainerChoice, RequestReason, condition};
 use serde_json::json;
 
 /// The container that the sampler was added for.
@@ -51,7 +51,7 @@ fn an_ambiguous_pod_is_refused_with_container_names() -> Result<()> {
         let request = fixture.ended(&request).await?;
         let failed = holds(&request, condition::FAILED)?;
         ensure!(
-            failed.reason == Reason::ContainerAmbiguous.to_string(),
+            failed.reason == RequestReason::ContainerAmbiguous.to_string(),
             "{failed:?}"
         );
         let names = "pod unclear has the containers nginx, app";

@@ -11,7 +11,7 @@ use e2e::{Fixture, exclusive, kubectl, pods, poll, release, run};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 use serde_json::{Value, json};
 
 const SECRET: &str = "phpprof-e2e-grafana";
@@ -89,7 +89,7 @@ async fn check_pushes(fixture: &Fixture, request: &ProfileRequest, calls: &[Valu
         ensure!(label("cluster").as_deref() == Some("e2e"), "{series}");
         let raw = series["samples"][0]["rawProfile"].as_str();
         let raw = STANDARD.decode(raw.context("no profile")?)?;
-        let profile = decode(&raw, &Limits::default())?;
+        let profile = decode(&raw, &DecodeLimits::default())?;
         let (kind, _) = profile.sample_types().next().context("no type")?;
         let pushed = total(&profile, kind);
         ensure!(pushed == total(&merged, kind), "{kind}: {pushed}");

@@ -7,7 +7,7 @@ use e2e::requests::{Sampler, status};
 use e2e::store::{Call, sha256};
 use e2e::{ENABLED, Fixture, pods, shared};
 use jiff::Timestamp;
-use phpprof_crds::{Reason, TargetStatus, UploadRoute, condition};
+use phpprof_crds::{RequestReason, TargetStatus, UploadRoute, condition};
 use serde_json::json;
 
 /// A modified grant.
@@ -130,7 +130,7 @@ fn a_grant_writes_one_object_once_until_expiry() -> Result<()> {
             .await?;
         let complete = e2e::requests::holds(&request, condition::COMPLETE)?;
         ensure!(
-            complete.reason == Reason::SomeTargetsFailed.to_string(),
+            complete.reason == RequestReason::SomeTargetsFailed.to_string(),
             "{complete:?}"
         );
         let targets = status(&request).targets;

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use phpprof_crds::{ProfileRequest, TargetReason};
-use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 use serde_json::json;
 
 /// An upload, and the operator's message about it.
@@ -47,7 +47,7 @@ fn profile(sample_types: Vec<(&'static str, &'static str)>, label: &str) -> Vec<
     builder.add(
         &[FrameRef::default()],
         &[1, 1, 1],
-        &[Label::Str(label, "x")],
+        &[SampleTag::Str(label, "x")],
     );
     encode_gzip(&builder.finish())
 }

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{only_target, status};
 use e2e::{ENABLED, pods, promised, shared};
 use kube::ResourceExt as _;
-use phpprof_crds::{Mode, ProfileRequest};
-use phpprof_profile::{Limits, decode, total};
+use phpprof_crds::{ProfileMode, ProfileRequest};
+use phpprof_profile::{DecodeLimits, decode, total};
 
 /// From the creation of a request to the first table.
 const BEGINS: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ fn top_live_shows_saves_and_stops_its_sampler() -> Result<()> {
         let requests = requests.list(&Default::default()).await?;
         let request = requests.items.into_iter().next();
         let request = request.context("no request was made")?;
-        ensure!(request.spec.mode == Mode::Live, "{:?}", request.spec);
+        ensure!(request.spec.mode == ProfileMode::Live, "{:?}", request.spec);
         let name = request.name_any();
         let began = std::time::Instant::now();
         table.types("q").await?;
@@ -47,7 +47,7 @@ fn top_live_shows_saves_and_stops_its_sampler() -> Result<()> {
             .split_whitespace()
             .find(|word| word.starts_with("phpprof-top-"))
             .context("no file is named")?;
-        let profile = decode(&user.file(file)?, &Limits::default())?;
+        let profile = decode(&user.file(file)?, &DecodeLimits::default())?;
         ensure!(total(&profile, "samples") > 0, "nothing was saved");
         // The names come from the operator.
         let names = &profile.string_table;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use e2e::requests::status;
 use e2e::users::{Right, User};
 use e2e::{ENABLED, Fixture, pods, promised, shared};
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 use serde_json::{Value, json};
 
 #[test]
@@ -96,7 +96,7 @@ async fn check_looks(user: &User) -> Result<()> {
     ensure!(by_pod.contains("web-"), "{by_pod}");
     user.run("diff first first").await?.well()?;
     user.run("download first").await?.well()?;
-    let profile = decode(&user.file("first.pb.gz")?, &Limits::default())?;
+    let profile = decode(&user.file("first.pb.gz")?, &DecodeLimits::default())?;
     let samples = total(&profile, "samples");
     ensure!(samples > 0, "no samples");
     user.run("download first -t samples -o first.folded")

@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use phpprof_crds::{
-    NAMESPACE_DISABLED, NAMESPACE_LABEL, ProfileRequest, Reason, TargetReason, TargetState,
+    NAMESPACE_DISABLED, NAMESPACE_LABEL, ProfileRequest, RequestReason, TargetReason, TargetState,
     condition,
 };
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ fn scheduled_requests_share_one_container() -> Result<()> {
         let refused = fixture.ended(&fixture.apply(refused).await?).await?;
         let reason = &holds(&refused, condition::FAILED)?.reason;
         ensure!(
-            *reason == Reason::ResidentNotAllowed.to_string(),
+            *reason == RequestReason::ResidentNotAllowed.to_string(),
             "{reason}"
         );
         ends_with_the_namespaces_label(fixture).await
@@ -220,7 +220,7 @@ fn a_resident_sampler_is_succeeded_after_its_container() -> Result<()> {
         restart(fixture).await?;
         let third = fixture.ended(&scheduled(fixture, 1).await?).await?;
         let failed = holds(&third, condition::FAILED)?;
-        let expected = Reason::ResidentSamplerBackOff.to_string();
+        let expected = RequestReason::ResidentSamplerBackOff.to_string();
         ensure!(failed.reason == expected, "{failed:?}");
         ensure!(status(&third).targets.is_empty(), "{third:?}");
         Ok(())
@@ -234,7 +234,7 @@ fn a_deleted_pod_ends_its_resident_run() -> Result<()> {
         let running = scheduled(fixture, 30).await?;
         let sampling = |it: &ProfileRequest| {
             let condition = status(it).conditions.into_iter().next();
-            condition.is_some_and(|it| it.reason == Reason::Sampling.to_string())
+            condition.is_some_and(|it| it.reason == RequestReason::Sampling.to_string())
         };
         fixture.until(&running, "samples", sampling).await?;
         tokio::time::sleep(HEARD).await;

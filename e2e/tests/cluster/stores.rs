@@ -11,7 +11,7 @@ use e2e::{ENABLED, Fixture, exclusive, outage, pods, poll, shared};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::Api;
 use kube::api::PostParams;
-use phpprof_crds::{Reason, UploadRoute, condition};
+use phpprof_crds::{RequestReason, UploadRoute, condition};
 use serde_json::{Value, json};
 
 /// How the operator finds its store.
@@ -111,8 +111,8 @@ mod alone {
             };
             let target = only_target(&fixture.completed(spec("web")).await?)?;
             ensure!(
-                target.upload_mode == Some(UploadRoute::Direct),
-                "{target:?}"
+                failed.reason == RequestReason::StoreOverwrites.to_string(),
+                "{failed:?}"
             );
             let seen = outage::seen().await?;
             let puts = outage::puts(&seen, &target.object_key);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use phpprof_crds::{ProfileRequest, TargetState, UploadRoute, condition};
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 use serde_json::{Value, json};
 
 fn spec(duration_seconds: u32) -> Value {
@@ -41,7 +41,7 @@ async fn check_results(fixture: &Fixture, request: &ProfileRequest) -> Result<()
         merged.body.len() as i64 == claimed.size_bytes,
         "{claimed:?}"
     );
-    let merged = decode(&merged.body, &Limits::default())?;
+    let merged = decode(&merged.body, &DecodeLimits::default())?;
     ensure!(total(&merged, "samples") == claimed.samples, "{claimed:?}");
     let pods = fixture.get(&links["pod/web/fpm"]).await?;
     ensure!(sha256(&pods.body) == target.sha256, "another profile");

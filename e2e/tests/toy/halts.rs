@@ -13,7 +13,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use phpprof_crds::{
-    NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, Reason, condition,
+    NAMESPACE_DISABLED, NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileRequest, RequestReason,
+    condition,
 };
 use serde_json::json;
 
@@ -56,7 +57,7 @@ async fn check_halt(
     )?;
     let complete = holds(&ended, condition::COMPLETE)?;
     ensure!(
-        complete.reason == Reason::Cancelled.to_string()
+        complete.reason == RequestReason::Cancelled.to_string()
             && complete
                 .message
                 .starts_with("profiling was stopped; profiled 1 pod"),
@@ -66,7 +67,7 @@ async fn check_halt(
     let held = fixture.apply(spec(1)).await?;
     let held = fixture
         .until(&held, "is held", |it| {
-            reason(it) == Reason::ProfilingDisabled.to_string()
+            reason(it) == RequestReason::ProfilingDisabled.to_string()
         })
         .await?;
     let message = &status(&held).conditions[0].message;
@@ -188,7 +189,7 @@ async fn is_held_over_upgrades(fixture: &Fixture) -> Result<()> {
     ensure!(key == "running", "the upgrade left {key}");
     let now = fixture.until(&held, "is there", |_| true).await?;
     ensure!(
-        reason(&now) == Reason::ProfilingDisabled.to_string(),
+        reason(&now) == RequestReason::ProfilingDisabled.to_string(),
         "{now:?}"
     );
     switch(false).await?;
@@ -224,6 +225,41 @@ fn span(request: &ProfileRequest) -> Result<(Timestamp, Timestamp)> {
     let status = status(request);
     let start = status.start_time.context("it was not accepted")?.0;
     Ok((start, status.completion_time.context("it is not over")?.0))
+}
+
+#[test]
+fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> Result<()> {
+    exclusive_on(LIMITS, async |fixture| {
+        fixture.start(&[pods::php("web")]).await?;
+        fixture
+            .beside(ENABLED, async |other| {
+                other.start(&[pods::php("web")]).await?;
+                let mut all = Vec::new();
+                // The first namespace's requests come first.
+                for fixture in [fixture, fixture, fixture, other, other] {
+                    let request = fixture.apply(spec(2)).await?;
+                    // Creation times have a resolution of one second, so requests of one second have no order.
+                    tokio::time::sleep(Duration::from_millis(1100)).await;
+                    all.push((fixture, request));
+                }
+                let (last_fixture, last) = all.last().context("there are five")?;
+                let waiting = last_fixture
+                    .until(last, "waits", |it| {
+                        reason(it) == RequestReason::Queued.to_string()
+                    })
+                    .await?;
+                let message = &status(&waiting).conditions[0].message;
+                ensure!(message.starts_with("place "), "{message}");
+                let mut spans = Vec::new();
+                for (fixture, request) in &all {
+                    let ended = fixture.ended(request).await?;
+                    holds(&ended, condition::COMPLETE)?;
+                    spans.push((ended.namespace(), span(&ended)?));
+                }
+                check_line(&spans)
+            })
+            .await
+    })
 }
 
 fn check_line(spans: &[(Option<String>, (Timestamp, Timestamp))]) -> Result<()> {

@@ -15,7 +15,7 @@ use futures::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
-use phpprof_crds::{ProfileRequest, Reason, TargetReason};
+use phpprof_crds::{ProfileRequest, RequestReason, TargetReason};
 use serde_json::json;
 
 use crate::halts::{LIMITS, reason};
@@ -160,7 +160,7 @@ fn check_turns(seen: &[ProfileRequest]) -> Result<()> {
 fn check_words(seen: &[ProfileRequest]) -> Result<()> {
     let mut queued = BTreeSet::new();
     for request in seen {
-        if reason(request) != Reason::Queued.to_string() {
+        if reason(request) != RequestReason::Queued.to_string() {
             continue;
         }
         let message = &status(request).conditions[0].message;

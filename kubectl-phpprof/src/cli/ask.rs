@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use phpprof_crds::{RequestLabel, SamplerMode};
 
-use crate::output::{Asked, TEXT, help};
+use crate::output::{OutputFlag, TEXT, help};
 
 /// Which PHP to sample, and how: for `run`, and for each run of a schedule.
 #[derive(Args, Debug, Clone)]
@@ -79,7 +79,7 @@ pub struct RequestArguments {
 }
 
 #[derive(Args, Debug, Clone)]
-pub struct Run {
+pub struct RunFlags {
     #[command(flatten)]
     pub request: RequestArguments,
     /// Sample type of the final table. Default: wall.
@@ -137,8 +137,8 @@ pub struct Dump {
     /// Group id that PHP runs as.
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
-    #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = Asked::parser(TEXT))]
-    pub output: Asked,
+    #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = OutputFlag::parser(TEXT))]
+    pub output: OutputFlag,
     /// How long to wait.
     #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "2m")]
     pub timeout: u64,

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::ask::{DryRun, ObjectForm, RequestArguments};
 use super::job::JobArguments;
-use crate::output::{Asked, NAMED, help};
+use crate::output::{NAMED, OutputFlag, help};
 
 #[derive(Args, Debug)]
 pub struct Schedule {
@@ -62,8 +62,8 @@ pub struct ScheduleCreate {
 
 #[derive(Args, Debug)]
 pub struct ScheduleList {
-    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = Asked::parser(NAMED))]
-    pub output: Asked,
+    #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
+    pub output: OutputFlag,
 }
 
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::kuberc::Policy;
+use super::kuberc::KubercPolicy;
 use super::path;
 use super::tls::{self, Current, Pem, TlsError};
 
@@ -72,7 +72,7 @@ pub enum ExecError {
 /// A plugin, what may run, and where its certificates go.
 pub struct Exec {
     pub config: ExecConfig,
-    pub policy: Option<Policy>,
+    pub policy: Option<KubercPolicy>,
     pub identity: Current,
 }
 
@@ -83,12 +83,12 @@ struct Credential {
     api_version: String,
     #[serde(default)]
     kind: String,
-    status: Option<Status>,
+    status: Option<ExecStatus>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct ExecStatus {
     token: String,
     expiration_timestamp: Option<Timestamp>,
     client_certificate_data: String,
@@ -131,14 +131,14 @@ impl Exec {
     }
 }
 
-type Run = Box<dyn FnOnce() -> std::io::Result<Output> + Send>;
+type PluginRun = Box<dyn FnOnce() -> std::io::Result<Output> + Send>;
 
 /// The plugin's name, and what runs it.
 fn command(
     config: &ExecConfig,
-    policy: Option<&Policy>,
+    policy: Option<&KubercPolicy>,
     has_terminal: bool,
-) -> Result<(String, Run), ExecError> {
+) -> Result<(String, PluginRun), ExecError> {
     let name = config.command.as_deref().filter(|it| !it.is_empty());
     let name = path::clean(name.ok_or(ExecError::NoCommand)?);
     let interactive = match config.interactive_mode {
@@ -173,7 +173,7 @@ fn command(
 }
 
 /// The program to run, if there is one. The policy judges the very path that is run.
-fn permitted(name: &str, policy: Option<&Policy>) -> Result<Option<String>, ExecError> {
+fn permitted(name: &str, policy: Option<&KubercPolicy>) -> Result<Option<String>, ExecError> {
     let folders = std::env::var_os("PATH");
     let find = |name: &str| path::find(name, folders.as_deref());
     let program = find(name);
@@ -205,7 +205,7 @@ fn info(config: &ExecConfig, interactive: bool) -> String {
     .to_string()
 }
 
-fn answer(command: &str, wanted: Option<&str>, output: &Output) -> Result<Status, ExecError> {
+fn answer(command: &str, wanted: Option<&str>, output: &Output) -> Result<ExecStatus, ExecError> {
     if !output.status.success() {
         return Err(ExecError::Failed {
             command: command.to_owned(),
@@ -331,19 +331,19 @@ mod tests {
 
     #[test]
     fn a_policy_judges_the_program_that_is_run() {
-        use super::super::kuberc::Rule;
-        let of = |command: &str, rule: Rule| {
+        use super::super::kuberc::PluginRule;
+        let of = |command: &str, rule: PluginRule| {
             let path = "/rc".into();
-            permitted(command, Some(&Policy { path, rule }))
+            permitted(command, Some(&KubercPolicy { path, rule }))
         };
-        let list = |entry: &str| Rule::Allowlist(vec![entry.to_owned()]);
+        let list = |entry: &str| PluginRule::Allowlist(vec![entry.to_owned()]);
         let refused = |result| matches!(result, Err(ExecError::NotPermitted { .. }));
         assert_eq!(
-            of("sh", Rule::AllowAll).unwrap(),
+            of("sh", PluginRule::AllowAll).unwrap(),
             permitted("sh", None).unwrap()
         );
         let sh = permitted("sh", None).unwrap().unwrap();
-        assert!(refused(of("sh", Rule::DenyAll)) && refused(of("sh", list("bash"))));
+        assert!(refused(of("sh", PluginRule::DenyAll)) && refused(of("sh", list("bash"))));
         assert_eq!(of("sh", list("sh")).unwrap().as_ref(), Some(&sh));
         assert_eq!(of(&sh, list("sh")).unwrap().as_ref(), Some(&sh));
         assert!(refused(of("/nonexistent/sh", list("sh"))));

@@ -10,7 +10,7 @@ use kube::config::{
     AuthInfo, Cluster, ExecAuthCluster, KubeConfigOptions, Kubeconfig, KubeconfigError,
 };
 
-use super::keep::Kept;
+use super::keep::KeptUser;
 use super::kubeconfig::{self, Malformed};
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub struct Entries {
     pub user: AuthInfo,
     pub namespace: Option<String>,
     /// Where the user is written, if it is in a file.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptUser>,
 }
 
 /// Only where they are from: kube shows a provider's tokens and a plugin's variables.
@@ -189,7 +189,7 @@ pub fn chosen(
     }
     let kept = user.and_then(|user| {
         let place = places.iter().find(|it| it.1.contains(&user.name))?;
-        Some(Kept {
+        Some(KeptUser {
             path: place.0.clone(),
             user: user.name.clone(),
         })
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(current.namespace, None);
         assert_eq!(
             current.kept,
-            Some(Kept {
+            Some(KeptUser {
                 path: path("b"),
                 user: "b".into()
             })

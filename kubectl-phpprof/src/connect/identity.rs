@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::SystemTime;
 
-use super::plan::{Identity, Source};
+use super::plan::{ClientIdentity, PemSource};
 use super::source::{self, SourceError};
 use super::tls::{self, Current, TlsError};
 
@@ -20,7 +20,7 @@ pub enum IdentityError {
 
 /// Reads the certificate, and looks at its files again.
 pub struct Files {
-    identity: Identity,
+    identity: ClientIdentity,
     seen: Option<[Stamp; 2]>,
     current: Current,
 }
@@ -31,7 +31,7 @@ type Stamp = Option<(Option<SystemTime>, u64, u64)>;
 
 impl Files {
     /// Reads it for the first time.
-    pub fn start(identity: Identity, current: Current) -> Result<Self, IdentityError> {
+    pub fn start(identity: ClientIdentity, current: Current) -> Result<Self, IdentityError> {
         let mut files = Files {
             identity,
             seen: None,
@@ -62,10 +62,10 @@ impl Files {
 
     fn stamps(&self) -> [Stamp; 2] {
         [&self.identity.certificate, &self.identity.key].map(|source| match source {
-            Source::File(path) => std::fs::metadata(path)
+            PemSource::File(path) => std::fs::metadata(path)
                 .ok()
                 .map(|it| (it.modified().ok(), it.len(), it.ino())),
-            Source::Data(..) => None,
+            PemSource::Data(..) => None,
         })
     }
 }
@@ -101,8 +101,8 @@ mod tests {
             std::fs::rename(&part, path(&format!("own.{end}"))).unwrap();
         };
         let current = Current::default();
-        let source = |end: &str| Source::File(path(&format!("own.{end}")).display().to_string());
-        let identity = Identity {
+        let source = |end: &str| PemSource::File(path(&format!("own.{end}")).display().to_string());
+        let identity = ClientIdentity {
             certificate: source("crt"),
             key: source("key"),
         };

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A user of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptUser {
     pub path: PathBuf,
     pub user: String,
 }
@@ -34,7 +34,7 @@ pub enum KeepError {
     Changed(String),
 }
 
-pub fn write(place: &Kept, values: &[(&str, String)]) -> Result<(), KeepError> {
+pub fn write(place: &KeptUser, values: &[(&str, String)]) -> Result<(), KeepError> {
     let wrong = |error| KeepError::File {
         path: place.path.display().to_string(),
         error,
@@ -133,7 +133,7 @@ mod tests {
         fs::write(&real, TEXT).unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&real, &path).unwrap();
-        let place = Kept {
+        let place = KeptUser {
             path: path.clone(),
             user: "b".to_owned(),
         };
@@ -165,7 +165,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         fs::write(&path, TEXT).unwrap();
-        let place = |user: &str| Kept {
+        let place = |user: &str| KeptUser {
             path: path.clone(),
             user: user.to_owned(),
         };

@@ -17,13 +17,13 @@ use super::path;
 
 /// What a kuberc permits, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct KubercPolicy {
     pub path: PathBuf,
-    pub rule: Rule,
+    pub rule: PluginRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum PluginRule {
     AllowAll,
     DenyAll,
     /// Names and paths of programs.
@@ -46,7 +46,7 @@ pub enum KubercError {
 pub fn load(
     home: Option<&Path>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Policy>, KubercError> {
+) -> Result<Option<KubercPolicy>, KubercError> {
     let Some(place) = place(home, variable) else {
         return Ok(None);
     };
@@ -69,15 +69,15 @@ pub fn load(
     };
     let wrong = |why| KubercError::Wrong { path: shown(), why };
     match rule(&text).map_err(wrong)? {
-        Found::Rule(rule) => Ok(Some(Policy {
+        FoundPolicy::Rule(rule) => Ok(Some(KubercPolicy {
             path: place.path,
             rule,
         })),
-        Found::Nothing => Ok(None),
-        Found::OtherKinds if place.is_named => Err(wrong(
+        FoundPolicy::Nothing => Ok(None),
+        FoundPolicy::OtherKinds if place.is_named => Err(wrong(
             "has no Preference of kubectl.config.k8s.io".to_owned(),
         )),
-        Found::OtherKinds => {
+        FoundPolicy::OtherKinds => {
             eprintln!(
                 "warning: {} has no Preference of kubectl.config.k8s.io",
                 shown()
@@ -88,23 +88,23 @@ pub fn load(
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct KubercPlace {
     path: PathBuf,
     /// By KUBERC. Such a file must be there.
     is_named: bool,
 }
 
-fn place(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Option<Place> {
+fn place(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Option<KubercPlace> {
     if variable("KUBECTL_KUBERC").is_some_and(|it| it.eq_ignore_ascii_case("false")) {
         return None;
     }
     match variable("KUBERC").filter(|it| !it.is_empty()) {
         Some(off) if off == "off" => None,
-        Some(path) => Some(Place {
+        Some(path) => Some(KubercPlace {
             path: path.into(),
             is_named: true,
         }),
-        None => Some(Place {
+        None => Some(KubercPlace {
             path: home?.join(".kube").join("kuberc"),
             is_named: false,
         }),
@@ -112,15 +112,15 @@ fn place(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<String>) -> Opti
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Rule(Rule),
+enum FoundPolicy {
+    Rule(PluginRule),
     Nothing,
     OtherKinds,
 }
 
 /// The rule of the first Preference. An error says what is wrong with it.
-fn rule(text: &str) -> Result<Found, String> {
-    let mut found = Found::Nothing;
+fn rule(text: &str) -> Result<FoundPolicy, String> {
+    let mut found = FoundPolicy::Nothing;
     for document in serde_yaml::Deserializer::from_str(text) {
         let document =
             Value::deserialize(document).map_err(|error| format!("is no YAML: {error}"))?;
@@ -131,18 +131,18 @@ fn rule(text: &str) -> Result<Found, String> {
         match (word("apiVersion").split_once('/'), word("kind")) {
             // It has none of the fields.
             (Some(("kubectl.config.k8s.io", "v1alpha1")), "Preference") => {
-                return Ok(Found::Rule(Rule::AllowAll));
+                return Ok(FoundPolicy::Rule(PluginRule::AllowAll));
             }
             (Some(("kubectl.config.k8s.io", _)), "Preference") => {
-                return of_preference(&document).map(Found::Rule);
+                return of_preference(&document).map(FoundPolicy::Rule);
             }
-            _ => found = Found::OtherKinds,
+            _ => found = FoundPolicy::OtherKinds,
         }
     }
     Ok(found)
 }
 
-fn of_preference(document: &Value) -> Result<Rule, String> {
+fn of_preference(document: &Value) -> Result<PluginRule, String> {
     let wrong = |why: &str| Err(format!("its {why}"));
     let list = match document.get("credentialPluginAllowlist") {
         None | Some(Value::Null) => None,
@@ -155,8 +155,8 @@ fn of_preference(document: &Value) -> Result<Rule, String> {
         Some(_) => return wrong("credentialPluginPolicy is not text"),
     };
     match (policy, list) {
-        ("" | "AllowAll", None) => Ok(Rule::AllowAll),
-        ("DenyAll", None) => Ok(Rule::DenyAll),
+        ("" | "AllowAll", None) => Ok(PluginRule::AllowAll),
+        ("DenyAll", None) => Ok(PluginRule::DenyAll),
         ("" | "AllowAll" | "DenyAll", Some(_)) => {
             wrong("credentialPluginAllowlist is set, but credentialPluginPolicy is not Allowlist")
         }
@@ -168,8 +168,8 @@ fn of_preference(document: &Value) -> Result<Rule, String> {
             .iter()
             .map(entry)
             .collect::<Result<_, _>>()
-            .map(Rule::Allowlist),
-        _ => wrong("credentialPluginPolicy is not AllowAll, DenyAll or Allowlist"),
+            .map(PluginRule::Allowlist),
+        _ => wrong("credentialPluginPolicy is none of AllowAll, DenyAll and Allowlist"),
     }
 }
 
@@ -196,9 +196,8 @@ fn entry(entry: &Value) -> Result<String, String> {
     }
 }
 
-impl Rule {
-    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find`
-    /// finds one as the shell does.
+impl PluginRule {
+    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find` finds one as the shell does.
     pub fn permits(
         &self,
         command: &str,
@@ -206,9 +205,9 @@ impl Rule {
         find: impl Fn(&str) -> Option<String>,
     ) -> bool {
         let entries = match self {
-            Rule::AllowAll => return true,
-            Rule::DenyAll => return false,
-            Rule::Allowlist(entries) => entries,
+            PluginRule::AllowAll => return true,
+            PluginRule::DenyAll => return false,
+            PluginRule::Allowlist(entries) => entries,
         };
         let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         entries.iter().any(|entry| {
@@ -220,9 +219,9 @@ impl Rule {
 
     pub fn name(&self) -> &'static str {
         match self {
-            Rule::AllowAll => "AllowAll",
-            Rule::DenyAll => "DenyAll",
-            Rule::Allowlist(_) => "Allowlist",
+            PluginRule::AllowAll => "AllowAll",
+            PluginRule::DenyAll => "DenyAll",
+            PluginRule::Allowlist(_) => "Allowlist",
         }
     }
 }

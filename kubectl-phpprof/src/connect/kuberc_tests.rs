@@ -4,7 +4,7 @@ use super::*;
 
 const BEGIN: &str = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n";
 
-fn of(fields: &str) -> Result<Found, String> {
+fn of(fields: &str) -> Result<FoundPolicy, String> {
     rule(&format!("{BEGIN}{fields}"))
 }
 
@@ -12,18 +12,21 @@ fn of(fields: &str) -> Result<Found, String> {
 fn a_rule_is_read_as_kubectl_reads_it() {
     let list = |words: &[&str]| {
         let words = words.iter().map(|it| (*it).to_owned()).collect();
-        Found::Rule(Rule::Allowlist(words))
+        FoundPolicy::Rule(PluginRule::Allowlist(words))
     };
     for (fields, wanted) in [
-        ("", Found::Rule(Rule::AllowAll)),
-        ("credentialPluginPolicy: ''", Found::Rule(Rule::AllowAll)),
+        ("", FoundPolicy::Rule(PluginRule::AllowAll)),
+        (
+            "credentialPluginPolicy: ''",
+            FoundPolicy::Rule(PluginRule::AllowAll),
+        ),
         (
             "credentialPluginPolicy: AllowAll\ncredentialPluginAllowlist: null",
-            Found::Rule(Rule::AllowAll),
+            FoundPolicy::Rule(PluginRule::AllowAll),
         ),
         (
             "credentialPluginPolicy: DenyAll",
-            Found::Rule(Rule::DenyAll),
+            FoundPolicy::Rule(PluginRule::DenyAll),
         ),
         (
             "credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{command: a}, {name: /b/c}, {name: d, command: d}]",
@@ -62,19 +65,25 @@ fn the_first_preference_of_a_file_counts() {
     let older = "apiVersion: kubectl.config.k8s.io/v1alpha1\nkind: Preference\n";
     let other = "apiVersion: v1\nkind: Config\n";
     let all = |parts: &[&str]| rule(&parts.join("---\n")).unwrap();
-    assert_eq!(all(&[""]), Found::Nothing);
-    assert_eq!(all(&[other]), Found::OtherKinds);
-    assert_eq!(all(&[other, &deny]), Found::Rule(Rule::DenyAll));
-    assert_eq!(all(&[older, &deny]), Found::Rule(Rule::AllowAll));
+    assert_eq!(all(&[""]), FoundPolicy::Nothing);
+    assert_eq!(all(&[other]), FoundPolicy::OtherKinds);
+    assert_eq!(all(&[other, &deny]), FoundPolicy::Rule(PluginRule::DenyAll));
+    assert_eq!(
+        all(&[older, &deny]),
+        FoundPolicy::Rule(PluginRule::AllowAll)
+    );
     let newer = deny.replace("v1beta1", "v1");
-    assert_eq!(all(&["\n", &newer, older]), Found::Rule(Rule::DenyAll));
+    assert_eq!(
+        all(&["\n", &newer, older]),
+        FoundPolicy::Rule(PluginRule::DenyAll)
+    );
 }
 
 #[test]
 fn a_list_permits_a_name_a_path_and_what_a_name_leads_to() {
     let found = |name: &str| (name == "login").then(|| "/bin/login".to_owned());
     let permits = |entry: &str, command: &str, resolved: &str| {
-        Rule::Allowlist(vec![entry.to_owned()]).permits(command, resolved, found)
+        PluginRule::Allowlist(vec![entry.to_owned()]).permits(command, resolved, found)
     };
     assert!(permits("login", "login", "/elsewhere/login"));
     assert!(permits("/bin/login", "login", "/bin/login"));
@@ -82,8 +91,8 @@ fn a_list_permits_a_name_a_path_and_what_a_name_leads_to() {
     assert!(!permits("login", "/tmp/login", "/tmp/login"));
     assert!(!permits("other", "login", "/bin/login"));
     assert!(!permits("/opt/login", "login", "/bin/login"));
-    assert!(Rule::AllowAll.permits("x", "/x", found));
-    assert!(!Rule::DenyAll.permits("x", "/x", found));
+    assert!(PluginRule::AllowAll.permits("x", "/x", found));
+    assert!(!PluginRule::DenyAll.permits("x", "/x", found));
 }
 
 #[test]
@@ -121,7 +130,7 @@ fn a_missing_file_matters_only_if_it_is_named() {
     assert!(matches!(load(named()), Err(KubercError::Wrong { .. })));
     std::fs::write(&path, format!("{BEGIN}credentialPluginPolicy: DenyAll\n")).unwrap();
     for name in [None, named()] {
-        assert_eq!(load(name).unwrap().unwrap().rule, Rule::DenyAll);
+        assert_eq!(load(name).unwrap().unwrap().rule, PluginRule::DenyAll);
     }
     std::fs::write(&path, format!("{BEGIN}credentialPluginPolicy: Deny\n")).unwrap();
     assert!(matches!(load(None), Err(KubercError::Wrong { .. })));

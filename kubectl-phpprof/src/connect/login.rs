@@ -17,9 +17,9 @@ use super::oidc::{Oidc, OidcError};
 const AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 #[derive(Clone)]
-pub struct Renewed(Arc<Mutex<Held>>);
+pub struct Renewed(Arc<Mutex<HeldToken>>);
 
-struct Held {
+struct HeldToken {
     token: Option<String>,
     /// None: it does not end.
     until: Option<Timestamp>,
@@ -106,7 +106,7 @@ impl TokenFile {
 impl Renewed {
     /// Gets the first credentials at once: a plugin may ask its user.
     pub async fn start(giver: Giver) -> Result<Self, LoginError> {
-        let mut held = Held {
+        let mut held = HeldToken {
             token: None,
             until: None,
             giver,
@@ -127,7 +127,7 @@ impl Renewed {
     }
 }
 
-impl Held {
+impl HeldToken {
     async fn renew(&mut self) -> Result<(), LoginError> {
         (self.token, self.until) = match &mut self.giver {
             Giver::Exec(exec) => exec.run().await?,

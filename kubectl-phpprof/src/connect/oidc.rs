@@ -19,8 +19,8 @@ use serde::Deserialize;
 use tower::ServiceBuilder;
 
 use super::expiry::is_over;
-use super::keep::{self, KeepError, Kept};
-use super::plan::{Source, Trust};
+use super::keep::{self, KeepError, KeptUser};
+use super::plan::{PemSource, Trust};
 use super::proxy::{self, ProxyError};
 use super::source::{self, SourceError};
 use super::tls::{self, Current, TlsError};
@@ -76,7 +76,7 @@ pub enum OidcError {
 pub struct Oidc {
     pub config: HashMap<String, String>,
     /// Where new tokens are written to.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptUser>,
     pub variable: fn(&str) -> Option<String>,
     pub limit: Duration,
 }
@@ -93,7 +93,7 @@ struct Tokens {
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct OidcRefusal {
     error: String,
 }
 
@@ -178,8 +178,8 @@ impl Oidc {
         let data = self.value("idp-certificate-authority-data");
         let file = self.value("idp-certificate-authority");
         let authority = data
-            .map(|it| Source::Data("idp-certificate-authority-data", it.to_owned()))
-            .or_else(|| file.map(|it| Source::File(it.to_owned())));
+            .map(|it| PemSource::Data("idp-certificate-authority-data", it.to_owned()))
+            .or_else(|| file.map(|it| PemSource::File(it.to_owned())));
         let trust = authority.map_or(Trust::System, Trust::Authorities);
         let way = Way {
             proxy: proxy::of_environment(&server, &self.variable)?,
@@ -241,7 +241,7 @@ async fn sent<T: for<'a> Deserialize<'a>>(
     let body = Limited::new(answer.into_body(), ANSWER).collect().await;
     let bytes = body.map_err(|_| wrong())?.to_bytes();
     if status != StatusCode::OK {
-        let refusal: Option<Refusal> = serde_json::from_slice(&bytes).ok();
+        let refusal: Option<OidcRefusal> = serde_json::from_slice(&bytes).ok();
         let why = refusal.map_or(String::new(), |it| {
             let short: String = it.error.chars().take(200).collect();
             format!(": {}", short.escape_debug())

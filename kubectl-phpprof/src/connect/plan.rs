@@ -13,16 +13,16 @@ use http::Uri;
 use kube::config::{AuthInfo, Cluster, ExecConfig};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::proxy::{self, Proxy, ProxyError};
+use super::proxy::{self, ProxyError, ServerProxy};
 
 #[derive(Debug)]
-pub struct Plan {
+pub struct ConnectPlan {
     pub server: Uri,
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<ServerProxy>,
     /// The name that the certificate must have, if it is not the server's address.
     pub server_name: Option<String>,
     pub trust: Trust,
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     pub login: Login,
 }
 
@@ -31,37 +31,37 @@ pub struct Plan {
 pub enum Trust {
     /// Of the authorities of this machine.
     System,
-    Authorities(Source),
+    Authorities(PemSource),
     /// `insecure-skip-tls-verify`.
     Anything,
 }
 
 /// A client certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    pub certificate: Source,
-    pub key: Source,
+pub struct ClientIdentity {
+    pub certificate: PemSource,
+    pub key: PemSource,
 }
 
 /// Where a PEM is. It names itself as the kubeconfig does, for messages.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum PemSource {
     File(String),
     /// The name of the field, and base64.
     Data(&'static str, String),
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for PemSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl Source {
+impl PemSource {
     pub fn name(&self) -> &str {
         match self {
-            Source::File(path) => path,
-            Source::Data(field, _) => field,
+            PemSource::File(path) => path,
+            PemSource::Data(field, _) => field,
         }
     }
 }
@@ -140,7 +140,7 @@ pub fn plan(
     cluster: &Cluster,
     user: &AuthInfo,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Plan, PlanError> {
+) -> Result<ConnectPlan, PlanError> {
     let authority = source(
         "certificate-authority-data",
         cluster.certificate_authority_data.as_deref(),
@@ -164,7 +164,7 @@ pub fn plan(
     if is_secret {
         check_version(user)?;
     }
-    Ok(Plan {
+    Ok(ConnectPlan {
         proxy,
         server_name: filled(cluster.tls_server_name.as_deref()).map(str::to_owned),
         trust,
@@ -179,7 +179,7 @@ pub fn plan(
 }
 
 /// What kube sends by itself. The rest of the user is in the plan.
-pub fn plain(user: &AuthInfo, plan: &Plan) -> AuthInfo {
+pub fn plain(user: &AuthInfo, plan: &ConnectPlan) -> AuthInfo {
     let impersonation = AuthInfo {
         impersonate: user.impersonate.clone(),
         impersonate_uid: user.impersonate_uid.clone(),
@@ -277,7 +277,7 @@ fn is_filled(secret: &SecretString) -> bool {
     !secret.expose_secret().is_empty()
 }
 
-fn identity(user: &AuthInfo) -> Result<Option<Identity>, PlanError> {
+fn identity(user: &AuthInfo) -> Result<Option<ClientIdentity>, PlanError> {
     let Some(certificate) = source(
         "client-certificate-data",
         user.client_certificate_data.as_deref(),
@@ -292,13 +292,13 @@ fn identity(user: &AuthInfo) -> Result<Option<Identity>, PlanError> {
         user.client_key.as_deref(),
     );
     let key = key.ok_or(PlanError::NoKey)?;
-    Ok(Some(Identity { certificate, key }))
+    Ok(Some(ClientIdentity { certificate, key }))
 }
 
 /// Data goes before a file, as in client-go.
-fn source(field: &'static str, data: Option<&str>, file: Option<&str>) -> Option<Source> {
-    let data = filled(data).map(|it| Source::Data(field, it.to_owned()));
-    data.or_else(|| filled(file).map(|it| Source::File(it.to_owned())))
+fn source(field: &'static str, data: Option<&str>, file: Option<&str>) -> Option<PemSource> {
+    let data = filled(data).map(|it| PemSource::Data(field, it.to_owned()));
+    data.or_else(|| filled(file).map(|it| PemSource::File(it.to_owned())))
 }
 
 /// client-go's `DefaultServerURL`: without a scheme it is https if something of TLS is configured.

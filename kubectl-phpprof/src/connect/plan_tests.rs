@@ -1,10 +1,14 @@
 //! What becomes of a kubeconfig's entries.
 
-use super::super::proxy::Kind;
+use super::super::proxy::ProxyKind;
 use super::*;
 
 /// The plan for entries in YAML, and the variables HTTPS_PROXY and NO_PROXY.
-fn planned(cluster: &str, user: &str, variables: &[(&str, &str)]) -> Result<Plan, PlanError> {
+fn planned(
+    cluster: &str,
+    user: &str,
+    variables: &[(&str, &str)],
+) -> Result<ConnectPlan, PlanError> {
     let cluster: Cluster = serde_yaml::from_str(cluster).unwrap();
     let user: AuthInfo = serde_yaml::from_str(user).unwrap();
     plan(&cluster, &user, &|name| {
@@ -28,7 +32,7 @@ fn a_proxy_url_goes_before_the_environment_and_no_proxy() {
     let proxy = planned(cluster, "{}", &all).unwrap().proxy.unwrap();
     assert_eq!(
         (proxy.kind, proxy.address.to_string()),
-        (Kind::Socks, "http://near:1/".into())
+        (ProxyKind::Socks, "http://near:1/".into())
     );
     let local = "{server: 'https://127.0.0.1:1', proxy-url: http://near:1}";
     assert!(planned(local, "{}", &all).unwrap().proxy.is_some());
@@ -49,14 +53,14 @@ fn trust_is_the_systems_a_files_or_none() {
     assert_eq!(
         trust("{server: https://api, certificate-authority: /ca, certificate-authority-data: ''}")
             .unwrap(),
-        Trust::Authorities(Source::File("/ca".into()))
+        Trust::Authorities(PemSource::File("/ca".into()))
     );
     assert_eq!(
         trust(
             "{server: https://api, certificate-authority: /ca, certificate-authority-data: YQ==}"
         )
         .unwrap(),
-        Trust::Authorities(Source::Data("certificate-authority-data", "YQ==".into()))
+        Trust::Authorities(PemSource::Data("certificate-authority-data", "YQ==".into()))
     );
     assert!(matches!(
         trust("{server: https://api, certificate-authority: /ca, insecure-skip-tls-verify: true}"),
@@ -177,9 +181,9 @@ fn a_certificate_needs_a_key() {
     ));
     assert_eq!(
         identity("{client-certificate: /c, client-key-data: YQ==}").unwrap(),
-        Some(Identity {
-            certificate: Source::File("/c".into()),
-            key: Source::Data("client-key-data", "YQ==".into()),
+        Some(ClientIdentity {
+            certificate: PemSource::File("/c".into()),
+            key: PemSource::Data("client-key-data", "YQ==".into()),
         })
     );
     assert_eq!(identity("{client-key: /k}").unwrap(), None);

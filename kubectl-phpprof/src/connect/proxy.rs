@@ -12,8 +12,8 @@ use ipnet::IpNet;
 
 /// A proxy, and what it is asked with.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Proxy {
-    pub kind: Kind,
+pub struct ServerProxy {
+    pub kind: ProxyKind,
     /// Always with a port, never with credentials.
     pub address: Uri,
     /// User name and password.
@@ -21,14 +21,14 @@ pub struct Proxy {
 }
 
 /// Without the password.
-impl std::fmt::Debug for Proxy {
+impl std::fmt::Debug for ServerProxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} at {}", self.kind, self.address)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProxyKind {
     /// CONNECT of HTTP/1.1.
     Http,
     /// The same inside of TLS.
@@ -45,9 +45,8 @@ pub enum ProxyError {
     Scheme { from: &'static str, scheme: String },
 }
 
-/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three
-/// schemes, and no address without one.
-pub fn of_kubeconfig(value: &str) -> Result<Proxy, ProxyError> {
+/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three schemes, and no address without one.
+pub fn of_kubeconfig(value: &str) -> Result<ServerProxy, ProxyError> {
     parsed("proxy-url", value)
 }
 
@@ -56,7 +55,7 @@ pub fn of_kubeconfig(value: &str) -> Result<Proxy, ProxyError> {
 pub fn of_environment(
     server: &Uri,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Proxy>, ProxyError> {
+) -> Result<Option<ServerProxy>, ProxyError> {
     let names: [&'static str; 2] = match server.scheme_str() {
         Some("http") => ["HTTP_PROXY", "http_proxy"],
         _ => ["HTTPS_PROXY", "https_proxy"],
@@ -85,7 +84,7 @@ fn first(
         .find_map(|name| Some((name, variable(name).filter(|it| !it.is_empty())?)))
 }
 
-fn parsed(from: &'static str, value: &str) -> Result<Proxy, ProxyError> {
+fn parsed(from: &'static str, value: &str) -> Result<ServerProxy, ProxyError> {
     let wrong = || ProxyError::Address {
         from,
         value: without_password(value),
@@ -93,10 +92,10 @@ fn parsed(from: &'static str, value: &str) -> Result<Proxy, ProxyError> {
     let uri: Uri = value.trim().parse().map_err(|_| wrong())?;
     let scheme = uri.scheme_str().ok_or_else(wrong)?;
     let (kind, plain, port) = match scheme {
-        "http" => (Kind::Http, "http", 80),
-        "https" => (Kind::Https, "https", 443),
+        "http" => (ProxyKind::Http, "http", 80),
+        "https" => (ProxyKind::Https, "https", 443),
         "socks5" | "socks5h" if from != "proxy-url" || scheme == "socks5" => {
-            (Kind::Socks, "http", 1080)
+            (ProxyKind::Socks, "http", 1080)
         }
         _ => {
             return Err(ProxyError::Scheme {
@@ -113,7 +112,7 @@ fn parsed(from: &'static str, value: &str) -> Result<Proxy, ProxyError> {
     let port = authority.port_u16().unwrap_or(port);
     let address = format!("{plain}://{host}:{port}/").parse();
     let user = authority.as_str().rsplit_once('@').map(|it| it.0);
-    Ok(Proxy {
+    Ok(ServerProxy {
         kind,
         address: address.map_err(|_| wrong())?,
         credentials: user.map(|user| {

@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn chosen(server: &str, variables: &[(&str, &str)]) -> Result<Option<Proxy>, ProxyError> {
+fn chosen(server: &str, variables: &[(&str, &str)]) -> Result<Option<ServerProxy>, ProxyError> {
     let variable = |name: &str| {
         let found = variables.iter().find(|it| it.0 == name);
         found.map(|it| it.1.to_owned())
@@ -103,31 +103,35 @@ fn an_address_has_a_scheme_a_port_and_credentials() {
     let user = |name: &str, password: &str| Some((name.to_owned(), password.to_owned()));
     assert_eq!(
         of("proxy:3128"),
-        (Kind::Http, "http://proxy:3128/".into(), None)
+        (ProxyKind::Http, "http://proxy:3128/".into(), None)
     );
     assert_eq!(
         of("10.0.0.1"),
-        (Kind::Http, "http://10.0.0.1:80/".into(), None)
+        (ProxyKind::Http, "http://10.0.0.1:80/".into(), None)
     );
     assert_eq!(
         of("https://proxy"),
-        (Kind::Https, "https://proxy:443/".into(), None)
+        (ProxyKind::Https, "https://proxy:443/".into(), None)
     );
     assert_eq!(
         of("socks5://proxy"),
-        (Kind::Socks, "http://proxy:1080/".into(), None)
+        (ProxyKind::Socks, "http://proxy:1080/".into(), None)
     );
     assert_eq!(
         of("socks5h://[::1]:9"),
-        (Kind::Socks, "http://[::1]:9/".into(), None)
+        (ProxyKind::Socks, "http://[::1]:9/".into(), None)
     );
     assert_eq!(
         of("http://bob:p%40ss%3A@proxy:1"),
-        (Kind::Http, "http://proxy:1/".into(), user("bob", "p@ss:"))
+        (
+            ProxyKind::Http,
+            "http://proxy:1/".into(),
+            user("bob", "p@ss:")
+        )
     );
     assert_eq!(
         of("bob@proxy:1"),
-        (Kind::Http, "http://proxy:1/".into(), user("bob", ""))
+        (ProxyKind::Http, "http://proxy:1/".into(), user("bob", ""))
     );
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: an error names the file or the field of the kubeconfig.
 
 use super::kubeconfig;
-use super::plan::{Source, Trust};
+use super::plan::{PemSource, Trust};
 use super::tls::{Authorities, Pem};
 
 #[derive(Debug, thiserror::Error)]
@@ -18,13 +18,15 @@ pub enum SourceError {
     Base64(&'static str),
 }
 
-pub fn pem(source: &Source) -> Result<Pem, SourceError> {
+pub fn pem(source: &PemSource) -> Result<Pem, SourceError> {
     let bytes = match source {
-        Source::File(path) => std::fs::read(path).map_err(|error| SourceError::File {
+        PemSource::File(path) => std::fs::read(path).map_err(|error| SourceError::File {
             path: path.clone(),
             error,
         })?,
-        Source::Data(field, text) => kubeconfig::decoded(text).ok_or(SourceError::Base64(field))?,
+        PemSource::Data(field, text) => {
+            kubeconfig::decoded(text).ok_or(SourceError::Base64(field))?
+        }
     };
     Ok(Pem {
         name: source.name().to_owned(),

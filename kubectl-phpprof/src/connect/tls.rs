@@ -76,10 +76,10 @@ pub struct Pem {
 
 /// The user's certificate of the moment: a plugin may have renewed it, or a file.
 #[derive(Clone, Debug, Default)]
-pub struct Current(Arc<RwLock<Held>>);
+pub struct Current(Arc<RwLock<HeldIdentity>>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldIdentity {
     identity: Option<Arc<CertifiedKey>>,
     /// How often it was another one.
     turn: u64,
@@ -104,7 +104,7 @@ impl Current {
         self.held().turn
     }
 
-    fn held(&self) -> RwLockReadGuard<'_, Held> {
+    fn held(&self) -> RwLockReadGuard<'_, HeldIdentity> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,11 +137,11 @@ pub fn config(authorities: &Authorities, identity: Current) -> Result<ClientConf
         Authorities::Named(pem) => {
             let certificates = certificates(&pem.bytes);
             let none = || TlsError::NoAuthority(pem.name.clone());
-            Verifier::Listed(Listed::new(certificates, none)?)
+            Verifier::Listed(ListedAuthorities::new(certificates, none)?)
         }
         Authorities::System => {
             let found = rustls_native_certs::load_native_certs().certs;
-            match Listed::new(found, || TlsError::NoSystemAuthority) {
+            match ListedAuthorities::new(found, || TlsError::NoSystemAuthority) {
                 Ok(listed) => Verifier::Listed(listed),
                 // A server without TLS needs none.
                 Err(TlsError::NoSystemAuthority) => Verifier::Nobody,
@@ -202,7 +202,7 @@ fn private_key(pem: &[u8]) -> Option<PrivateKeyDer<'static>> {
 
 /// Verifies by a list of authorities.
 #[derive(Debug)]
-struct Listed {
+struct ListedAuthorities {
     inner: Arc<WebPkiServerVerifier>,
     /// One of the certificates may sign others. Without one, `inner` is for the signatures of the
     /// handshake alone.
@@ -210,7 +210,7 @@ struct Listed {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl Listed {
+impl ListedAuthorities {
     fn new(
         certificates: Vec<CertificateDer<'static>>,
         none: impl FnOnce() -> TlsError,
@@ -229,7 +229,7 @@ impl Listed {
                 return Err(none());
             }
         }
-        Ok(Listed {
+        Ok(ListedAuthorities {
             has_authority,
             inner: WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
                 .build()?,
@@ -280,7 +280,7 @@ impl Listed {
 /// Judges a server's certificate, and the signature by which the server shows that it has the key.
 #[derive(Debug)]
 enum Verifier {
-    Listed(Listed),
+    Listed(ListedAuthorities),
     /// On a machine without authorities.
     Nobody,
     /// `insecure-skip-tls-verify`.
@@ -371,7 +371,7 @@ fn explained(
     let chain = std::iter::once(own).chain(intermediates);
     match certificate::odd(chain).filter(|_| !common) {
         Some(odd) => rustls::Error::InvalidCertificate(CertificateError::Other(
-            rustls::OtherError(Arc::new(certificate::Refused {
+            rustls::OtherError(Arc::new(certificate::RefusedCertificate {
                 odd,
                 cause: error.to_string(),
             })),

@@ -26,13 +26,13 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use super::identity::Files;
-use super::proxy::{Kind, Proxy};
+use super::proxy::{ProxyKind, ServerProxy};
 use super::tls::Current;
 
 /// How a server is reached.
 #[derive(Clone)]
 pub struct Way {
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<ServerProxy>,
     pub tls: ClientConfig,
     pub server_name: Option<String>,
     pub connect_timeout: Option<Duration>,
@@ -61,7 +61,7 @@ pub fn connections(way: &Way) -> Result<Connections, WayError> {
         return through(tcp, way);
     };
     match proxy.kind {
-        Kind::Socks => {
+        ProxyKind::Socks => {
             let mut socks = SocksV5::new(proxy.address.clone(), tcp);
             if let Some((name, password)) = &proxy.credentials {
                 if name.len() > 255 || password.len() > 255 {
@@ -71,17 +71,16 @@ pub fn connections(way: &Way) -> Result<Connections, WayError> {
             }
             through(socks, way)
         }
-        Kind::Http => through(tunnel(proxy, tcp)?, way),
-        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`,
-        // `addTLS`.
-        Kind::Https => {
+        ProxyKind::Http => through(tunnel(proxy, tcp)?, way),
+        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`, `addTLS`.
+        ProxyKind::Https => {
             let outer = https(tcp, way)?;
             through(tunnel(proxy, outer)?, way)
         }
     }
 }
 
-fn tunnel<C>(proxy: &Proxy, connector: C) -> Result<Tunnel<C>, WayError> {
+fn tunnel<C>(proxy: &ServerProxy, connector: C) -> Result<Tunnel<C>, WayError> {
     use base64::Engine as _;
     let tunnel = Tunnel::new(proxy.address.clone(), connector);
     let Some((name, password)) = &proxy.credentials else {
@@ -116,36 +115,35 @@ where
     connector.set_connect_timeout(way.connect_timeout);
     connector.set_read_timeout(way.answer_timeout);
     connector.set_write_timeout(way.answer_timeout);
-    let client = Fresh {
+    let client = FreshConnections {
         turn: way.identity.turn(),
         client: pool(connector.clone()),
         connector,
         identity: way.identity.clone(),
         files: way.files.clone(),
     };
-    let shared = Shared(Arc::new(Mutex::new(client)));
+    let shared = SharedConnections(Arc::new(Mutex::new(client)));
     Ok(BoxCloneSyncService::new(shared.map_err(BoxError::from)))
 }
 
-type Pool<C> = hyper_util::client::legacy::Client<C, Body>;
+type ConnectionPool<C> = hyper_util::client::legacy::Client<C, Body>;
 
-fn pool<C: Connect + Clone>(connector: C) -> Pool<C> {
+fn pool<C: Connect + Clone>(connector: C) -> ConnectionPool<C> {
     hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector)
 }
 
-/// Connections of the user's certificate of the moment, and what makes others. client-go closes all
-/// when it has changed (`connDialer.CloseAll`); here those that are idle end, and an answer that is
-/// under way comes to its end.
-struct Fresh<C> {
+/// Connections of the user's certificate of the moment, and what makes others. client-go closes all when it has changed
+/// (`connDialer.CloseAll`); here those that are idle end, and an answer that is under way comes to its end.
+struct FreshConnections<C> {
     connector: C,
-    client: Pool<C>,
+    client: ConnectionPool<C>,
     turn: u64,
     identity: Current,
     files: Option<Arc<Mutex<Files>>>,
 }
 
-impl<C: Connect + Clone> Fresh<C> {
-    fn client(&mut self) -> Pool<C> {
+impl<C: Connect + Clone> FreshConnections<C> {
+    fn client(&mut self) -> ConnectionPool<C> {
         if let Some(files) = &self.files {
             files.lock().unwrap_or_else(PoisonError::into_inner).look();
         }
@@ -157,15 +155,15 @@ impl<C: Connect + Clone> Fresh<C> {
     }
 }
 
-struct Shared<C>(Arc<Mutex<Fresh<C>>>);
+struct SharedConnections<C>(Arc<Mutex<FreshConnections<C>>>);
 
-impl<C> Clone for Shared<C> {
+impl<C> Clone for SharedConnections<C> {
     fn clone(&self) -> Self {
-        Shared(Arc::clone(&self.0))
+        SharedConnections(Arc::clone(&self.0))
     }
 }
 
-impl<C> Service<Request<Body>> for Shared<C>
+impl<C> Service<Request<Body>> for SharedConnections<C>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {

@@ -10,8 +10,8 @@ mod release;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use phpprof_crds::{Target, TargetReason};
-use phpprof_decide::limits::Limits;
+use phpprof_crds::{ProfileTarget, TargetReason};
+use phpprof_decide::limits::AdminLimits;
 use phpprof_decide::namespace::{self, by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::PodView;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ pub type Allowed = Option<bool>;
 
 /// The API server's answer to the sampler's container in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DryRun {
+pub enum DryRunAnswer {
     Accepted,
     /// The reason that the operator would report for the pod.
     Refused(TargetReason, String),
@@ -80,14 +80,14 @@ const RECENT: i64 = 86_400;
 
 /// A request whose profile is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredSample {
     pub name: String,
     /// How long ago it was created, in seconds.
     pub age: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+pub struct ObservedRelease {
     pub suggest: Suggest,
     pub namespace: String,
     pub target: String,
@@ -103,19 +103,19 @@ pub struct Observed {
     /// How the operator finds its store; the error says why it is not known.
     pub store: Result<StoreFacts, String>,
     /// A recent request of the namespace with a stored profile.
-    pub last_stored: Option<Stored>,
+    pub last_stored: Option<StoredSample>,
     /// Whether a GET reaches the operator's results.
     pub reach: Reach,
     pub pods: Result<Vec<PodView>, Unseen>,
     /// The runtime class of each pod that names one, by the pod's uid.
     pub runtime_classes: BTreeMap<String, String>,
     /// The target of the profile.
-    pub spec: Target,
-    pub dry_run: DryRun,
+    pub spec: ProfileTarget,
+    pub dry_run: DryRunAnswer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckVerdict {
     Good,
     Bad,
     Unknown,
@@ -124,12 +124,12 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     pub found: String,
     pub remedy: String,
 }
 
-pub fn check_all(observed: &Observed) -> Vec<Check> {
+pub fn check_all(observed: &ObservedRelease) -> Vec<Check> {
     let mut checks = vec![api(observed), operator(observed), namespace_check(observed)];
     checks.extend(
         observed
@@ -152,10 +152,10 @@ pub fn check_all(observed: &Observed) -> Vec<Check> {
 }
 
 pub fn failed(checks: &[Check]) -> usize {
-    count(checks, Verdict::Bad)
+    count(checks, CheckVerdict::Bad)
 }
 
-pub fn count(checks: &[Check], verdict: Verdict) -> usize {
+pub fn count(checks: &[Check], verdict: CheckVerdict) -> usize {
     let found = checks.iter().filter(|check| check.verdict == verdict);
     found.count()
 }
@@ -164,17 +164,20 @@ pub fn count(checks: &[Check], verdict: Verdict) -> usize {
 pub fn may(checks: &[Check], name: &str) -> Allowed {
     let mut of_name = checks.iter().filter(|check| check.name == name).peekable();
     of_name.peek()?;
-    match of_name.clone().any(|check| check.verdict == Verdict::Bad) {
+    match of_name
+        .clone()
+        .any(|check| check.verdict == CheckVerdict::Bad)
+    {
         true => Some(false),
         false => of_name
-            .all(|check| check.verdict == Verdict::Good)
+            .all(|check| check.verdict == CheckVerdict::Good)
             .then_some(true),
     }
 }
 
 fn check(
     name: &'static str,
-    verdict: Verdict,
+    verdict: CheckVerdict,
     found: impl Into<String>,
     remedy: impl Into<String>,
 ) -> Check {
@@ -186,23 +189,23 @@ fn check(
     }
 }
 
-fn api(observed: &Observed) -> Check {
+fn api(observed: &ObservedRelease) -> Check {
     match observed.api {
         Some(true) => check(
             "api",
-            Verdict::Good,
+            CheckVerdict::Good,
             "the cluster has phpprof.dev/v1alpha1",
             "",
         ),
         Some(false) => check(
             "api",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             "the cluster has no phpprof.dev/v1alpha1",
             "ask the cluster's administrator to install the chart phpprof",
         ),
         None => check(
             "api",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             "listing the API groups failed",
             observed
                 .suggest
@@ -211,23 +214,23 @@ fn api(observed: &Observed) -> Check {
     }
 }
 
-fn operator(observed: &Observed) -> Check {
+fn operator(observed: &ObservedRelease) -> Check {
     match &observed.operator {
         Ok(facts) if facts.ready > 0 => check(
             "operator",
-            Verdict::Good,
+            CheckVerdict::Good,
             format!("{} is ready", facts.image),
             "",
         ),
         Ok(facts) => check(
             "operator",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!("{} is not ready", facts.image),
             "ask its administrator: kubectl describe pods in its namespace says why",
         ),
         Err(why) => check(
             "operator",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             why.clone(),
             "if the operator is elsewhere, name it with --operator-namespace and --operator-name; profiling does not need this right",
         ),
@@ -235,10 +238,10 @@ fn operator(observed: &Observed) -> Check {
 }
 
 /// The administrator's limits if the operator's Deployment can be read; otherwise the chart's.
-fn limits(observed: &Observed) -> Limits {
-    let default = Limits::default();
+fn limits(observed: &ObservedRelease) -> AdminLimits {
+    let default = AdminLimits::default();
     let budget = argument(observed, "--max-ephemeral-containers=");
-    Limits {
+    AdminLimits {
         namespace_opt_in: !has_argument(observed, "--all-namespaces"),
         ephemeral_containers: budget
             .and_then(|text| text.parse().ok())
@@ -248,15 +251,15 @@ fn limits(observed: &Observed) -> Limits {
 }
 
 /// Whether an operator that handles only some namespaces handles this one.
-fn is_looked_after(observed: &Observed) -> bool {
+fn is_looked_after(observed: &ObservedRelease) -> bool {
     let mut named = arguments(observed, "--namespace=").peekable();
     named.peek().is_none() || named.any(|namespace| namespace == observed.namespace)
 }
 
-fn namespace_check(observed: &Observed) -> Check {
+fn namespace_check(observed: &ObservedRelease) -> Check {
     let name = &observed.namespace;
-    let bad = |found: String, remedy: String| check("namespace", Verdict::Bad, found, remedy);
-    let good = |found: String| check("namespace", Verdict::Good, found, "");
+    let bad = |found: String, remedy: String| check("namespace", CheckVerdict::Bad, found, remedy);
+    let good = |found: String| check("namespace", CheckVerdict::Good, found, "");
     let command = format!("label namespace {name} phpprof.dev/profiling=enabled");
     let label_it = observed.suggest.of_cluster(&command);
     if !is_looked_after(observed) {
@@ -270,7 +273,7 @@ fn namespace_check(observed: &Observed) -> Check {
     let Some((label, _)) = &observed.namespace_labels else {
         return check(
             "namespace",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!("you may not read the labels of {name}"),
             match limits.namespace_opt_in {
                 true => label_it,
@@ -297,7 +300,7 @@ fn namespace_check(observed: &Observed) -> Check {
     }
 }
 
-fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
+fn right(observed: &ObservedRelease, right: &'static str, allowed: Allowed) -> Check {
     // The right is in the operator's own namespace, which is another one.
     let place = if right.contains("of the operator") {
         String::new()
@@ -325,32 +328,32 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
         .iter()
         .any(|(other, allowed)| *other == PATCH_PODS && *allowed == Some(true));
     match allowed {
-        Some(true) => check(name, Verdict::Good, found("may"), ""),
+        Some(true) => check(name, CheckVerdict::Good, found("may"), ""),
         Some(false) if optional => check(
             name,
-            Verdict::Good,
+            CheckVerdict::Good,
             format!("{}; only the dry run below needs it", found("may not")),
             "",
         ),
         Some(false) if right == PROFILE && instead => check(
             name,
-            Verdict::Good,
+            CheckVerdict::Good,
             format!("{}; your right to {PATCH_PODS} suffices", found("may not")),
             "",
         ),
         Some(false) if right == PROFILE => check(
             name,
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!(
                 "{}; the chart's policies, if enabled, need this right",
                 found("may not")
             ),
             remedy,
         ),
-        Some(false) => check(name, Verdict::Bad, found("may not"), remedy),
+        Some(false) => check(name, CheckVerdict::Bad, found("may not"), remedy),
         None => check(
             name,
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!("the check whether you may {right} failed"),
             remedy,
         ),
@@ -358,20 +361,20 @@ fn right(observed: &Observed, right: &'static str, allowed: Allowed) -> Check {
 }
 
 /// The way to results, which `observe` has tried.
-fn reached(observed: &Observed) -> Check {
+fn reached(observed: &ObservedRelease) -> Check {
     match &observed.reach {
         Reach::Proxy => {
             let found = "the API server reaches the operator's results";
-            check(MAY_LOOK, Verdict::Good, found, "")
+            check(MAY_LOOK, CheckVerdict::Good, found, "")
         }
         Reach::Forward(why) => {
             let found = format!(
                 "the API server does not reach the operator's results ({why}); a port-forward does"
             );
-            check(MAY_LOOK, Verdict::Good, found, "")
+            check(MAY_LOOK, CheckVerdict::Good, found, "")
         }
         Reach::Nowhere(found, remedy) => {
-            check(MAY_LOOK, Verdict::Bad, found.clone(), remedy.clone())
+            check(MAY_LOOK, CheckVerdict::Bad, found.clone(), remedy.clone())
         }
         Reach::Unknown(why) => {
             let found = format!(
@@ -379,7 +382,7 @@ fn reached(observed: &Observed) -> Check {
             );
             check(
                 MAY_LOOK,
-                Verdict::Unknown,
+                CheckVerdict::Unknown,
                 found,
                 "ask for the rights above",
             )
@@ -387,11 +390,11 @@ fn reached(observed: &Observed) -> Check {
     }
 }
 
-fn image(observed: &Observed) -> Check {
+fn image(observed: &ObservedRelease) -> Check {
     match argument(observed, "--sampler-image=") {
         Some(image) => check(
             "image",
-            Verdict::Good,
+            CheckVerdict::Good,
             format!("{image}; only a run shows whether the nodes can pull it"),
             "",
         ),
@@ -399,14 +402,14 @@ fn image(observed: &Observed) -> Check {
     }
 }
 
-fn store(observed: &Observed) -> Check {
+fn store(observed: &ObservedRelease) -> Check {
     let url = argument(observed, "--store-url=");
     let named = url.map(|url| format!("{url}; ")).unwrap_or_default();
     match (&observed.store, url) {
         (Ok(facts), _) => store_as_told(observed, facts, &named),
         (Err(_), Some(url)) => check(
             "store",
-            Verdict::Good,
+            CheckVerdict::Good,
             format!("{url}; the operator's logs show whether it answers"),
             "",
         ),
@@ -415,7 +418,7 @@ fn store(observed: &Observed) -> Check {
 }
 
 /// The store as its operator finds it. An error counts until a call has succeeded.
-fn store_as_told(observed: &Observed, facts: &StoreFacts, named: &str) -> Check {
+fn store_as_told(observed: &ObservedRelease, facts: &StoreFacts, named: &str) -> Check {
     let failed = facts.last_error_time > facts.last_success_time;
     let time =
         |time: Option<Timestamp>| time.map_or("never".to_owned(), |time| format!("{time:.0}"));
@@ -430,13 +433,13 @@ fn store_as_told(observed: &Observed, facts: &StoreFacts, named: &str) -> Check 
     match (failed, overwrites) {
         (true, _) => check(
             "store",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             found(""),
             "ask the operator's administrator; the error says what to change",
         ),
         (false, true) if allowed => check(
             "store",
-            Verdict::Good,
+            CheckVerdict::Good,
             found(&format!(
                 "{}, which the administrator allows; ",
                 facts.message
@@ -447,27 +450,27 @@ fn store_as_told(observed: &Observed, facts: &StoreFacts, named: &str) -> Check 
         (false, true) => check(
             "store",
             match observed.operator.is_ok() {
-                true => Verdict::Bad,
-                false => Verdict::Unknown,
+                true => CheckVerdict::Bad,
+                false => CheckVerdict::Unknown,
             },
             found(&format!("{}; ", facts.message)),
             "ask the operator's administrator for a store with create-only writes, or for store.allowOverwrite in the chart",
         ),
-        (false, false) => check("store", Verdict::Good, found(""), ""),
+        (false, false) => check("store", CheckVerdict::Good, found(""), ""),
     }
 }
 
 /// A setting of the operator that this user cannot see: a recent run is evidence that it works.
-fn shown_by_a_run(observed: &Observed, name: &'static str, what: &str, did: &str) -> Check {
+fn shown_by_a_run(observed: &ObservedRelease, name: &'static str, what: &str, did: &str) -> Check {
     match &observed.last_stored {
         Some(stored) if stored.age < RECENT => {
             let age = duration::age(stored.age);
             let found = format!("request {}, {age} old, {did}", stored.name);
-            check(name, Verdict::Good, found, "")
+            check(name, CheckVerdict::Good, found, "")
         }
         _ => check(
             name,
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!(
                 "you cannot see {what} in the operator's Deployment, and no profile here is of the last day"
             ),
@@ -476,17 +479,20 @@ fn shown_by_a_run(observed: &Observed, name: &'static str, what: &str, did: &str
     }
 }
 
-fn arguments<'o>(observed: &'o Observed, prefix: &'static str) -> impl Iterator<Item = &'o str> {
+fn arguments<'o>(
+    observed: &'o ObservedRelease,
+    prefix: &'static str,
+) -> impl Iterator<Item = &'o str> {
     let facts = observed.operator.as_ref().ok().into_iter();
     let arguments = facts.flat_map(|facts| &facts.arguments);
     arguments.filter_map(move |argument| argument.strip_prefix(prefix))
 }
 
-pub fn argument<'o>(observed: &'o Observed, prefix: &'static str) -> Option<&'o str> {
+pub fn argument<'o>(observed: &'o ObservedRelease, prefix: &'static str) -> Option<&'o str> {
     arguments(observed, prefix).next()
 }
 
-fn has_argument(observed: &Observed, wanted: &str) -> bool {
+fn has_argument(observed: &ObservedRelease, wanted: &str) -> bool {
     let facts = observed.operator.as_ref();
     facts.is_ok_and(|facts| facts.arguments.iter().any(|argument| argument == wanted))
 }

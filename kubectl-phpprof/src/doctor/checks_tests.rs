@@ -5,7 +5,7 @@ use phpprof_decide::pod::{ContainerView, SamplerKind, SamplerState, SamplerView}
 use super::*;
 use crate::doctor::text;
 use crate::output::ListForm;
-use crate::output::Output;
+use crate::output::OutputForm;
 use crate::screen::Screen;
 use crate::suggest::Suggest;
 
@@ -31,8 +31,8 @@ fn had(count: usize) -> BTreeMap<String, SamplerView> {
     (0..count).map(sampler).collect()
 }
 
-fn fit() -> Observed {
-    Observed {
+fn fit() -> ObservedRelease {
+    ObservedRelease {
         suggest: Suggest::default(),
         namespace: "shop".into(),
         target: "deploy/web".into(),
@@ -66,20 +66,20 @@ fn fit() -> Observed {
             ..PodView::default()
         }]),
         runtime_classes: BTreeMap::new(),
-        spec: Target::default(),
-        dry_run: DryRun::Accepted,
+        spec: ProfileTarget::default(),
+        dry_run: DryRunAnswer::Accepted,
     }
 }
 
 /// `expected` has the names of the checks that fail after this change.
 #[track_caller]
-fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
+fn check_failed(change: impl FnOnce(&mut ObservedRelease), expected: &[&str]) {
     let mut observed = fit();
     change(&mut observed);
     let checks = check_all(&observed);
     let failed: Vec<_> = checks
         .iter()
-        .filter(|check| check.verdict == Verdict::Bad)
+        .filter(|check| check.verdict == CheckVerdict::Bad)
         .collect();
     assert_eq!(
         failed.iter().map(|check| check.name).collect::<Vec<_>>(),
@@ -93,18 +93,18 @@ fn check_failed(change: impl FnOnce(&mut Observed), expected: &[&str]) {
 
 #[test]
 fn a_pod_that_resolves_no_names_of_the_cluster_is_told_and_not_refused() {
-    let names = |observed: &Observed| {
+    let names = |observed: &ObservedRelease| {
         let checks = check_all(observed);
         let check = checks.into_iter().find(|check| check.name == "names");
         check.map(|check| (check.verdict, check.found)).unwrap()
     };
     let mut observed = fit();
-    assert_eq!(names(&observed).0, Verdict::Good);
+    assert_eq!(names(&observed).0, CheckVerdict::Good);
     pod(&mut observed, |pod| {
         pod.names_trouble = Some("dnsPolicy is None".into())
     });
     let (verdict, found) = names(&observed);
-    assert_eq!(verdict, Verdict::Unknown);
+    assert_eq!(verdict, CheckVerdict::Unknown);
     assert!(found.starts_with("dnsPolicy is None; "), "{found}");
 }
 
@@ -132,7 +132,7 @@ fn each_missing_need_is_found() {
     );
     check_failed(
         |o| {
-            o.dry_run = DryRun::Refused(
+            o.dry_run = DryRunAnswer::Refused(
                 TargetReason::PodSecurityDenied,
                 "violates PodSecurity".into(),
             )
@@ -149,7 +149,7 @@ fn each_missing_need_is_found() {
 }
 
 /// Changes the only pod.
-fn pod(o: &mut Observed, change: impl FnOnce(&mut PodView)) {
+fn pod(o: &mut ObservedRelease, change: impl FnOnce(&mut PodView)) {
     if let Ok(pods) = &mut o.pods {
         change(&mut pods[0]);
     }
@@ -169,7 +169,7 @@ fn what_the_operator_would_refuse_is_found() {
     );
     let argument = |argument: &str| {
         let argument = argument.to_owned();
-        move |o: &mut Observed| o.operator.as_mut().unwrap().arguments.push(argument)
+        move |o: &mut ObservedRelease| o.operator.as_mut().unwrap().arguments.push(argument)
     };
     check_failed(argument("--namespace=blog"), &["namespace"]);
     check_failed(argument("--namespace=shop"), &[]);
@@ -193,7 +193,7 @@ fn what_the_operator_would_refuse_is_found() {
 fn the_store_is_as_its_operator_tells() {
     let told = |facts: &str| {
         let facts = serde_json::from_str(facts).unwrap();
-        move |o: &mut Observed| o.store = Ok(facts)
+        move |o: &mut ObservedRelease| o.store = Ok(facts)
     };
     let success = r#""lastSuccessTime": "2026-11-29T10:00:00Z""#;
     let early = r#""lastError": "put: no", "lastErrorTime": "2026-11-29T09:00:00Z""#;
@@ -218,7 +218,7 @@ fn the_store_is_as_its_operator_tells() {
     facts.arguments.push("--store-allow-overwrite=true".into());
     let checks = check_all(&allowed);
     let store = checks.iter().find(|check| check.name == "store").unwrap();
-    assert_eq!(store.verdict, Verdict::Good);
+    assert_eq!(store.verdict, CheckVerdict::Good);
     assert_eq!(
         store.found,
         "s3://bucket/phpprof; it overwrites, which the administrator allows; last success 2026-11-29T10:00:00Z, no error"
@@ -227,7 +227,7 @@ fn the_store_is_as_its_operator_tells() {
 
 #[test]
 fn the_container_is_told_as_the_operator_finds_it() {
-    let found = |change: fn(&mut Observed)| {
+    let found = |change: fn(&mut ObservedRelease)| {
         let mut observed = fit();
         change(&mut observed);
         let checks = check_all(&observed);
@@ -239,12 +239,12 @@ fn the_container_is_told_as_the_operator_finds_it() {
     };
     let by_name = "fpm, chosen by its name; the others are nginx";
     assert_eq!(found(|_| {}), by_name);
-    let named = |o: &mut Observed| o.spec.container_name = Some("nginx".into());
+    let named = |o: &mut ObservedRelease| o.spec.container_name = Some("nginx".into());
     assert_eq!(found(named), "nginx");
-    let alone = |o: &mut Observed| pod(o, |pod| pod.containers.truncate(1));
+    let alone = |o: &mut ObservedRelease| pod(o, |pod| pod.containers.truncate(1));
     assert_eq!(found(alone), "fpm, the pod's only one");
-    let unclear = |o: &mut Observed| pod(o, |pod| pod.containers[0].name = "app".into());
-    assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and no name"));
+    let unclear = |o: &mut ObservedRelease| pod(o, |pod| pod.containers[0].name = "app".into());
+    assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and neither"));
     check_failed(unclear, &["container"]);
 }
 
@@ -266,8 +266,8 @@ fn a_pod_that_cannot_be_chosen_does_not_stand_for_those_that_can() {
 #[test]
 fn without_a_dry_run_the_namespace_s_level_tells() {
     let unsaid = |uid| {
-        move |o: &mut Observed| {
-            o.dry_run = DryRun::NotTried("you may not patch pods/ephemeralcontainers".into());
+        move |o: &mut ObservedRelease| {
+            o.dry_run = DryRunAnswer::NotTried("you may not patch pods/ephemeralcontainers".into());
             if let Ok(pods) = &mut o.pods {
                 pods[0].containers[0].uid = uid;
             }
@@ -308,7 +308,7 @@ fn what_may_not_be_asked_is_unknown() {
     let checks = check_all(&observed);
     let unknown: Vec<_> = checks
         .iter()
-        .filter(|check| check.verdict == Verdict::Unknown)
+        .filter(|check| check.verdict == CheckVerdict::Unknown)
         .map(|check| check.name)
         .collect();
     assert_eq!(
@@ -333,14 +333,14 @@ fn what_may_not_be_asked_is_unknown() {
 fn a_profile_of_the_last_day_shows_what_the_deployment_does_not() {
     let mut observed = fit();
     observed.operator = Err("you may not read deployments in phpprof-system".into());
-    observed.last_stored = Some(Stored {
+    observed.last_stored = Some(StoredSample {
         name: "web-4k2xq".into(),
         age: 3 * 3600,
     });
     let checks = check_all(&observed);
     let of = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
-    assert_eq!(of("operator").verdict, Verdict::Unknown);
-    assert_eq!(of("image").verdict, Verdict::Good);
+    assert_eq!(of("operator").verdict, CheckVerdict::Unknown);
+    assert_eq!(of("image").verdict, CheckVerdict::Good);
     assert_eq!(
         of("image").found,
         "request web-4k2xq, 3h old, ran its sampler"
@@ -351,7 +351,9 @@ fn a_profile_of_the_last_day_shows_what_the_deployment_does_not() {
     );
     observed.last_stored.as_mut().unwrap().age = 2 * 86_400;
     let checks = check_all(&observed);
-    let unknown = checks.iter().filter(|it| it.verdict == Verdict::Unknown);
+    let unknown = checks
+        .iter()
+        .filter(|it| it.verdict == CheckVerdict::Unknown);
     let unknown: Vec<_> = unknown.map(|check| check.name).collect();
     assert_eq!(unknown, ["operator", "image", "store"]);
 }
@@ -359,7 +361,7 @@ fn a_profile_of_the_last_day_shows_what_the_deployment_does_not() {
 #[test]
 fn the_report_reads_well_at_every_width() {
     let mut observed = fit();
-    observed.dry_run = DryRun::Refused(TargetReason::UserUnknown, "admission refuses SYS_PTRACE, and the pod does not name its user: violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
+    observed.dry_run = DryRunAnswer::Refused(TargetReason::UserUnknown, "admission refuses SYS_PTRACE, and the pod does not name its user: violates PodSecurity \"restricted:latest\": unrestricted capabilities (container \"phpprof-doctor\" must not include \"SYS_PTRACE\")".into());
     if let Ok(pods) = &mut observed.pods {
         pods[0].containers[0].uid = None;
     }
@@ -376,7 +378,7 @@ fn the_report_reads_well_at_every_width() {
             name,
             text(
                 &checks,
-                &Output::Form(form),
+                &OutputForm::Form(form),
                 Screen {
                     width,
                     colour: false
@@ -426,7 +428,7 @@ fn who_may_look_only_is_told_so() {
 }
 
 /// The checks of a release that are not good, after this change.
-fn troubles(change: impl FnOnce(&mut Observed)) -> Vec<(&'static str, Verdict)> {
+fn troubles(change: impl FnOnce(&mut ObservedRelease)) -> Vec<(&'static str, CheckVerdict)> {
     let mut observed = fit();
     observed.store = Ok(StoreFacts {
         status: "True".into(),
@@ -435,25 +437,30 @@ fn troubles(change: impl FnOnce(&mut Observed)) -> Vec<(&'static str, Verdict)> 
     });
     change(&mut observed);
     let checks = check_release(&observed).into_iter();
-    let troubles = checks.filter(|check| check.verdict != Verdict::Good);
+    let troubles = checks.filter(|check| check.verdict != CheckVerdict::Good);
     troubles.map(|check| (check.name, check.verdict)).collect()
 }
 
 #[test]
 fn check_release_needs_no_workload_and_believes_no_setting_of_the_store() {
-    let nowhere = |o: &mut Observed| o.reach = Reach::Nowhere("silent".into(), "open it".into());
+    let nowhere =
+        |o: &mut ObservedRelease| o.reach = Reach::Nowhere("silent".into(), "open it".into());
     assert_eq!(troubles(|o| o.pods = Ok(Vec::new())), []);
-    assert_eq!(troubles(|o| o.api = Some(false)), [("api", Verdict::Bad)]);
-    assert_eq!(troubles(nowhere), [(MAY_LOOK, Verdict::Bad)]);
+    assert_eq!(
+        troubles(|o| o.api = Some(false)),
+        [("api", CheckVerdict::Bad)]
+    );
+    assert_eq!(troubles(nowhere), [(MAY_LOOK, CheckVerdict::Bad)]);
     assert_eq!(
         troubles(|o| o.operator = Ok(OperatorFacts::default())),
-        [("operator", Verdict::Bad)]
+        [("operator", CheckVerdict::Bad)]
     );
     // The Deployment names the store's URL: that says nothing about the store.
-    let not_looked = |o: &mut Observed| o.store = Err("the operator has not looked yet".into());
-    assert_eq!(troubles(not_looked), [("store", Verdict::Unknown)]);
-    let overwrites = |o: &mut Observed| o.store.as_mut().unwrap().status = "False".into();
-    assert_eq!(troubles(overwrites), [("store", Verdict::Bad)]);
+    let not_looked =
+        |o: &mut ObservedRelease| o.store = Err("the operator has not looked yet".into());
+    assert_eq!(troubles(not_looked), [("store", CheckVerdict::Unknown)]);
+    let overwrites = |o: &mut ObservedRelease| o.store.as_mut().unwrap().status = "False".into();
+    assert_eq!(troubles(overwrites), [("store", CheckVerdict::Bad)]);
 }
 
 #[test]

@@ -16,18 +16,18 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{GroupVersionKind, Selector};
 use kube::discovery::ApiResource;
-use phpprof_crds::{NAMESPACE_LABEL, Target, WorkloadRef};
+use phpprof_crds::{NAMESPACE_LABEL, ProfileTarget, WorkloadRef};
 use phpprof_decide::admission::{NotAdded, not_added};
 use phpprof_decide::pod::view;
 use serde_json::json;
 
 use super::checks::{
-    Allowed, DryRun, Observed, OperatorFacts, PATCH_PODS, PROFILE, StoreFacts, Stored, Unseen,
-    argument, first, nothing, sampler_mode,
+    Allowed, DryRunAnswer, ObservedRelease, OperatorFacts, PATCH_PODS, PROFILE, StoreFacts,
+    StoredSample, Unseen, argument, first, nothing, sampler_mode,
 };
 use crate::connect::Cluster;
 use crate::failure::Failure;
-use crate::request::Request;
+use crate::request::RequestView;
 use crate::results;
 use crate::target::plural;
 
@@ -38,12 +38,15 @@ const NAME: &str = "doctor-of-phpprof";
 const MOST_REQUESTS: u32 = 200;
 
 /// Fails only if the API server does not answer at all.
-pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Failure> {
+pub async fn observe(
+    cluster: &Cluster,
+    target: &ProfileTarget,
+) -> Result<ObservedRelease, Failure> {
     let api = api(cluster).await?;
     let pods = pods(cluster, target).await;
     let runtime_classes = pods.as_deref().map(runtime_classes).unwrap_or_default();
     let pods = pods.map(|pods| pods.iter().map(view).collect());
-    let mut observed = Observed {
+    let mut observed = ObservedRelease {
         suggest: cluster.suggest.clone(),
         namespace: cluster.namespace.clone(),
         target: words(target),
@@ -57,15 +60,15 @@ pub async fn observe(cluster: &Cluster, target: &Target) -> Result<Observed, Fai
         pods,
         runtime_classes,
         spec: target.clone(),
-        dry_run: DryRun::NotTried("no ready pod to try it on".to_owned()),
+        dry_run: DryRunAnswer::NotTried("no ready pod to try it on".to_owned()),
     };
     observed.dry_run = dry_run(cluster, &observed).await;
     Ok(observed)
 }
 
 /// What concerns no workload. Fails only if the API server does not answer at all.
-pub async fn observe_release(cluster: &Cluster) -> Result<Observed, Failure> {
-    Ok(Observed {
+pub async fn observe_release(cluster: &Cluster) -> Result<ObservedRelease, Failure> {
+    Ok(ObservedRelease {
         suggest: cluster.suggest.clone(),
         namespace: cluster.namespace.clone(),
         target: String::new(),
@@ -78,12 +81,12 @@ pub async fn observe_release(cluster: &Cluster) -> Result<Observed, Failure> {
         reach: results::reach(cluster).await,
         pods: Ok(Vec::new()),
         runtime_classes: BTreeMap::new(),
-        spec: Target::default(),
-        dry_run: DryRun::NotTried("there is no workload".to_owned()),
+        spec: ProfileTarget::default(),
+        dry_run: DryRunAnswer::NotTried("there is no workload".to_owned()),
     })
 }
 
-fn words(target: &Target) -> String {
+fn words(target: &ProfileTarget) -> String {
     match (&target.pod_name, &target.workload_ref) {
         (Some(pod), _) => format!("pod {pod}"),
         (_, Some(workload)) => format!("{} {}", workload.kind, workload.name),
@@ -231,22 +234,21 @@ async fn store(cluster: &Cluster) -> Result<StoreFacts, String> {
     serde_json::from_str(told).map_err(|error| error.to_string())
 }
 
-/// The newest request with a stored profile among some of the namespace's, if this user may list
-/// them.
-async fn last_stored(cluster: &Cluster) -> Option<Stored> {
+/// The newest request with a stored profile among some of the namespace's, if this user may list them.
+async fn last_stored(cluster: &Cluster) -> Option<StoredSample> {
     let some = ListParams::default().limit(MOST_REQUESTS);
     let listed = cluster.requests().list(&some).await.ok()?;
-    let stored = listed.items.iter().map(Request::of);
+    let stored = listed.items.iter().map(RequestView::of);
     let stored = stored.filter(|request| request.at("/status/profile").is_object());
     let now = Timestamp::now();
     let (name, age) = stored
         .map(|request| (request.name(), request.age(now)))
         .min_by_key(|(_, age)| *age)?;
-    Some(Stored { name, age })
+    Some(StoredSample { name, age })
 }
 
 /// The pods of a target, whatever their state.
-pub async fn pods(cluster: &Cluster, target: &Target) -> Result<Vec<Pod>, Unseen> {
+pub async fn pods(cluster: &Cluster, target: &ProfileTarget) -> Result<Vec<Pod>, Unseen> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let refused = |error: kube::Error| match error {
         kube::Error::Api(status) if status.code == 404 => Unseen::Missing(format!(
@@ -315,16 +317,16 @@ async fn selector(cluster: &Cluster, workload: &WorkloadRef) -> kube::Result<Opt
 }
 
 /// Admission's answer to a container like the operator's. Nothing is added.
-async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
+async fn dry_run(cluster: &Cluster, observed: &ObservedRelease) -> DryRunAnswer {
     let (Some((pod, found)), Some(mode)) = (first(observed), sampler_mode(observed)) else {
-        return DryRun::NotTried(nothing(observed).to_owned());
+        return DryRunAnswer::NotTried(nothing(observed).to_owned());
     };
     if observed
         .rights
         .iter()
         .any(|(right, allowed)| *right == PATCH_PODS && *allowed == Some(false))
     {
-        return DryRun::NotTried(format!("you may not {PATCH_PODS}"));
+        return DryRunAnswer::NotTried(format!("you may not {PATCH_PODS}"));
     }
     let image = argument(observed, "--sampler-image=");
     let patch = json!({"spec": {"ephemeralContainers": [{
@@ -342,20 +344,20 @@ async fn dry_run(cluster: &Cluster, observed: &Observed) -> DryRun {
         .patch_ephemeral_containers(&pod.name, &parameters, &Patch::Strategic(patch))
         .await
     {
-        Ok(_) => DryRun::Accepted,
+        Ok(_) => DryRunAnswer::Accepted,
         Err(kube::Error::Api(status)) => {
             let said = status.message.clone();
             match not_added(&status, said, NAME, mode) {
-                NotAdded::Final(reason, message) => DryRun::Refused(reason, message),
-                NotAdded::Unknown => DryRun::NotTried(
+                NotAdded::Final(reason, message) => DryRunAnswer::Refused(reason, message),
+                NotAdded::Unknown => DryRunAnswer::NotTried(
                     "a webhook of the cluster does not support dry runs".to_owned(),
                 ),
                 NotAdded::AlreadyThere => {
-                    DryRun::NotTried(format!("the pod has a container {NAME}"))
+                    DryRunAnswer::NotTried(format!("the pod has a container {NAME}"))
                 }
-                NotAdded::TryAgain(message) => DryRun::NotTried(message),
+                NotAdded::TryAgain(message) => DryRunAnswer::NotTried(message),
             }
         }
-        Err(error) => DryRun::NotTried(error.to_string()),
+        Err(error) => DryRunAnswer::NotTried(error.to_string()),
     }
 }

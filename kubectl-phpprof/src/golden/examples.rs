@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use phpprof_crds::TargetReason;
-use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings};
+use phpprof_profile::{Builder, FrameRef, Profile, SampleTag, Settings};
 use serde_json::{Value, json};
 
 pub fn now() -> Timestamp {
@@ -102,7 +102,10 @@ pub fn profile(price: i64) -> Profile {
         line: 7,
     };
     for (pod, weight) in [("web-1", 1), ("web-2", 2)] {
-        let labels = [Label::Str("pod", pod), Label::Num("pid", weight, "")];
+        let labels = [
+            SampleTag::Str("pod", pod),
+            SampleTag::Num("pid", weight, ""),
+        ];
         let main = frame("{main}", "/srv/app/index.php");
         let mut add = |stack: &[FrameRef<'_>], milliseconds: i64| {
             let nanoseconds = milliseconds * weight * 1_000_000;

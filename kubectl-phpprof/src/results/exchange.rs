@@ -11,7 +11,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;
 
 /// An answer of either way.
-pub type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+pub type OperatorResponse = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 /// One type for the bodies of both ways.
 pub fn boxed<B>(body: B) -> UnsyncBoxBody<Bytes, io::Error>
@@ -23,7 +23,7 @@ where
 }
 
 /// A call of the operator's results.
-pub struct Question {
+pub struct OperatorCall {
     pub method: Method,
     pub path: String,
     pub body: Vec<u8>,

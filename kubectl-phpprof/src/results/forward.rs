@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::PORT;
-use super::exchange::{Answer, Question, boxed};
+use super::exchange::{OperatorCall, OperatorResponse, boxed};
 use crate::connect::Cluster;
 
 /// The time limit of a connection to the pod.
@@ -54,13 +54,16 @@ impl fmt::Display for NoForward {
 
 /// A port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct PodPort {
     pod: String,
     port: u16,
 }
 
 /// Asks one of the operator's pods.
-pub async fn send(cluster: &Cluster, question: &Question) -> Result<Answer, NoForward> {
+pub async fn send(
+    cluster: &Cluster,
+    question: &OperatorCall,
+) -> Result<OperatorResponse, NoForward> {
     let places = find(cluster).await?;
     let turn = cluster.forwards.next_turn();
     let place = turn.checked_rem(places.len()).and_then(|at| places.get(at));
@@ -93,7 +96,7 @@ async fn answer_of(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Body>,
     forward: Portforwarder,
-) -> Result<Answer, NoForward> {
+) -> Result<OperatorResponse, NoForward> {
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
     let (mut sender, connection) = in_time(CONNECTS, handshake).await?.map_err(broken)?;
     // The forward ends with the connection, which ends with the answer's body.
@@ -105,7 +108,7 @@ async fn answer_of(
     answer.map(|answer| answer.map(boxed)).map_err(broken)
 }
 
-fn request(cluster: &Cluster, question: &Question) -> Result<Request<Body>, NoForward> {
+fn request(cluster: &Cluster, question: &OperatorCall) -> Result<Request<Body>, NoForward> {
     Request::builder()
         .method(question.method.clone())
         .uri(&question.path)
@@ -116,7 +119,7 @@ fn request(cluster: &Cluster, question: &Question) -> Result<Request<Body>, NoFo
         .map_err(|error| failed(error.to_string()))
 }
 
-async fn find(cluster: &Cluster) -> Result<Vec<Place>, NoForward> {
+async fn find(cluster: &Cluster) -> Result<Vec<PodPort>, NoForward> {
     let (client, namespace) = (&cluster.client, &cluster.operator_namespace);
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let service = in_time(CONNECTS, services.get(&cluster.operator_name)).await?;
@@ -140,7 +143,7 @@ fn selector(service: &Service) -> Option<String> {
 }
 
 /// The results' port of each ready pod, as the Service chooses it.
-fn places(service: &Service, pods: &[Pod]) -> Vec<Place> {
+fn places(service: &Service, pods: &[Pod]) -> Vec<PodPort> {
     let spec = service.spec.iter();
     let mut ports = spec.flat_map(|spec| spec.ports.iter().flatten());
     let Some(port) = ports.find(|port| port.name.as_deref() == Some(PORT)) else {
@@ -152,7 +155,7 @@ fn places(service: &Service, pods: &[Pod]) -> Vec<Place> {
             Some(IntOrString::Int(port)) => *port,
             Some(IntOrString::String(name)) => named(pod, name)?,
         };
-        Some(Place {
+        Some(PodPort {
             pod: pod.name_any(),
             port: u16::try_from(port).ok()?,
         })

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use kube::client::Body;
 use tokio::time::timeout;
 
-use super::exchange::{Answer, Question, boxed};
+use super::exchange::{OperatorCall, OperatorResponse, boxed};
 use super::forward::{self, NoForward};
 use super::{PORT, action};
 use crate::connect::Cluster;
@@ -51,8 +51,8 @@ pub fn call<'a>(
     method: Method,
     path: &str,
     body: Vec<u8>,
-) -> BoxFuture<'a, Result<Answer, Failure>> {
-    let question = Question {
+) -> BoxFuture<'a, Result<OperatorResponse, Failure>> {
+    let question = OperatorCall {
         method,
         path: path.to_owned(),
         body,
@@ -60,7 +60,7 @@ pub fn call<'a>(
     answered(cluster, question).boxed()
 }
 
-async fn answered(cluster: &Cluster, question: Question) -> Result<Answer, Failure> {
+async fn answered(cluster: &Cluster, question: OperatorCall) -> Result<OperatorResponse, Failure> {
     if cluster.forwards.is_chosen() {
         let sent = forward::send(cluster, &question).await;
         return sent.map_err(|why| nowhere(cluster, "it did not answer before", &why));
@@ -101,8 +101,8 @@ pub async fn reach(cluster: &Cluster) -> Reach {
     }
 }
 
-fn nothing() -> Question {
-    Question {
+fn nothing() -> OperatorCall {
+    OperatorCall {
         method: Method::GET,
         path: NOTHING.to_owned(),
         body: Vec::new(),
@@ -125,7 +125,7 @@ fn silent(time: Duration) -> String {
     format!("no answer within {} s", time.as_secs())
 }
 
-async fn text(answer: Answer) -> String {
+async fn text(answer: OperatorResponse) -> String {
     let body = Limited::new(answer.into_body(), LONGEST_WORD);
     let body = body
         .collect()
@@ -135,7 +135,7 @@ async fn text(answer: Answer) -> String {
 }
 
 /// Calls the operator by the API server's proxy.
-async fn proxied(cluster: &Cluster, question: &Question) -> Result<Answer, Failure> {
+async fn proxied(cluster: &Cluster, question: &OperatorCall) -> Result<OperatorResponse, Failure> {
     let uri = format!(
         "/api/v1/namespaces/{}/services/{}:{PORT}/proxy{}",
         cluster.operator_namespace, cluster.operator_name, question.path
@@ -159,9 +159,8 @@ async fn proxied(cluster: &Cluster, question: &Question) -> Result<Answer, Failu
         .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
-/// The same answer if it is the operator's, or a refusal of the API server; an error says why the
-/// operator was not reached.
-async fn reached(answer: Answer) -> Result<Answer, String> {
+/// The same answer if it is the operator's, or a refusal of the API server; an error says why the operator was not reached.
+async fn reached(answer: OperatorResponse) -> Result<OperatorResponse, String> {
     let code = answer.status().as_u16();
     if !(502..=504).contains(&code) {
         return Ok(answer);

@@ -5,7 +5,7 @@
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use super::manifest::{self, ACCOUNT, LABEL, MANAGER, Plan, objects};
+use super::manifest::{self, ACCOUNT, LABEL, MANAGER, SchedulePlan, objects};
 use super::{api, named, rights};
 use crate::cli::{DryRun, ObjectForm, ScheduleCreate};
 use crate::connect::Cluster;
@@ -68,7 +68,7 @@ fn plan(
     arguments: &ScheduleCreate,
     request: &DynamicObject,
     namespace: String,
-) -> Plan {
+) -> SchedulePlan {
     let operator = &global.operator_name;
     let release = operator.strip_suffix("-operator").unwrap_or(operator);
     let of_chart = || format!("{}-{release}-profile", global.operator_namespace);
@@ -76,7 +76,7 @@ fn plan(
     // Only a file can have this field.
     let keeps_ttl =
         arguments.request.filename.is_some() && !spec["ttlSecondsAfterFinished"].is_null();
-    Plan {
+    SchedulePlan {
         name: arguments.schedule_name.clone(),
         namespace,
         cron: arguments.schedule.clone(),

@@ -13,7 +13,7 @@ use crate::cli::ScheduleDelete;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::Request;
+use crate::request::RequestView;
 use crate::stdout;
 
 pub async fn delete(global: &Global, arguments: &ScheduleDelete) -> Result<String, Failure> {
@@ -55,7 +55,7 @@ async fn one(cluster: &Cluster, name: &str) -> Result<String, Failure> {
         return left(cluster, name).await;
     };
     check_manager(&object, name)?;
-    let full_name = Request::of(&object).name();
+    let full_name = RequestView::of(&object).name();
     let said = remove(cluster, "CronJob", &full_name).await?;
     Ok(said + &remove(cluster, "ConfigMap", &full_name).await?)
 }
@@ -95,7 +95,8 @@ fn check_manager(object: &DynamicObject, name: &str) -> Result<(), Failure> {
 
 fn uses_account(object: &DynamicObject) -> bool {
     let account = "/spec/jobTemplate/spec/template/spec/serviceAccountName";
-    object.metadata.deletion_timestamp.is_none() && Request::of(object).words(account) == ACCOUNT
+    object.metadata.deletion_timestamp.is_none()
+        && RequestView::of(object).words(account) == ACCOUNT
 }
 
 /// Deletes an object. If it does not exist, this is not an error.

@@ -10,7 +10,7 @@ use super::api;
 use super::manifest::{LABEL, PREFIX, SELECTOR};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
-use crate::request::Request;
+use crate::request::RequestView;
 
 /// All schedules of the namespace.
 pub async fn schedules(cluster: &Cluster) -> Result<Vec<DynamicObject>, Failure> {
@@ -49,7 +49,7 @@ pub fn chosen(
     name: &str,
     namespace: &str,
 ) -> Result<Option<DynamicObject>, Failure> {
-    let full_name = |object: &DynamicObject| Request::of(object).name();
+    let full_name = |object: &DynamicObject| RequestView::of(object).name();
     if let Some(object) = all.iter().find(|object| full_name(object) == name) {
         return Ok(Some(object.clone()));
     }
@@ -70,7 +70,7 @@ pub fn chosen(
 /// The schedule's name: its requests have it as their label. The chart's CronJobs begin with the
 /// release's name.
 pub fn short_name(object: &DynamicObject) -> String {
-    let full = Request::of(object).name();
+    let full = RequestView::of(object).name();
     let label = |key: &str| object.metadata.labels.as_ref()?.get(key).cloned();
     if let Some(name) = label(LABEL) {
         return name;
@@ -102,7 +102,7 @@ mod tests {
     #[track_caller]
     fn check(all: Vec<DynamicObject>, name: &str, expected: Result<Option<&str>, &str>) {
         let found = chosen(all, name, "shop");
-        let found = found.map(|found| found.map(|it| Request::of(&it).name()));
+        let found = found.map(|found| found.map(|it| RequestView::of(&it).name()));
         match (found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found.as_deref(), expected),
             (Err(failure), Err(part)) => assert!(failure.hint.contains(part), "{}", failure.hint),

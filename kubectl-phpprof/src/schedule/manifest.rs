@@ -22,7 +22,7 @@ pub const LABEL: &str = "phpprof.dev/schedule";
 pub const SELECTOR: &str = "app.kubernetes.io/name=phpprof,app.kubernetes.io/component=schedule";
 pub const MANAGER: &str = "kubectl-phpprof";
 
-pub struct Plan {
+pub struct SchedulePlan {
     pub name: String,
     pub namespace: String,
     pub cron: String,
@@ -89,15 +89,15 @@ pub fn wrong_cron(cron: &str) -> Option<String> {
 }
 
 /// The objects, in the order of their creation.
-pub fn objects(plan: &Plan) -> Vec<Value> {
+pub fn objects(plan: &SchedulePlan) -> Vec<Value> {
     vec![account(plan), binding(plan), request(plan), cron_job(plan)]
 }
 
-fn metadata(plan: &Plan, name: &str) -> Value {
+fn metadata(plan: &SchedulePlan, name: &str) -> Value {
     json!({"name": name, "namespace": plan.namespace, "labels": labels()})
 }
 
-fn of_schedule(plan: &Plan) -> Value {
+fn of_schedule(plan: &SchedulePlan) -> Value {
     let mut metadata = metadata(plan, &object_name(&plan.name));
     metadata["labels"][LABEL] = json!(plan.name);
     metadata
@@ -112,7 +112,7 @@ fn labels() -> Value {
     })
 }
 
-fn account(plan: &Plan) -> Value {
+fn account(plan: &SchedulePlan) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": metadata(plan, ACCOUNT),
@@ -120,7 +120,7 @@ fn account(plan: &Plan) -> Value {
     })
 }
 
-fn binding(plan: &Plan) -> Value {
+fn binding(plan: &SchedulePlan) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": metadata(plan, ACCOUNT),
@@ -129,7 +129,7 @@ fn binding(plan: &Plan) -> Value {
     })
 }
 
-fn request(plan: &Plan) -> Value {
+fn request(plan: &SchedulePlan) -> Value {
     let mut spec = plan.spec.clone();
     if !plan.keeps_ttl {
         spec["ttlSecondsAfterFinished"] = json!(TTL_SECONDS);
@@ -156,7 +156,7 @@ fn map(labels: &[(String, String)]) -> Map<String, Value> {
     labels.iter().map(label).collect()
 }
 
-fn cron_job(plan: &Plan) -> Value {
+fn cron_job(plan: &SchedulePlan) -> Value {
     let mut job = json!({
         "apiVersion": "batch/v1", "kind": "CronJob",
         "metadata": of_schedule(plan),
@@ -176,7 +176,7 @@ fn cron_job(plan: &Plan) -> Value {
     job
 }
 
-fn job(plan: &Plan) -> Value {
+fn job(plan: &SchedulePlan) -> Value {
     json!({
         "backoffLimit": 2,
         "activeDeadlineSeconds": 120,
@@ -189,7 +189,7 @@ fn job(plan: &Plan) -> Value {
     })
 }
 
-fn pod(plan: &Plan) -> Value {
+fn pod(plan: &SchedulePlan) -> Value {
     let mut pod = json!({
         "restartPolicy": "Never",
         "serviceAccountName": ACCOUNT,

@@ -15,7 +15,7 @@ use crate::proxies;
 /// An API server on a busy machine.
 const START: Duration = Duration::from_secs(180);
 
-pub struct Cluster {
+pub struct TestCluster {
     pub folder: PathBuf,
     pub authority: Authority,
     pub port: u16,
@@ -36,7 +36,7 @@ pub struct Proxies {
     pub socks_with_password: u16,
 }
 
-impl Cluster {
+impl TestCluster {
     pub fn start(folder: &Path) -> Self {
         let authority = Authority::new(folder, made::P256);
         // It takes minutes to find the primes of such a key.
@@ -60,7 +60,7 @@ impl Cluster {
         let behind = proxies::start(proxies::connect, server);
         let (tls, before) = proxies::tls_before(behind, &front.1);
         programs.push(before);
-        let cluster = Cluster {
+        let cluster = TestCluster {
             folder: folder.to_owned(),
             port,
             large,

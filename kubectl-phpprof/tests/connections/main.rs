@@ -25,9 +25,9 @@ mod rows;
 use std::path::Path;
 use std::process::Command;
 
-use cluster::Cluster;
-use outcome::{Outcome, by_kubectl, by_plugin};
-use rows::{Row, Same};
+use cluster::TestCluster;
+use outcome::{ConnectionOutcome, by_kubectl, by_plugin};
+use rows::{ConnectionRow, Same};
 
 /// Set in the namespaces.
 const INSIDE: &str = "PHPPROF_CONNECTIONS_INSIDE";
@@ -38,7 +38,7 @@ fn the_plugin_connects_wherever_kubectl_does() {
         return in_namespaces();
     }
     let folder = tempfile::tempdir().unwrap();
-    let cluster = Cluster::start(folder.path());
+    let cluster = TestCluster::start(folder.path());
     let rows = rows::all(&cluster);
     let mut wrong: Vec<String> = rows
         .iter()
@@ -51,7 +51,7 @@ fn the_plugin_connects_wherever_kubectl_does() {
 }
 
 /// What is wrong about a row.
-fn compared(cluster: &Cluster, row: &Row) -> Option<String> {
+fn compared(cluster: &TestCluster, row: &ConnectionRow) -> Option<String> {
     let file = cluster.folder.join(format!("{}.kubeconfig", row.name));
     std::fs::write(&file, &row.kubeconfig).unwrap();
     let kubeconfig = match &row.files {
@@ -75,10 +75,10 @@ fn compared(cluster: &Cluster, row: &Row) -> Option<String> {
     }
     match row.same {
         Same::Yes if plugin.outcome != kubectl.outcome => return wrong("the plugin differs"),
-        Same::Refused(_) if plugin.outcome != Outcome::NoConnection => {
+        Same::Refused(_) if plugin.outcome != ConnectionOutcome::NoConnection => {
             return wrong("the plugin does what the row says that it refuses");
         }
-        Same::AsNobody if plugin.outcome != Outcome::Forbidden => {
+        Same::AsNobody if plugin.outcome != ConnectionOutcome::Forbidden => {
             return wrong("the plugin does not connect as nobody");
         }
         Same::Refused(words) if !plugin.text.contains(words) => {

@@ -9,7 +9,7 @@ use crate::proxies::TUNNELS;
 const PATH: &str = "/apis/phpprof.dev/v1alpha1/namespaces/default/profilerequests?limit=1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConnectionOutcome {
     /// An administrator's answer.
     Answered,
     /// The API server knows the user, or takes them for nobody, and refuses.
@@ -20,14 +20,18 @@ pub enum Outcome {
     NoConnection,
 }
 
-pub struct Done {
-    pub outcome: Outcome,
+pub struct ConnectionResult {
+    pub outcome: ConnectionOutcome,
     pub text: String,
     /// How often a proxy was asked for a tunnel.
     pub tunnels: usize,
 }
 
-fn done(mut command: Command, kubeconfig: &str, variables: &[(String, String)]) -> Done {
+fn done(
+    mut command: Command,
+    kubeconfig: &str,
+    variables: &[(String, String)],
+) -> ConnectionResult {
     for name in [
         "HTTPS_PROXY",
         "https_proxy",
@@ -58,26 +62,26 @@ fn done(mut command: Command, kubeconfig: &str, variables: &[(String, String)]) 
         .to_owned();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let outcome = if output.status.success() {
-        Outcome::Answered
+        ConnectionOutcome::Answered
     } else if says(&["(Forbidden)", "is forbidden"]) {
-        Outcome::Forbidden
+        ConnectionOutcome::Forbidden
     } else if says(&[
         "Unauthorized",
         "must be logged in",
         "does not know this user",
     ]) {
-        Outcome::Unauthorized
+        ConnectionOutcome::Unauthorized
     } else {
-        Outcome::NoConnection
+        ConnectionOutcome::NoConnection
     };
-    Done {
+    ConnectionResult {
         outcome,
         text: text.chars().take(600).collect(),
         tunnels: TUNNELS.load(Ordering::SeqCst),
     }
 }
 
-pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> Done {
+pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> ConnectionResult {
     let mut command = Command::new("kubectl");
     command.args(["get", "--raw", PATH]);
     // With a time limit, kubectl does not look for a pod's service account: its configuration is
@@ -88,7 +92,7 @@ pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> Done {
     done(command, kubeconfig, variables)
 }
 
-pub fn by_plugin(kubeconfig: &str, variables: &[(String, String)]) -> Done {
+pub fn by_plugin(kubeconfig: &str, variables: &[(String, String)]) -> ConnectionResult {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-phpprof"));
     command.args(["list", "--request-timeout=10s", "-n", "default"]);
     done(command, kubeconfig, variables)

@@ -13,7 +13,7 @@ use crate::authority::{self as made, Authority, Pair, text};
 use crate::cluster::Cluster;
 use crate::outcome::Outcome;
 
-pub struct Row {
+pub struct ConnectionRow {
     pub name: &'static str,
     pub kubeconfig: String,
     /// KUBECONFIG, if it is not the file of this row alone; SELF is that.
@@ -51,8 +51,8 @@ pub fn config(cluster: &Value, user: &Value) -> String {
     .to_string()
 }
 
-fn row(name: &'static str, cluster: &Value, user: &Value, wanted: Outcome) -> Row {
-    Row {
+fn row(name: &'static str, cluster: &Value, user: &Value, wanted: Outcome) -> ConnectionRow {
+    ConnectionRow {
         name,
         kubeconfig: config(cluster, user),
         files: None,
@@ -64,7 +64,7 @@ fn row(name: &'static str, cluster: &Value, user: &Value, wanted: Outcome) -> Ro
     }
 }
 
-impl Row {
+impl ConnectionRow {
     fn with(mut self, variables: &[(&str, &str)]) -> Self {
         let pairs = variables
             .iter()
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-pub fn all(cluster: &Cluster) -> Vec<Row> {
+pub fn all(cluster: &Cluster) -> Vec<ConnectionRow> {
     let mut rows = servers(cluster);
     rows.extend(clients(cluster));
     rows.extend(logins::tokens(cluster));
@@ -132,7 +132,7 @@ fn encoded(path: &Path) -> String {
 }
 
 /// Whose certificate the server has, and who is trusted.
-fn servers(cluster: &Cluster) -> Vec<Row> {
+fn servers(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = || cluster.cluster("10.99.0.1");
     let named = |name: &str| changed(base(), &json!({"tls-server-name": format!("{name}.test")}));
     let trusting = |name: &str| {
@@ -202,7 +202,7 @@ fn servers(cluster: &Cluster) -> Vec<Row> {
 }
 
 /// A user's certificate.
-fn clients(cluster: &Cluster) -> Vec<Row> {
+fn clients(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let by = |pair: &Pair| json!({"client-certificate": pair.certificate, "client-key": pair.key});
     let row = |name, user: &Value, wanted| row(name, &base, user, wanted);

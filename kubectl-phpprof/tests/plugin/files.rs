@@ -1,6 +1,6 @@
 //! The verbs on local files: no cluster, no kubeconfig.
 
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 
 use crate::shell::{files, profile, run};
 
@@ -249,7 +249,7 @@ fn download_converts_by_the_end_of_the_name() {
     );
     let kept = decode(
         &std::fs::read(path.join("two.pb.gz")).unwrap(),
-        &Limits::default(),
+        &DecodeLimits::default(),
     )
     .unwrap();
     assert_eq!(total(&kept, "wall"), total(&profile(900), "wall") * 2 / 3);

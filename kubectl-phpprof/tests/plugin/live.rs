@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 use serde_json::{Value, json};
 
 use crate::cluster::{PROXY, REQUESTS, fails_with_a_hint};
@@ -33,7 +33,7 @@ fn second(number: i64) -> Value {
         line: 7,
         ..FrameRef::default()
     };
-    let labels = [Label::Num("pid", 7, ""), Label::Str("pod", "a-lie")];
+    let labels = [SampleTag::Num("pid", 7, ""), SampleTag::Str("pod", "a-lie")];
     builder.add(&[frame], &[99, 900_000_000, 1_000_000_000], &labels);
     let profile = encode_gzip(&builder.finish());
     let profile = base64::engine::general_purpose::STANDARD.encode(profile);

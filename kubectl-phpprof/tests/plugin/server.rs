@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: String,
     pub path: String,
     pub body: Value,
@@ -18,32 +18,34 @@ pub struct Asked {
 }
 
 /// Status and body.
-pub type Answer = (u16, Vec<u8>);
-type Script = dyn Fn(&Asked) -> Option<Answer> + Send + Sync;
+pub type ServedAnswer = (u16, Vec<u8>);
+type ServerScript = dyn Fn(&ReceivedRequest) -> Option<ServedAnswer> + Send + Sync;
 
-pub struct Server {
+pub struct ScriptServer {
     address: String,
-    pub asked: Arc<Mutex<Vec<Asked>>>,
+    pub asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-pub fn json_answer(code: u16, value: &Value) -> Option<Answer> {
+pub fn json_answer(code: u16, value: &Value) -> Option<ServedAnswer> {
     Some((code, value.to_string().into_bytes()))
 }
 
 /// An error of the API server itself.
-pub fn refusal(code: u16, message: &str) -> Option<Answer> {
+pub fn refusal(code: u16, message: &str) -> Option<ServedAnswer> {
     json_answer(
         code,
         &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code}),
     )
 }
 
-impl Server {
-    pub fn start(script: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> Self {
+impl ScriptServer {
+    pub fn start(
+        script: impl Fn(&ReceivedRequest) -> Option<ServedAnswer> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let script: Arc<Script> = Arc::new(script);
+        let script: Arc<ServerScript> = Arc::new(script);
         let memory = Arc::clone(&asked);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -51,7 +53,7 @@ impl Server {
                 std::thread::spawn(move || serve(stream, script.as_ref(), &memory));
             }
         });
-        Server { address, asked }
+        ScriptServer { address, asked }
     }
 
     pub fn kubeconfig(&self, folder: &Path) {
@@ -72,7 +74,7 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, script: &Script, memory: &Mutex<Vec<Asked>>) {
+fn serve(stream: TcpStream, script: &ServerScript, memory: &Mutex<Vec<ReceivedRequest>>) {
     let Some(asked) = read(&stream) else { return };
     let (code, body) = script(&asked)
         .or_else(|| refusal(404, "the server could not find the requested resource"))
@@ -87,7 +89,7 @@ fn serve(stream: TcpStream, script: &Script, memory: &Mutex<Vec<Asked>>) {
     let _ = stream.write_all(&body);
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -108,7 +110,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked {
+    Some(ReceivedRequest {
         method,
         path,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use phpprof_profile::{Builder, FrameRef, Label, Profile, Settings, encode_gzip};
+use phpprof_profile::{Builder, FrameRef, Profile, SampleTag, Settings, encode_gzip};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-phpprof"));
@@ -16,21 +16,21 @@ pub fn program() -> Command {
     command
 }
 
-pub struct Said {
+pub struct ShellOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-pub fn said(output: &Output) -> Said {
-    Said {
+pub fn said(output: &Output) -> ShellOutput {
+    ShellOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-pub fn run(folder: &Path, line: &str) -> Said {
+pub fn run(folder: &Path, line: &str) -> ShellOutput {
     let words = line.split_whitespace();
     said(&program().args(words).current_dir(folder).output().unwrap())
 }
@@ -45,7 +45,10 @@ pub fn profile(price: i64) -> Profile {
         line: 7,
     };
     for (pod, weight) in [("web-1", 1), ("web-2", 2)] {
-        let labels = [Label::Str("pod", pod), Label::Num("pid", weight, "")];
+        let labels = [
+            SampleTag::Str("pod", pod),
+            SampleTag::Num("pid", weight, ""),
+        ];
         let main = frame("{main}", "/srv/app/index.php");
         let mut add = |stack: &[FrameRef<'_>], milliseconds: i64| {
             let nanoseconds = milliseconds * weight * 1_000_000;

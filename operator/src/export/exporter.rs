@@ -15,14 +15,14 @@ use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use phpprof_crds::{ProfileRequest, Secret};
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::export::grafana::{Grafana, annotation};
-use crate::export::links::Template;
-use crate::export::retry::{Call, ClientError, client, deliver, secret_header};
+use crate::export::links::LinkTemplate;
+use crate::export::retry::{ExportCall, ExportClientError, client, deliver, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
 use crate::storage::collector::Collector;
 
@@ -110,7 +110,7 @@ pub enum ExportError {
     TwoCredentials,
     /// TLS could not be set up, for instance because a CA bundle is not PEM.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] ExportClientError),
 }
 
 struct Pyroscope {
@@ -163,7 +163,7 @@ pub struct Exporter {
 
 impl ExportArgs {
     /// Templates of links to Grafana.
-    pub fn templates(&self) -> Result<Vec<Template>, ExportError> {
+    pub fn templates(&self) -> Result<Vec<LinkTemplate>, ExportError> {
         let (Some(url), Some(datasource)) = (&self.grafana_url, &self.grafana_datasource) else {
             return Ok(Vec::new());
         };
@@ -277,7 +277,7 @@ impl Exporter {
         &self,
         collector: &Collector,
         request: &ProfileRequest,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Vec<Exported> {
         let until = Instant::now() + self.patience;
         let Ok(_place) = self.places.try_acquire() else {
@@ -300,7 +300,7 @@ impl Exporter {
         &self,
         collector: &Collector,
         request: &ProfileRequest,
-        limits: &Limits,
+        limits: &AdminLimits,
         until: Instant,
     ) -> Option<Exported> {
         let pyroscope = self.pyroscope.as_ref()?;
@@ -320,7 +320,7 @@ impl Exporter {
                     .await?;
                 let bodies = bodies.map_err(|error| error.to_string())?;
                 for body in bodies {
-                    let call = Call {
+                    let call = ExportCall {
                         url: pyroscope.push.clone(),
                         headers: pyroscope.headers.clone(),
                         body: Bytes::from(body),
@@ -348,7 +348,7 @@ impl Exporter {
     async fn annotate(&self, request: &ProfileRequest, until: Instant) -> Option<Exported> {
         let annotations = self.annotations.as_ref()?;
         let body = annotation(request, annotations.dashboard.as_deref())?;
-        let call = Call {
+        let call = ExportCall {
             url: annotations.url.clone(),
             headers: annotations.headers.clone(),
             body: Bytes::from(body.to_string()),

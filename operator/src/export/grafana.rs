@@ -12,7 +12,7 @@ use phpprof_crds::{ProfileRequest, condition};
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
-use crate::export::links::Template;
+use crate::export::links::LinkTemplate;
 use crate::export::series::{KINDS, workload};
 use crate::lifecycle::status::pods;
 
@@ -37,8 +37,8 @@ pub struct Grafana {
 
 impl Grafana {
     /// Links to Explore, to Profiles Drilldown, and to the difference from the baseline there.
-    pub fn templates(&self) -> Vec<Template> {
-        let template = |name: &str, url: String| Template {
+    pub fn templates(&self) -> Vec<LinkTemplate> {
+        let template = |name: &str, url: String| LinkTemplate {
             name: name.to_owned(),
             url,
         };

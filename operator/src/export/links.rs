@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use phpprof_crds::{Link, ProfileRequest};
+use phpprof_crds::{ProfileLink, ProfileRequest};
 use url::form_urlencoded::byte_serialize;
 
 use crate::export::series::{service, workload};
@@ -14,20 +14,20 @@ use crate::export::series::{service, workload};
 /// {accessKey}, and {from} and {to} in Unix milliseconds. {from-86400000} is that many milliseconds
 /// earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct LinkTemplate {
     /// The name that users see.
     pub name: String,
     /// With its placeholders.
     pub url: String,
 }
 
-impl std::str::FromStr for Template {
+impl std::str::FromStr for LinkTemplate {
     type Err = String;
 
     /// Reads NAME=URL.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
-            Some((name, url)) if !name.is_empty() && url.contains("://") => Ok(Template {
+            Some((name, url)) if !name.is_empty() && url.contains("://") => Ok(LinkTemplate {
                 name: name.to_owned(),
                 url: url.to_owned(),
             }),
@@ -37,8 +37,8 @@ impl std::str::FromStr for Template {
 }
 
 /// The link to the merged profile's page, if the results are at this address.
-pub fn page(base: &str) -> Template {
-    Template {
+pub fn page(base: &str) -> LinkTemplate {
+    LinkTemplate {
         name: "Flame graph".to_owned(),
         url: format!(
             "{}/r/{{namespace}}/{{name}}#{{accessKey}}",
@@ -49,11 +49,11 @@ pub fn page(base: &str) -> Template {
 
 /// The templates, filled in for one request.
 pub fn links(
-    templates: &[Template],
+    templates: &[LinkTemplate],
     request: &ProfileRequest,
     access_key: &str,
     now: Timestamp,
-) -> Vec<Link> {
+) -> Vec<ProfileLink> {
     let status = request.status.clone().unwrap_or_default();
     // Sampling ended a moment ago.
     let started = status.start_time.as_ref().map_or(now, |time| time.0);
@@ -69,12 +69,12 @@ pub fn links(
         ("{service}", service(request)),
         ("{accessKey}", access_key.to_owned()),
     ];
-    let dated = |template: &Template| {
+    let dated = |template: &LinkTemplate| {
         let url = template.url.clone();
         let fill = |url: String, (opening, instant): &(&str, i64)| dates(&url, opening, *instant);
         instants.iter().fold(url, fill)
     };
-    let fill = |template: &Template| Link {
+    let fill = |template: &LinkTemplate| ProfileLink {
         name: template.name.clone(),
         url: values
             .iter()
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_no_link_is_refused() {
-        assert!("https://x".parse::<Template>().is_err());
-        assert!("=https://x".parse::<Template>().is_err());
+        assert!("https://x".parse::<LinkTemplate>().is_err());
+        assert!("=https://x".parse::<LinkTemplate>().is_err());
     }
 }

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use phpprof_profile::Profile;
 use prost::Message as _;
 
-pub type Labels = [(String, String)];
+pub type SeriesLabels = [(String, String)];
 
 /// Labels of a series.
 const MOST_LABELS: usize = 30;
@@ -35,7 +35,7 @@ fn need(is: bool, words: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 /// Pyroscope's answer to a push at this time.
-pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(), String> {
+pub fn pyroscope(labels: &SeriesLabels, profile: &Profile, now: Timestamp) -> Result<(), String> {
     let named = names(labels)?;
     need(labels.len() <= MOST_LABELS, || {
         format!("{} label names", labels.len())
@@ -84,7 +84,7 @@ pub fn pyroscope(labels: &Labels, profile: &Profile, now: Timestamp) -> Result<(
 }
 
 /// Parca's answer to a push. It keeps the labels of series, and drops those of samples.
-pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
+pub fn parca(labels: &SeriesLabels, profile: &Profile) -> Result<(), String> {
     let named = names(labels)?;
     let name = named.get("__name__").copied().unwrap_or_default();
     need(!name.is_empty(), || "missing __name__ label".to_owned())?;
@@ -107,7 +107,7 @@ pub fn parca(labels: &Labels, profile: &Profile) -> Result<(), String> {
 }
 
 /// The labels, if their names are legal and unique.
-fn names(labels: &Labels) -> Result<BTreeMap<&str, &str>, String> {
+fn names(labels: &SeriesLabels) -> Result<BTreeMap<&str, &str>, String> {
     let mut named = BTreeMap::new();
     for (name, value) in labels {
         need(legal(name), || format!("invalid label name {name:?}"))?;

@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum ExportClientError {
     #[error("the CA bundle is not PEM")]
     CaBundle(#[source] reqwest::Error),
     #[error("the client cannot be set up")]
@@ -30,14 +30,14 @@ pub enum ClientError {
 }
 
 /// The webpki roots are in the binary, because its image has no certificates.
-pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ClientError> {
+pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ExportClientError> {
     let mut roots = Vec::new();
     for root in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
-        roots.push(reqwest::Certificate::from_der(root).map_err(ClientError::CaBundle)?);
+        roots.push(reqwest::Certificate::from_der(root).map_err(ExportClientError::CaBundle)?);
     }
     if let Some(pem) = ca_bundle {
         let own = reqwest::Certificate::from_pem_bundle(pem.as_bytes());
-        roots.extend(own.map_err(ClientError::CaBundle)?);
+        roots.extend(own.map_err(ExportClientError::CaBundle)?);
     }
     reqwest::Client::builder()
         .tls_certs_only(roots)
@@ -47,12 +47,12 @@ pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ClientError> {
         .connect_timeout(CONNECT)
         .timeout(ANSWER)
         .build()
-        .map_err(ClientError::Build)
+        .map_err(ExportClientError::Build)
 }
 
 /// A call that can be sent several times.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ExportCall {
     pub url: Url,
     pub headers: HeaderMap,
     /// JSON.
@@ -61,7 +61,7 @@ pub struct Call {
 
 /// What an answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum SendResult {
     Taken,
     /// Try again, after the pause that the other side asks for, if any.
     Again(Option<Duration>),
@@ -69,14 +69,14 @@ enum Answer {
     Refused,
 }
 
-fn judge(status: u16, retry_after: Option<&str>) -> Answer {
+fn judge(status: u16, retry_after: Option<&str>) -> SendResult {
     match status {
-        200..300 => Answer::Taken,
+        200..300 => SendResult::Taken,
         408 | 425 | 429 | 500.. => {
             let seconds = retry_after.and_then(|text| text.trim().parse().ok());
-            Answer::Again(seconds.map(Duration::from_secs))
+            SendResult::Again(seconds.map(Duration::from_secs))
         }
-        _ => Answer::Refused,
+        _ => SendResult::Refused,
     }
 }
 
@@ -91,18 +91,18 @@ fn pause(tries: u32, asked: Option<Duration>) -> Duration {
 /// last answer, as text.
 pub async fn deliver(
     client: &reqwest::Client,
-    call: &Call,
+    call: &ExportCall,
     until: Instant,
 ) -> Result<(), Undelivered> {
     let mut tries = 1;
     let mut last = "no answer".to_owned();
     loop {
         let tried = timeout_at(until, once(client, call)).await;
-        let (answer, said) = tried.unwrap_or((Answer::Again(None), last));
+        let (answer, said) = tried.unwrap_or((SendResult::Again(None), last));
         let asked = match answer {
-            Answer::Taken => return Ok(()),
-            Answer::Refused => return Err(Undelivered::Refused(said)),
-            Answer::Again(asked) => asked,
+            SendResult::Taken => return Ok(()),
+            SendResult::Refused => return Err(Undelivered::Refused(said)),
+            SendResult::Again(asked) => asked,
         };
         let pause = pause(tries, asked);
         if Instant::now() + pause >= until {
@@ -123,7 +123,7 @@ pub enum Undelivered {
     TooLate(String),
 }
 
-async fn once(client: &reqwest::Client, call: &Call) -> (Answer, String) {
+async fn once(client: &reqwest::Client, call: &ExportCall) -> (SendResult, String) {
     let sent = client
         .post(call.url.clone())
         .headers(call.headers.clone())
@@ -134,7 +134,7 @@ async fn once(client: &reqwest::Client, call: &Call) -> (Answer, String) {
     let mut answer = match sent {
         Ok(answer) => answer,
         // Leaves out the URL, which may be long. The cause is what helps.
-        Err(error) => return (Answer::Again(None), cause(&error.without_url())),
+        Err(error) => return (SendResult::Again(None), cause(&error.without_url())),
     };
     let status = answer.status();
     let retry_after = answer.headers().get(http::header::RETRY_AFTER);
@@ -143,7 +143,7 @@ async fn once(client: &reqwest::Client, call: &Call) -> (Answer, String) {
         retry_after.and_then(|value| value.to_str().ok()),
     );
     let mut text = Vec::new();
-    while judged != Answer::Taken && text.len() < READ {
+    while judged != SendResult::Taken && text.len() < READ {
         match answer.chunk().await {
             Ok(Some(chunk)) => text.extend_from_slice(&chunk[..chunk.len().min(READ - text.len())]),
             _ => break,
@@ -176,25 +176,29 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, retry_after: Option<&str>, expected: Answer) {
+    fn check(status: u16, retry_after: Option<&str>, expected: SendResult) {
         assert_eq!(judge(status, retry_after), expected, "{status}");
     }
 
     #[test]
     fn answers_are_told_apart() {
-        check(200, None, Answer::Taken);
-        check(204, None, Answer::Taken);
-        check(301, None, Answer::Refused);
-        check(400, None, Answer::Refused);
-        check(401, Some("5"), Answer::Refused);
-        check(429, None, Answer::Again(None));
-        check(429, Some("7"), Answer::Again(Some(Duration::from_secs(7))));
+        check(200, None, SendResult::Taken);
+        check(204, None, SendResult::Taken);
+        check(301, None, SendResult::Refused);
+        check(400, None, SendResult::Refused);
+        check(401, Some("5"), SendResult::Refused);
+        check(429, None, SendResult::Again(None));
+        check(
+            429,
+            Some("7"),
+            SendResult::Again(Some(Duration::from_secs(7))),
+        );
         check(
             429,
             Some("Wed, 21 Oct 2026 07:28:00 GMT"),
-            Answer::Again(None),
+            SendResult::Again(None),
         );
-        check(503, None, Answer::Again(None));
+        check(503, None, SendResult::Again(None));
     }
 
     #[test]

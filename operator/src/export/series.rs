@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, Target, TargetState};
-use phpprof_profile::{PieceBounds, Profile, SampleType, Source, encode_gzip};
+use phpprof_crds::{ProfileRequest, ProfileTarget, TargetState};
+use phpprof_profile::{PieceBounds, Profile, SampleSource, SampleType, encode_gzip};
 use serde_json::{Value, json};
 
 /// What Pyroscope accepts by default: 16,000 samples, and 2 MiB before compression, labels
@@ -38,24 +38,24 @@ const OLDEST: SignedDuration = SignedDuration::from_mins(40);
 /// A sample type as its own series. A push has only one type; otherwise the types of a profile
 /// would share a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct SeriesKind {
     pub name: &'static str,
     pub sample_type: SampleType,
 }
 
 /// The first is the default of a profile, which links open.
-pub const KINDS: [Kind; 2] = [
-    Kind {
+pub const KINDS: [SeriesKind; 2] = [
+    SeriesKind {
         name: "wall",
         sample_type: ("wall", "nanoseconds"),
     },
-    Kind {
+    SeriesKind {
         name: "process_cpu",
         sample_type: ("cpu", "nanoseconds"),
     },
 ];
 
-impl Kind {
+impl SeriesKind {
     /// The name in queries: name, type, unit, period type, period unit.
     pub fn id(&self) -> String {
         let (kind, unit) = self.sample_type;
@@ -120,9 +120,8 @@ pub struct Naming {
     pub request_label: bool,
 }
 
-/// A common name of the target's pods. It comes from the request; the operator does not guess an
-/// owner.
-pub fn workload(target: &Target) -> String {
+/// A common name of the target's pods. It comes from the request; the operator does not guess an owner.
+pub fn workload(target: &ProfileTarget) -> String {
     if let Some(workload) = &target.workload_ref {
         return workload.name.clone();
     }
@@ -148,7 +147,7 @@ pub fn service(request: &ProfileRequest) -> String {
 /// One series, and the sample labels that select its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    pub kind: Kind,
+    pub kind: SeriesKind,
     pub labels: Vec<(String, String)>,
     pub of: Vec<(String, String)>,
 }
@@ -173,7 +172,7 @@ pub fn series(request: &ProfileRequest, naming: &Naming) -> Vec<Series> {
     } else {
         vec![Vec::new()]
     };
-    let make = |kind: Kind, part: &[(&str, String)]| {
+    let make = |kind: SeriesKind, part: &[(&str, String)]| {
         let owned = |(name, value): &(&str, String)| ((*name).to_owned(), value.clone());
         let mut labels = vec![
             ("__name__".to_owned(), kind.name.to_owned()),
@@ -210,7 +209,7 @@ pub struct TooLarge(usize);
 /// The bodies that push one series of the merged profile, as JSON of the push API. Empty if the
 /// profile has no time of this type.
 pub fn bodies(
-    merged: &impl Source,
+    merged: &impl SampleSource,
     series: &Series,
     request: &ProfileRequest,
 ) -> Result<Vec<String>, TooLarge> {
@@ -223,7 +222,7 @@ pub fn bodies(
 }
 
 fn pieces(
-    merged: &impl Source,
+    merged: &impl SampleSource,
     series: &Series,
     bounds: &PieceBounds,
 ) -> Result<Vec<Profile>, TooLarge> {

@@ -26,11 +26,11 @@ const MOST: usize = 4;
 pub struct RelayAddresses {
     /// Empty if the URL has an address: then there is nothing to add.
     host: String,
-    known: Mutex<Known>,
+    known: Mutex<KnownService>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownService {
     addresses: Vec<IpAddr>,
     /// When the name is resolved again.
     again: Option<Instant>,
@@ -103,7 +103,7 @@ mod tests {
         let addresses = RelayAddresses::of("https://relay.phpprof.invalid:8443");
         assert!(addresses.get().await.is_empty());
         let last: Vec<IpAddr> = vec!["10.96.0.5".parse().unwrap()];
-        *addresses.known.lock().await = Known {
+        *addresses.known.lock().await = KnownService {
             addresses: last.clone(),
             again: None,
         };

@@ -90,9 +90,9 @@ impl Connection {
 }
 
 /// Removes the connection from the strangers when it has ended.
-struct Ended(Connection);
+struct EndedConnection(Connection);
 
-impl Drop for Ended {
+impl Drop for EndedConnection {
     fn drop(&mut self) {
         self.0.know();
     }
@@ -130,7 +130,7 @@ where
             strangers: strangers.clone(),
         };
         let router = router.clone().layer(Extension(connection.clone()));
-        let (handshake, ended) = (handshake.clone(), Ended(connection.clone()));
+        let (handshake, ended) = (handshake.clone(), EndedConnection(connection.clone()));
         let open_one = metrics.open();
         // The task waits until it is in the list of strangers. So a task that ends at once is
         // removed from it.

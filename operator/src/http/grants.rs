@@ -13,16 +13,16 @@ use url::form_urlencoded;
 use crate::http::keyring::{GrantPod, Keyring};
 use crate::http::keys::KeyError;
 use crate::http::source::{VerifySource, mismatch};
-use crate::sampler::grant::Grant;
+use crate::sampler::grant::KeyGrant;
 
 pub const OBJECT: &str = "/v1/object";
 pub const STOP: &str = "/v1/stop";
 pub const LIVE: &str = "/v1/live";
 
 /// Why a request is refused, as text for readers of a sampler's log.
-pub type Refused = (StatusCode, String);
+pub type RefusedResponse = (StatusCode, String);
 
-pub fn refuse<T>(status: StatusCode, why: &str) -> Result<T, Refused> {
+pub fn refuse<T>(status: StatusCode, why: &str) -> Result<T, RefusedResponse> {
     Err((status, format!("{why}\n")))
 }
 
@@ -33,7 +33,7 @@ pub fn grant(
     pod: GrantPod<'_>,
     key: &str,
     until: Timestamp,
-) -> Result<Grant, KeyError> {
+) -> Result<KeyGrant, KeyError> {
     let expires = until.as_second();
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("key", key)
@@ -42,7 +42,7 @@ pub fn grant(
         .append_pair("expires", &expires.to_string())
         .finish();
     let authorization = format!("Bearer {}", keyring.grant(pod, key, expires));
-    Ok(Grant {
+    Ok(KeyGrant {
         route: UploadRoute::Relay,
         method: "PUT".to_owned(),
         url: format!("{address}{OBJECT}?{query}"),
@@ -71,7 +71,7 @@ pub struct Presented<'a> {
 }
 
 /// What a request may write, after its grant was checked.
-pub fn granted(keyring: &Keyring, presented: &Presented<'_>) -> Result<Granted, Refused> {
+pub fn granted(keyring: &Keyring, presented: &Presented<'_>) -> Result<Granted, RefusedResponse> {
     let shown = Bearer::of(presented.uri, presented.headers);
     let key = shown.value("key");
     let pod = GrantPod {
@@ -135,7 +135,7 @@ pub fn verify_source(
     peer: Option<IpAddr>,
     addresses: &str,
     key: &str,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedResponse> {
     let Some(words) = peer.and_then(|peer| mismatch(peer, addresses)) else {
         return Ok(());
     };

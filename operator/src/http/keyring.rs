@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use phpprof_crds::ProfileArchive;
 
 use crate::http::keys::{KeyError, Keys, is_token, token};
-use crate::sampler::offer::Asker;
+use crate::sampler::offer::ResidentPod;
 use phpprof_crds::chain;
 
 /// How often the operator checks the age of the keys.
@@ -119,18 +119,18 @@ impl Keyring {
     }
 
     /// Lets a resident sampler ask for its runs until this time.
-    pub fn ask(&self, asker: &Asker, expires: i64) -> String {
+    pub fn ask(&self, asker: &ResidentPod, expires: i64) -> String {
         token(&self.keys().grants, &ask_parts(asker, &expires.to_string()))
     }
 
-    pub(crate) fn is_ask(&self, asker: &Asker, expires: i64, given: &str) -> bool {
+    pub(crate) fn is_ask(&self, asker: &ResidentPod, expires: i64, given: &str) -> bool {
         let (keys, expires) = (self.keys(), expires.to_string());
         let parts = ask_parts(asker, &expires);
         is_token(&keys.grants, &parts, given) || is_token(&keys.grants_before, &parts, given)
     }
 }
 
-fn ask_parts<'a>(asker: &'a Asker, expires: &'a str) -> [&'a str; 6] {
+fn ask_parts<'a>(asker: &'a ResidentPod, expires: &'a str) -> [&'a str; 6] {
     [
         "ask",
         expires,

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use phpprof_profile::{Limits as Bounds, Packed};
+use phpprof_profile::{DecodeLimits as Bounds, Packed};
 use tokio::sync::Semaphore;
 
 use crate::lease::Role;
@@ -46,7 +46,7 @@ pub enum Brought {
 
 /// A sampler's second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Second {
+pub struct SamplerSecond {
     /// Larger than the numbers of all earlier seconds.
     pub number: i64,
     /// A gzip-compressed pprof, as the sampler sent it.
@@ -54,7 +54,7 @@ pub struct Second {
 }
 
 struct Stream {
-    newest: VecDeque<Second>,
+    newest: VecDeque<SamplerSecond>,
     /// When somebody last read it, or when it began.
     read_at: Timestamp,
     /// Whether somebody has asked for it.
@@ -74,7 +74,7 @@ impl Stream {
 }
 
 #[derive(Default)]
-struct State {
+struct LiveState {
     /// By the key of the sampler's object.
     streams: HashMap<String, Stream>,
     bytes: usize,
@@ -84,7 +84,7 @@ struct State {
 /// All live requests' seconds.
 pub struct Live {
     role: Arc<Role>,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     /// Limits how many profiles are opened at a time, together with uploads.
     desk: Arc<Semaphore>,
 }
@@ -155,7 +155,7 @@ impl Live {
         if stream.newest.len() >= NEWEST {
             stream.newest.pop_front();
         }
-        stream.newest.push_back(Second { number, profile });
+        stream.newest.push_back(SamplerSecond { number, profile });
         Brought::Taken
     }
 
@@ -167,7 +167,7 @@ impl Live {
         after: i64,
         most: usize,
         now: Timestamp,
-    ) -> Vec<(usize, Second)> {
+    ) -> Vec<(usize, SamplerSecond)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forget(now);
         let mut found = BTreeMap::new();
@@ -181,7 +181,7 @@ impl Live {
             found.extend(newer.map(|it| (it.number, (place, it.clone()))));
         }
         let mut bytes = 0;
-        let fits = |(_, second): &(usize, Second)| {
+        let fits = |(_, second): &(usize, SamplerSecond)| {
             let is_first = bytes == 0;
             bytes += second.profile.len();
             is_first || bytes <= most
@@ -190,7 +190,7 @@ impl Live {
     }
 }
 
-impl State {
+impl LiveState {
     fn remove(&mut self, key: &str) {
         let gone = self.streams.remove(key);
         let seconds = gone.iter().flat_map(|stream| &stream.newest);
@@ -232,7 +232,7 @@ fn bounds() -> Bounds {
 mod tests {
     use super::*;
     use crate::testing::at;
-    use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+    use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 
     fn live() -> Live {
         Live::new(Arc::new(Role::new(true)), Arc::new(Semaphore::new(1)))
@@ -242,8 +242,8 @@ mod tests {
         vec![7; count].into()
     }
 
-    fn numbers(read: &[(usize, Second)]) -> Vec<(usize, usize)> {
-        let of = |(place, second): &(usize, Second)| (*place, second.profile.len());
+    fn numbers(read: &[(usize, SamplerSecond)]) -> Vec<(usize, usize)> {
+        let of = |(place, second): &(usize, SamplerSecond)| (*place, second.profile.len());
         read.iter().map(of).collect()
     }
 
@@ -328,7 +328,7 @@ mod tests {
         builder.add(
             &[FrameRef::default()],
             &[1, 2, 3],
-            &[Label::Str(label, "x")],
+            &[SampleTag::Str(label, "x")],
         );
         encode_gzip(&builder.finish()).into()
     }

@@ -24,17 +24,17 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::http::connections::Connection;
-use crate::http::grants::{self, LIVE, OBJECT, Presented, Refused, STOP, refuse};
+use crate::http::grants::{self, LIVE, OBJECT, Presented, RefusedResponse, STOP, refuse};
 use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::{self, Brought, Live};
 use crate::http::runs::{self, RUNS, Runs};
-use crate::http::shares::{Share, Shares};
+use crate::http::shares::{KeyShare, Shares};
 use crate::http::source::VerifySource;
 use crate::lease::Role;
 use crate::sampler::cancellation::{Cancellations, Stop};
-use crate::sampler::offer::Asker;
-use crate::storage::store::{Created, Store};
+use crate::sampler::offer::ResidentPod;
+use crate::storage::store::{Created, ProfileStore};
 
 /// The limit of every upload.
 const LARGEST: usize = 32 << 20;
@@ -66,11 +66,11 @@ const DRAIN: Duration = Duration::from_millis(50);
 pub type Gone = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The parts of the relay.
-pub struct Relay {
+pub struct RelayParts {
     /// Checks grants.
     pub keyring: Keyring,
     /// Where uploads go.
-    pub store: Store,
+    pub store: ProfileStore,
     /// The answers to samplers that ask whether to stop.
     pub cancellations: Arc<Cancellations>,
     /// Grants expire by this clock. Tests have their own.
@@ -93,19 +93,19 @@ pub struct Relay {
 struct Taken<'a> {
     bytes: Bytes,
     _room: Option<SemaphorePermit<'a>>,
-    _turn: Option<Share>,
+    _turn: Option<KeyShare>,
 }
 
-impl Relay {
+impl RelayParts {
     /// A relay with the default for other addresses, and live seconds of its own.
     pub fn new(
         keyring: Keyring,
-        store: Store,
+        store: ProfileStore,
         cancellations: Arc<Cancellations>,
         gone: Gone,
         runs: Runs,
     ) -> Self {
-        Relay {
+        RelayParts {
             keyring,
             store,
             cancellations,
@@ -125,7 +125,7 @@ impl Relay {
     }
 
     /// Counts one more request of a key, unless the key has all of its share.
-    fn share(&self, key: String) -> Result<Share, Refused> {
+    fn share(&self, key: String) -> Result<KeyShare, RefusedResponse> {
         match self.shares.take(key) {
             Some(share) => Ok(share),
             None => refuse(
@@ -136,7 +136,7 @@ impl Relay {
     }
 
     /// The turn of one more body of a pod, once the pod has no other.
-    async fn turn(&self, pod_uid: &str) -> Result<Share, Refused> {
+    async fn turn(&self, pod_uid: &str) -> Result<KeyShare, RefusedResponse> {
         let free = async {
             loop {
                 match self.bodies.take(pod_uid.to_owned()) {
@@ -179,7 +179,7 @@ impl Relay {
     }
 
     /// Refuses what is not wanted any more.
-    async fn wants(&self, key: &str) -> Result<(), Refused> {
+    async fn wants(&self, key: &str) -> Result<(), RefusedResponse> {
         if self.is_dropped(key).await {
             return refuse(StatusCode::FORBIDDEN, "the request is over or was deleted");
         }
@@ -199,7 +199,7 @@ impl Relay {
 }
 
 /// The request, as its grant is checked.
-fn presented<'a>(relay: &Relay, request: &'a Request) -> Presented<'a> {
+fn presented<'a>(relay: &RelayParts, request: &'a Request) -> Presented<'a> {
     let connection = request.extensions().get::<Connection>();
     Presented {
         uri: request.uri(),
@@ -218,21 +218,21 @@ fn know(request: &Request) {
 }
 
 /// The share of the request's key, and the grant's pod, after the grant was checked.
-fn granted(relay: &Relay, request: &Request) -> Result<(Share, String), Refused> {
+fn granted(relay: &RelayParts, request: &Request) -> Result<(KeyShare, String), RefusedResponse> {
     let grant = grants::granted(&relay.keyring, &presented(relay, request))?;
     know(request);
     relay.heard.hear(&grant.pod_uid, (relay.clock)());
     Ok((relay.share(grant.key)?, grant.pod_uid))
 }
 
-async fn upload(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+async fn upload(State(relay): State<Arc<RelayParts>>, request: Request) -> Response {
     match try_upload(&relay, request).await {
         Ok(()) => StatusCode::OK.into_response(),
         Err(refused) => refused.into_response(),
     }
 }
 
-async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
+async fn try_upload(relay: &RelayParts, request: Request) -> Result<(), RefusedResponse> {
     let (share, pod_uid) = granted(relay, &request)?;
     let key = &share.key;
     relay.wants(key).await?;
@@ -262,11 +262,11 @@ async fn try_upload(relay: &Relay, request: Request) -> Result<(), Refused> {
 
 /// The body of a request of this pod, as its headers describe it.
 async fn taken<'a>(
-    relay: &'a Relay,
+    relay: &'a RelayParts,
     request: Request,
     pod_uid: &str,
     largest: usize,
-) -> Result<Taken<'a>, Refused> {
+) -> Result<Taken<'a>, RefusedResponse> {
     let size = length(request.headers(), largest)?;
     let digest = digest(request.headers())?;
     let body = body(relay, request.into_body(), pod_uid, size);
@@ -284,14 +284,14 @@ async fn taken<'a>(
 }
 
 /// Takes the samples of one second of a live request.
-async fn bring(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+async fn bring(State(relay): State<Arc<RelayParts>>, request: Request) -> Response {
     match try_bring(&relay, request).await {
         Ok(()) => StatusCode::OK.into_response(),
         Err(refused) => refused.into_response(),
     }
 }
 
-async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
+async fn try_bring(relay: &RelayParts, request: Request) -> Result<(), RefusedResponse> {
     let (share, pod_uid) = granted(relay, &request)?;
     relay.wants(&share.key).await?;
     if !relay.live.is_here() {
@@ -314,7 +314,7 @@ async fn try_bring(relay: &Relay, request: Request) -> Result<(), Refused> {
     }
 }
 
-fn length(headers: &HeaderMap, largest: usize) -> Result<usize, Refused> {
+fn length(headers: &HeaderMap, largest: usize) -> Result<usize, RefusedResponse> {
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -329,7 +329,7 @@ fn length(headers: &HeaderMap, largest: usize) -> Result<usize, Refused> {
 }
 
 /// The SHA-256 from RFC 9530's header.
-fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
+fn digest(headers: &HeaderMap) -> Result<Vec<u8>, RefusedResponse> {
     let value = headers
         .get("content-digest")
         .and_then(|value| value.to_str().ok())
@@ -347,11 +347,11 @@ fn digest(headers: &HeaderMap) -> Result<Vec<u8>, Refused> {
 /// The body. Its pod's turn and its room are acquired as bytes arrive, so that a client that sends
 /// nothing holds neither.
 async fn body<'a>(
-    relay: &'a Relay,
+    relay: &'a RelayParts,
     body: Body,
     pod_uid: &str,
     size: usize,
-) -> Result<Taken<'a>, Refused> {
+) -> Result<Taken<'a>, RefusedResponse> {
     let wrong = || {
         refuse(
             StatusCode::BAD_REQUEST,
@@ -399,7 +399,7 @@ async fn body<'a>(
     })
 }
 
-async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+async fn stop(State(relay): State<Arc<RelayParts>>, request: Request) -> Response {
     let (share, pod_uid) = match granted(&relay, &request) {
         Ok(granted) => granted,
         Err(refused) => return refused.into_response(),
@@ -413,7 +413,7 @@ async fn stop(State(relay): State<Arc<Relay>>, request: Request) -> Response {
     }
 }
 
-async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
+async fn offer(State(relay): State<Arc<RelayParts>>, request: Request) -> Response {
     let (asker, _share) = match asking(&relay, &request) {
         Ok(asking) => asking,
         Err(refused) => return refused.into_response(),
@@ -434,7 +434,10 @@ async fn offer(State(relay): State<Arc<Relay>>, request: Request) -> Response {
 }
 
 /// The resident sampler that asks, and its share.
-fn asking(relay: &Relay, request: &Request) -> Result<(Asker, Share), Refused> {
+fn asking(
+    relay: &RelayParts,
+    request: &Request,
+) -> Result<(ResidentPod, KeyShare), RefusedResponse> {
     let asker = runs::asked(&relay.keyring, &presented(relay, request))?;
     know(request);
     relay.heard.hear(&asker.pod_uid, (relay.clock)());

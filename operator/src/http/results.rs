@@ -45,7 +45,7 @@ use crate::lifecycle::checkpoints::lists_requests;
 use crate::metrics::PortMetrics;
 use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, below, folder};
 use crate::storage::archive::Archive;
-use crate::storage::store::{Store, StoreError};
+use crate::storage::store::{ProfileStore, StoreError};
 
 const LINK_LIVES: SignedDuration = SignedDuration::from_mins(5);
 /// The operator draws pages of profiles up to this size, and with up to this many bytes of names,
@@ -101,7 +101,7 @@ pub type FindArchive = Box<dyn Fn(&str) -> Option<ProfileArchive> + Send + Sync>
 /// What is needed to serve results.
 pub struct Results {
     pub keyring: Keyring,
-    pub store: Store,
+    pub store: ProfileStore,
     pub archive: Arc<Archive>,
     pub find: Find,
     pub fetch: Fetch,
@@ -120,7 +120,7 @@ pub struct Results {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Question {
+struct KeyQuestion {
     access_key: String,
     /// The number of the newest live second that the client has.
     #[serde(default)]
@@ -132,19 +132,19 @@ struct Question {
 /// The format of contract/results.json.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ResultLinks {
     expires_at: Timestamp,
-    links: Vec<Link>,
+    links: Vec<ResultLink>,
 }
 
 #[derive(Serialize)]
-struct Link {
+struct ResultLink {
     name: String,
     path: String,
 }
 
 /// A file of a request, and the name of its link.
-struct File {
+struct LinkedFile {
     link: String,
     name: String,
 }
@@ -155,8 +155,8 @@ fn files<'a>(
     is_merged: bool,
     has_requests: bool,
     pods: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
-) -> Vec<File> {
-    let file = |link: &str, name: &str| File {
+) -> Vec<LinkedFile> {
+    let file = |link: &str, name: &str| LinkedFile {
         link: link.to_owned(),
         name: name.to_owned(),
     };
@@ -195,10 +195,10 @@ impl Results {
     }
 
     /// Links to files of a folder.
-    fn answer(&self, folder: &str, files: Vec<File>) -> Response {
+    fn answer(&self, folder: &str, files: Vec<LinkedFile>) -> Response {
         let expires_at = later((self.clock)(), LINK_LIVES);
         let expires = expires_at.as_second();
-        let link = |File {
+        let link = |LinkedFile {
                         link: name,
                         name: file,
                     }| {
@@ -207,14 +207,14 @@ impl Results {
                 .keyring
                 .link(&below(self.store.prefix(), &path), expires);
             let path = format!("/l/{expires}.{signature}/{path}");
-            Link { name, path }
+            ResultLink { name, path }
         };
         let links = files.into_iter().map(link).collect();
-        json(&Answer { expires_at, links })
+        json(&ResultLinks { expires_at, links })
     }
 
     /// The key that a link is for, if the operator signed it and it has not expired.
-    fn linked(&self, Place { token, path }: &Place) -> Option<String> {
+    fn linked(&self, LinkPlace { token, path }: &LinkPlace) -> Option<String> {
         let (expires, signature) = token.split_once('.')?;
         let expires: i64 = expires.parse().ok()?;
         let key = below(self.store.prefix(), path);
@@ -226,7 +226,7 @@ impl Results {
 
 /// The parts of a link's path.
 #[derive(Deserialize)]
-struct Place {
+struct LinkPlace {
     token: String,
     /// Below the store's prefix.
     path: String,
@@ -303,7 +303,7 @@ async fn open(
     results.answer(&folder(&request), files(is_merged, has_requests, pods))
 }
 
-async fn question(body: Body) -> Option<Question> {
+async fn question(body: Body) -> Option<KeyQuestion> {
     let bytes = axum::body::to_bytes(body, LONGEST_QUESTION).await.ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -314,7 +314,7 @@ fn no_question() -> Response {
 
 async fn object(
     State(results): State<Arc<Results>>,
-    Path(place): Path<Place>,
+    Path(place): Path<LinkPlace>,
     connection: Option<Extension<Connection>>,
 ) -> Response {
     let Some(key) = results.linked(&place) else {

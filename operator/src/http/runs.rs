@@ -16,21 +16,22 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Semaphore;
 use url::form_urlencoded;
 
-use crate::http::grants::{Bearer, Presented, Refused, refuse, verify_source};
+use crate::http::grants::{Bearer, Presented, RefusedResponse, refuse, verify_source};
 use crate::http::keyring::Keyring;
 use crate::http::keys::KeyError;
 use crate::sampler::contract;
-use crate::sampler::offer::{Answer, Ask, Asker};
+use crate::sampler::offer::{PollGrant, ResidentPod, RunsOffer};
 
 pub(crate) const RUNS: &str = "/v1/runs";
 
-/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler
-/// has to end. The error says why there is no answer now.
-pub type Answers =
-    Box<dyn Fn(Asker, u32) -> BoxFuture<'static, Result<Option<Answer>, String>> + Send + Sync>;
+/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler has to end. The error says why there is no
+/// answer now.
+pub type Answers = Box<
+    dyn Fn(ResidentPod, u32) -> BoxFuture<'static, Result<Option<RunsOffer>, String>> + Send + Sync,
+>;
 
 /// Waits until the answer differs from the runs with this digest, which the sampler already has.
-pub type News = Box<dyn Fn(Asker, String) -> BoxFuture<'static, ()> + Send + Sync>;
+pub type News = Box<dyn Fn(ResidentPod, String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The most questions that are held at the same time, out of the relay's connections. Any more are
 /// answered at once.
@@ -59,10 +60,10 @@ impl Runs {
     /// The answer. If there is nothing new and the sampler is willing to wait, it comes later.
     pub async fn answer(
         &self,
-        asker: Asker,
+        asker: ResidentPod,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Option<Answer>, String> {
+    ) -> Result<Option<RunsOffer>, String> {
         if let (Some(wait), Ok(_place)) = (preferred(headers), self.places.try_acquire()) {
             let shown = Bearer::of(uri, headers);
             let news = (self.news)(asker.clone(), shown.value(SEEN).to_owned());
@@ -105,7 +106,7 @@ pub fn digest<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..9])
 }
 
-impl Ask {
+impl PollGrant {
     /// The next question of a sampler that has the runs with this digest.
     #[must_use]
     pub fn having_seen(mut self, digest: &str) -> Self {
@@ -118,9 +119,9 @@ impl Ask {
 pub fn ask(
     keyring: &Keyring,
     address: &str,
-    asker: &Asker,
+    asker: &ResidentPod,
     until: Timestamp,
-) -> Result<Ask, KeyError> {
+) -> Result<PollGrant, KeyError> {
     let expires = until.as_second();
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("sampler", &asker.ephemeral_container_name)
@@ -130,7 +131,7 @@ pub fn ask(
         .append_pair("expires", &expires.to_string())
         .finish();
     let authorization = format!("Bearer {}", keyring.ask(asker, expires));
-    Ok(Ask {
+    Ok(PollGrant {
         url: format!("{address}{RUNS}?{query}"),
         headers: [("authorization".to_owned(), authorization)].into(),
         pins: keyring.keys().pins()?,
@@ -138,9 +139,9 @@ pub fn ask(
 }
 
 /// The sampler that asks, after its credential was checked.
-pub fn asked(keyring: &Keyring, presented: &Presented<'_>) -> Result<Asker, Refused> {
+pub fn asked(keyring: &Keyring, presented: &Presented<'_>) -> Result<ResidentPod, RefusedResponse> {
     let shown = Bearer::of(presented.uri, presented.headers);
-    let asker = Asker {
+    let asker = ResidentPod {
         namespace: shown.value("namespace").to_owned(),
         pod_uid: shown.value("pod").to_owned(),
         pod_addresses: shown.value("from").to_owned(),
@@ -185,8 +186,8 @@ mod tests {
 
     use super::*;
 
-    fn asker() -> Asker {
-        Asker {
+    fn asker() -> ResidentPod {
+        ResidentPod {
             namespace: "shop".into(),
             pod_uid: "4f9c7a1d".into(),
             pod_addresses: String::new(),
@@ -194,12 +195,12 @@ mod tests {
         }
     }
 
-    fn answer() -> Answer {
-        Answer {
+    fn answer() -> RunsOffer {
+        RunsOffer {
             ask_again_seconds: 30,
             hold_seconds: Some(25),
             lease_seconds: 900,
-            ask: Ask {
+            ask: PollGrant {
                 url: String::new(),
                 headers: BTreeMap::new(),
                 pins: Vec::new(),

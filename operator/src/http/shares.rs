@@ -14,7 +14,7 @@ pub(crate) struct Shares {
 }
 
 /// One request of a key, while it is answered.
-pub(crate) struct Share {
+pub(crate) struct KeyShare {
     pub key: String,
     shares: Arc<Shares>,
 }
@@ -29,7 +29,7 @@ impl Shares {
     }
 
     /// Counts one more request of a key, unless the key has all of its share.
-    pub fn take(self: &Arc<Self>, key: String) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, key: String) -> Option<KeyShare> {
         let has_room = self.with_busy(|busy| {
             let count = busy.get(&key).copied().unwrap_or_default();
             let has_room = count < self.most;
@@ -39,7 +39,7 @@ impl Shares {
             has_room
         });
         // A refused share must not be given back, so it is not made.
-        has_room.then(|| Share {
+        has_room.then(|| KeyShare {
             key,
             shares: self.clone(),
         })
@@ -50,7 +50,7 @@ impl Shares {
     }
 }
 
-impl Drop for Share {
+impl Drop for KeyShare {
     fn drop(&mut self) {
         self.shares.with_busy(|busy| {
             let count = busy.remove(&self.key).unwrap_or_default();

@@ -4,16 +4,17 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use phpprof_crds::{
-    Mode, ProfileRequest, ProfileRequestStatus, Reason, TargetState, TargetStatus, UploadMode,
+    ProfileMode, ProfileRequest, ProfileRequestStatus, RequestReason, TargetState, TargetStatus,
+    UploadMode,
 };
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use phpprof_decide::namespace;
-use phpprof_decide::resident::{Sampler, Serving, stays};
+use phpprof_decide::resident::{Serving, ServingSampler, stays};
 use phpprof_decide::select::{Chosen, Selection, select};
 
 use crate::lifecycle::checkpoints::interval;
-use crate::lifecycle::observed::{Admission, Refusal, StoreWrites};
-use crate::lifecycle::status::{Verdict, container_note};
+use crate::lifecycle::observed::{Admission, RequestRefusal, StoreWrites};
+use crate::lifecycle::status::{ConditionReason, container_note};
 use crate::sampler::injection::SAMPLER_PREFIX;
 use crate::sampler::object_keys::key;
 
@@ -26,13 +27,13 @@ pub fn admit(
     now: Timestamp,
     request: &ProfileRequest,
     admission: &Admission,
-    limits: &Limits,
+    limits: &AdminLimits,
     status: &mut ProfileRequestStatus,
-) -> Verdict {
+) -> ConditionReason {
     let matched = admission.matched.as_ref().map_or(0, Vec::len);
     status.matched = i32::try_from(matched).unwrap_or(i32::MAX);
     match choose(now, request, admission, limits) {
-        Err(refusal) => Verdict {
+        Err(refusal) => ConditionReason {
             reason: refusal.reason,
             message: refusal.message,
         },
@@ -49,8 +50,8 @@ pub fn admit(
                 status.targets.len(),
                 container_note(&status.targets),
             );
-            Verdict {
-                reason: Reason::Starting,
+            ConditionReason {
+                reason: RequestReason::Starting,
                 message,
             }
         }
@@ -61,28 +62,28 @@ fn choose(
     now: Timestamp,
     request: &ProfileRequest,
     admission: &Admission,
-    limits: &Limits,
-) -> Result<Selection, Refusal> {
+    limits: &AdminLimits,
+) -> Result<Selection, RequestRefusal> {
     let (spec, namespace) = (&request.spec, request.namespace().unwrap_or_default());
     namespace::check(&namespace, admission.namespace_enabled, limits)?;
     if spec.duration_seconds > limits.duration_seconds {
         let (asked, allowed) = (spec.duration_seconds, limits.duration_seconds);
         return refuse(
-            Reason::DurationOverLimit,
+            RequestReason::DurationOverLimit,
             format!("durationSeconds is {asked}, but the administrator allows at most {allowed}"),
         );
     }
     if spec.samples_per_second > limits.samples_per_second {
         let (asked, allowed) = (spec.samples_per_second, limits.samples_per_second);
         return refuse(
-            Reason::RateOverLimit,
+            RequestReason::RateOverLimit,
             format!("samplesPerSecond is {asked}, but the administrator allows at most {allowed}"),
         );
     }
     if limits.is_full(admission.stored_bytes) {
         let allowed = size(limits.bytes_of_namespace.unwrap_or_default());
         return refuse(
-            Reason::StorageQuotaExceeded,
+            RequestReason::StorageQuotaExceeded,
             format!(
                 "the stored profiles of namespace {namespace} have reached the administrator's limit of {allowed}"
             ),
@@ -90,14 +91,14 @@ fn choose(
     }
     if let StoreWrites::Refused(found) = admission.store {
         return refuse(
-            Reason::StoreOverwrites,
+            RequestReason::StoreOverwrites,
             format!("{found}, and the administrator does not allow profiles there"),
         );
     }
     let signs = limits.store_signs && admission.store == StoreWrites::CreateOnly;
     if spec.upload_mode == UploadMode::Direct && !signs {
         return refuse(
-            Reason::DirectNotSupported,
+            RequestReason::DirectNotSupported,
             "uploadMode is Direct, but the operator's store cannot sign create-only writes"
                 .to_owned(),
         );
@@ -109,7 +110,7 @@ fn choose(
     };
     select(
         &spec.target,
-        admission.matched.as_ref().map_err(Refusal::clone)?,
+        admission.matched.as_ref().map_err(RequestRefusal::clone)?,
         &admission.samplers,
         limits,
         &serving,
@@ -125,11 +126,11 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn refuse<T>(reason: Reason, message: String) -> Result<T, Refusal> {
-    Err(Refusal { reason, message })
+fn refuse<T>(reason: RequestReason, message: String) -> Result<T, RequestRefusal> {
+    Err(RequestRefusal { reason, message })
 }
 
-fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> TargetStatus {
+fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &AdminLimits) -> TargetStatus {
     let Chosen {
         pod,
         container,
@@ -137,8 +138,8 @@ fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> Targ
         sampler,
     } = chosen;
     let (ephemeral_container_name, resident) = match sampler {
-        Sampler::Resident { name, .. } => (name, true),
-        Sampler::Once | Sampler::NotBefore(_) => {
+        ServingSampler::Resident { name, .. } => (name, true),
+        ServingSampler::Once | ServingSampler::NotBefore(_) => {
             let uid = request.uid().unwrap_or_default();
             (format!("{SAMPLER_PREFIX}{}-0", first_8(&uid)), false)
         }
@@ -162,7 +163,7 @@ fn new_target(request: &ProfileRequest, chosen: Chosen, limits: &Limits) -> Targ
         object_key: key(request, &limits.key_prefix, &file),
         // A reader of a live request gets every second, and a snapshot takes no time.
         checkpoint_seconds: interval(request.spec.duration_seconds, limits.checkpoint_seconds)
-            .filter(|_| request.spec.mode == Mode::Profile),
+            .filter(|_| request.spec.mode == ProfileMode::Profile),
         ..TargetStatus::default()
     }
 }
@@ -182,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_namespace_whose_profiles_take_what_is_allowed_is_refused() {
-        let limits = Limits {
+        let limits = AdminLimits {
             bytes_of_namespace: Some(3 << 29),
-            ..Limits::default()
+            ..AdminLimits::default()
         };
         let judge = |stored_bytes| {
             let admission = Admission {
@@ -200,9 +201,9 @@ mod tests {
             let mut status = ProfileRequestStatus::default();
             admit(at(0), &request, &admission, &limits, &mut status)
         };
-        assert_eq!(judge((3 << 29) - 1).reason, Reason::NoPodsReady);
+        assert_eq!(judge((3 << 29) - 1).reason, RequestReason::NoPodsReady);
         let full = judge(3 << 29);
-        assert_eq!(full.reason, Reason::StorageQuotaExceeded);
+        assert_eq!(full.reason, RequestReason::StorageQuotaExceeded);
         assert_eq!(
             full.message,
             "the stored profiles of namespace shop have reached the administrator's limit of 1.5 GiB"
@@ -223,28 +224,32 @@ mod tests {
             };
             let spec = json!({"target": {"podName": "web"}, "uploadMode": mode});
             let mut status = ProfileRequestStatus::default();
-            let limits = Limits {
+            let limits = AdminLimits {
                 store_signs: true,
-                ..Limits::default()
+                ..AdminLimits::default()
             };
             let verdict = admit(at(0), &request(spec), &admission, &limits, &mut status);
             (verdict.reason, verdict.message)
         };
         let (reason, message) = judge(StoreWrites::Refused("the store overwrites"), "Relay");
-        assert_eq!(reason, Reason::StoreOverwrites);
+        assert_eq!(reason, RequestReason::StoreOverwrites);
         assert!(
             message.starts_with("the store overwrites, and"),
             "{message}"
         );
         // Without pods, what is not refused for the store's sake is refused for theirs.
         for (store, mode, expected) in [
-            (StoreWrites::CreateOnly, "Direct", Reason::NoPodsReady),
+            (
+                StoreWrites::CreateOnly,
+                "Direct",
+                RequestReason::NoPodsReady,
+            ),
             (
                 StoreWrites::ByOperator,
                 "Direct",
-                Reason::DirectNotSupported,
+                RequestReason::DirectNotSupported,
             ),
-            (StoreWrites::ByOperator, "Auto", Reason::NoPodsReady),
+            (StoreWrites::ByOperator, "Auto", RequestReason::NoPodsReady),
         ] {
             assert_eq!(judge(store, mode).0, expected, "{store:?} {mode}");
         }

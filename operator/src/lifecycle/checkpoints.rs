@@ -7,7 +7,9 @@
 //! knows all granted keys. There are at most [`MOST`] of them.
 
 use jiff::Timestamp;
-use phpprof_crds::{Mode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus};
+use phpprof_crds::{
+    ProfileMode, ProfileRequest, RequestLabel, TargetReason, TargetState, TargetStatus,
+};
 
 use crate::sampler::object_keys::{REQUESTS, receipt_key};
 
@@ -117,7 +119,7 @@ pub fn may_follow(reason: TargetReason, has_checkpoints: bool) -> bool {
 /// request asks for routes.
 pub fn lists_requests(request: &ProfileRequest) -> bool {
     let spec = &request.spec;
-    spec.labels.contains(&RequestLabel::Route) && spec.mode == Mode::Profile
+    spec.labels.contains(&RequestLabel::Route) && spec.mode == ProfileMode::Profile
 }
 
 /// The key of that list, next to the target's profile.

@@ -6,13 +6,17 @@
 //! without a second sampler.
 
 use jiff::{SignedDuration, Timestamp};
-use phpprof_crds::{ProfileRequest, ProfileRequestStatus, Reason, TargetReason, TargetState};
-use phpprof_decide::limits::{Deadlines, Limits, later};
+use phpprof_crds::{
+    ProfileRequest, ProfileRequestStatus, RequestReason, TargetReason, TargetState,
+};
+use phpprof_decide::limits::{AdminLimits, Deadlines, later};
 
 use crate::lifecycle::acceptance::admit;
 use crate::lifecycle::effect::{Effect, Job, JobKey};
-use crate::lifecycle::observed::{Blind, Observed, Queued};
-use crate::lifecycle::status::{Verdict, all_failed, fail, is_terminal, pods, progress, settle};
+use crate::lifecycle::observed::{Blind, ObservedCluster, Queued};
+use crate::lifecycle::status::{
+    ConditionReason, all_failed, fail, is_terminal, pods, progress, settle,
+};
 
 /// What to persist, then what to do, then when to decide again.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,11 +27,11 @@ pub struct Decision {
     pub effects: Vec<Effect>,
     /// To be started, unless such a job is under way.
     pub jobs: Vec<Job>,
-    pub next: Next,
+    pub next: NextLook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextLook {
     /// When something changes.
     OnChange,
     /// At this time, or earlier if something changes.
@@ -44,7 +48,7 @@ const EXPORT_WITHIN: SignedDuration = SignedDuration::from_secs(600);
 const HALTED: SignedDuration = SignedDuration::from_secs(10);
 
 /// The stages of a request.
-enum Stage {
+enum RequestStage {
     BeingDeleted,
     Finished(Timestamp),
     New,
@@ -52,13 +56,15 @@ enum Stage {
     Ended(Timestamp),
 }
 
-fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
+fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> RequestStage {
     match (&status.completion_time, &status.start_time) {
-        _ if request.metadata.deletion_timestamp.is_some() => Stage::BeingDeleted,
-        (Some(completed), _) => Stage::Finished(completed.0),
-        (None, None) => Stage::New,
-        (None, Some(start)) if status.targets.iter().all(is_terminal) => Stage::Ended(start.0),
-        (None, Some(start)) => Stage::Running(start.0),
+        _ if request.metadata.deletion_timestamp.is_some() => RequestStage::BeingDeleted,
+        (Some(completed), _) => RequestStage::Finished(completed.0),
+        (None, None) => RequestStage::New,
+        (None, Some(start)) if status.targets.iter().all(is_terminal) => {
+            RequestStage::Ended(start.0)
+        }
+        (None, Some(start)) => RequestStage::Running(start.0),
     }
 }
 
@@ -66,8 +72,8 @@ fn stage(request: &ProfileRequest, status: &ProfileRequestStatus) -> Stage {
 pub fn decide(
     now: Timestamp,
     request: &ProfileRequest,
-    observed: &Observed,
-    limits: &Limits,
+    observed: &ObservedCluster,
+    limits: &AdminLimits,
 ) -> Decision {
     let round = Round {
         now,
@@ -82,23 +88,23 @@ pub fn decide(
     }
     match stage {
         // `deletion` handles its samplers.
-        Stage::BeingDeleted => round.wait(status, Next::OnChange),
-        Stage::Finished(completed) => round.finished(completed, status),
-        Stage::New => round.admit(status),
-        Stage::Running(start) => round.run(round.deadlines(start), status),
-        Stage::Ended(start) => round.collect(round.deadlines(start), status),
+        RequestStage::BeingDeleted => round.wait(status, NextLook::OnChange),
+        RequestStage::Finished(completed) => round.finished(completed, status),
+        RequestStage::New => round.admit(status),
+        RequestStage::Running(start) => round.run(round.deadlines(start), status),
+        RequestStage::Ended(start) => round.collect(round.deadlines(start), status),
     }
 }
 
 struct Round<'a> {
     now: Timestamp,
     request: &'a ProfileRequest,
-    observed: &'a Observed,
-    limits: &'a Limits,
+    observed: &'a ObservedCluster,
+    limits: &'a AdminLimits,
 }
 
 impl Round<'_> {
-    fn wait(&self, status: ProfileRequestStatus, next: Next) -> Decision {
+    fn wait(&self, status: ProfileRequestStatus, next: NextLook) -> Decision {
         Decision {
             status,
             effects: Vec::new(),
@@ -111,39 +117,44 @@ impl Round<'_> {
     fn start(&self, status: ProfileRequestStatus, job: Job) -> Decision {
         Decision {
             jobs: vec![job],
-            ..self.wait(status, Next::Now)
+            ..self.wait(status, NextLook::Now)
         }
     }
 
     fn conclude(
         &self,
         mut status: ProfileRequestStatus,
-        reason: Reason,
+        reason: RequestReason,
         message: String,
     ) -> Decision {
         settle(
             &mut status,
-            Verdict { reason, message },
+            ConditionReason { reason, message },
             self.request.metadata.generation,
             self.now,
         );
-        self.wait(status, Next::Now)
+        self.wait(status, NextLook::Now)
     }
 
     /// The cluster could not be observed. The request waits, but fails after a deadline.
-    fn blind(&self, stage: Stage, mut status: ProfileRequestStatus, blind: &Blind) -> Decision {
-        let wait = Next::At(blind.retry_at);
+    fn blind(
+        &self,
+        stage: RequestStage,
+        mut status: ProfileRequestStatus,
+        blind: &Blind,
+    ) -> Decision {
+        let wait = NextLook::At(blind.retry_at);
         match stage {
-            Stage::New if self.now >= later(blind.since, self.limits.start_slack) => {
-                self.conclude(status, Reason::ObserveFailed, blind.message.clone())
+            RequestStage::New if self.now >= later(blind.since, self.limits.start_slack) => {
+                self.conclude(status, RequestReason::ObserveFailed, blind.message.clone())
             }
-            Stage::Running(start) if self.now > self.deadlines(start).give_up => {
+            RequestStage::Running(start) if self.now > self.deadlines(start).give_up => {
                 for target in &mut status.targets {
                     if !is_terminal(target) {
                         fail(target, TargetReason::ObserveFailed, &blind.message);
                     }
                 }
-                self.wait(status, Next::Now)
+                self.wait(status, NextLook::Now)
             }
             _ => self.wait(status, wait),
         }
@@ -161,11 +172,11 @@ impl Round<'_> {
             return self.start(status, Job::Export);
         }
         if self.now < expiry {
-            return self.wait(status, Next::At(expiry));
+            return self.wait(status, NextLook::At(expiry));
         }
         Decision {
             effects: vec![Effect::DeleteRequest],
-            ..self.wait(status, Next::OnChange)
+            ..self.wait(status, NextLook::OnChange)
         }
     }
 
@@ -181,12 +192,12 @@ impl Round<'_> {
     fn admit(&self, mut status: ProfileRequestStatus) -> Decision {
         if self.request.spec.cancel {
             let message = "the request was cancelled before it was accepted".to_owned();
-            return self.conclude(status, Reason::CancelledBeforeStart, message);
+            return self.conclude(status, RequestReason::CancelledBeforeStart, message);
         }
         if self.request.spec.suspend {
             let message = "the request waits until spec.suspend is false".to_owned();
-            let verdict = Verdict {
-                reason: Reason::Suspended,
+            let verdict = ConditionReason {
+                reason: RequestReason::Suspended,
                 message,
             };
             settle(
@@ -195,11 +206,11 @@ impl Round<'_> {
                 self.request.metadata.generation,
                 self.now,
             );
-            return self.wait(status, Next::OnChange);
+            return self.wait(status, NextLook::OnChange);
         }
         if let Some(halt) = &self.observed.halted {
             let why = halt.why().to_owned();
-            return self.hold(status, Reason::ProfilingDisabled, why, HALTED);
+            return self.hold(status, RequestReason::ProfilingDisabled, why, HALTED);
         }
         if let Some(queued) = &self.observed.queued {
             let Queued { place, of, since } = queued;
@@ -209,10 +220,10 @@ impl Round<'_> {
             return self.queue(status, *since, message);
         }
         let Some(admission) = &self.observed.admission else {
-            return self.wait(status, Next::Now);
+            return self.wait(status, NextLook::Now);
         };
         let verdict = admit(self.now, self.request, admission, self.limits, &mut status);
-        if verdict.reason == Reason::Queued {
+        if verdict.reason == RequestReason::Queued {
             return self.queue(status, admission.waits_since, verdict.message);
         }
         self.conclude(status, verdict.reason, verdict.message)
@@ -222,18 +233,18 @@ impl Round<'_> {
     fn hold(
         &self,
         mut status: ProfileRequestStatus,
-        reason: Reason,
+        reason: RequestReason,
         message: String,
         pause: SignedDuration,
     ) -> Decision {
         let generation = self.request.metadata.generation;
         settle(
             &mut status,
-            Verdict { reason, message },
+            ConditionReason { reason, message },
             generation,
             self.now,
         );
-        self.wait(status, Next::At(later(self.now, pause)))
+        self.wait(status, NextLook::At(later(self.now, pause)))
     }
 
     /// Waits for its turn until the queue's timeout.
@@ -242,9 +253,9 @@ impl Round<'_> {
         if self.now >= later(since, timeout) {
             let seconds = timeout.as_secs();
             let message = format!("the request's turn did not come within {seconds} s");
-            return self.conclude(status, Reason::QueueTimeout, message);
+            return self.conclude(status, RequestReason::QueueTimeout, message);
         }
-        self.hold(status, Reason::Queued, message, LOOK_AGAIN)
+        self.hold(status, RequestReason::Queued, message, LOOK_AGAIN)
     }
 
     fn run(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
@@ -267,9 +278,9 @@ impl Round<'_> {
             self.now,
         );
         let next = if status.active == 0 {
-            Next::Now
+            NextLook::Now
         } else {
-            wake.map_or(Next::OnChange, Next::At)
+            wake.map_or(NextLook::OnChange, NextLook::At)
         };
         Decision {
             status,
@@ -284,7 +295,7 @@ impl Round<'_> {
     /// stored lately.
     fn without_profile(&self, status: ProfileRequestStatus) -> Decision {
         if self.observed.store_trouble.is_some() {
-            let Verdict { reason, message } = all_failed(&status.targets);
+            let ConditionReason { reason, message } = all_failed(&status.targets);
             return self.conclude(status, reason, message);
         }
         self.start(status, Job::List)
@@ -292,7 +303,7 @@ impl Round<'_> {
 
     fn collect(&self, deadlines: Deadlines, mut status: ProfileRequestStatus) -> Decision {
         if self.observed.under_way.contains(&JobKey::Collection) {
-            return self.wait(status, Next::OnChange);
+            return self.wait(status, NextLook::OnChange);
         }
         let uploaded = status
             .targets
@@ -304,7 +315,11 @@ impl Round<'_> {
         }
         let (verdict, retry_at) = match &self.observed.store_trouble {
             Some(trouble) if self.now > deadlines.give_up => {
-                return self.conclude(status, Reason::StoreUnavailable, trouble.message.clone());
+                return self.conclude(
+                    status,
+                    RequestReason::StoreUnavailable,
+                    trouble.message.clone(),
+                );
             }
             Some(trouble) => (
                 waiting_for_store(&trouble.message, deadlines.give_up),
@@ -313,8 +328,8 @@ impl Round<'_> {
             None => {
                 let message = format!("merging the profiles of {}", pods(uploaded));
                 (
-                    Verdict {
-                        reason: Reason::Collecting,
+                    ConditionReason {
+                        reason: RequestReason::Collecting,
                         message,
                     },
                     None,
@@ -328,17 +343,17 @@ impl Round<'_> {
             self.now,
         );
         match retry_at {
-            Some(retry_at) if self.now < retry_at => self.wait(status, Next::At(retry_at)),
+            Some(retry_at) if self.now < retry_at => self.wait(status, NextLook::At(retry_at)),
             _ => self.start(status, Job::Merge),
         }
     }
 }
 
-fn waiting_for_store(message: &str, give_up: Timestamp) -> Verdict {
+fn waiting_for_store(message: &str, give_up: Timestamp) -> ConditionReason {
     let message =
         format!("the store does not work; the operator retries until {give_up:.0}: {message}");
-    Verdict {
-        reason: Reason::WaitingForStore,
+    ConditionReason {
+        reason: RequestReason::WaitingForStore,
         message,
     }
 }

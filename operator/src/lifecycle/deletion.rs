@@ -9,7 +9,7 @@
 
 use jiff::Timestamp;
 use phpprof_crds::ProfileRequest;
-use phpprof_decide::limits::{Deadlines, Limits};
+use phpprof_decide::limits::{AdminLimits, Deadlines};
 
 use crate::lifecycle::checkpoints::leftovers;
 use crate::lifecycle::effect::Cancellation;
@@ -27,9 +27,12 @@ pub struct Deletion {
     pub give_up: Timestamp,
 }
 
-/// `None` if the request has no samplers: it was never accepted, or it is over and has its
-/// manifest.
-pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Option<Deletion> {
+/// `None` if the request has no samplers: it was never accepted, or it is over and has its manifest.
+pub fn deletion(
+    now: Timestamp,
+    request: &ProfileRequest,
+    limits: &AdminLimits,
+) -> Option<Deletion> {
     let status = request.status.as_ref()?;
     let start = status.start_time.as_ref()?;
     if status.completion_time.is_some() {
@@ -45,7 +48,7 @@ pub fn deletion(now: Timestamp, request: &ProfileRequest, limits: &Limits) -> Op
 }
 
 /// The samplers of a request that may still run, and until when each asks whether to stop.
-pub fn open_samplers(request: &ProfileRequest, limits: &Limits) -> Vec<Cancellation> {
+pub fn open_samplers(request: &ProfileRequest, limits: &AdminLimits) -> Vec<Cancellation> {
     let status = request.status.as_ref();
     let Some((status, start)) = status.and_then(|it| Some((it, it.start_time.as_ref()?))) else {
         return Vec::new();
@@ -94,7 +97,7 @@ mod tests {
     }
 
     fn decided(request: &ProfileRequest, now: i64) -> Option<Deletion> {
-        deletion(at(now), request, &Limits::default())
+        deletion(at(now), request, &AdminLimits::default())
     }
 
     #[test]

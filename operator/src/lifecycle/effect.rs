@@ -3,13 +3,14 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use phpprof_crds::{
-    Link, ProfileRequestStatus, ProfileResult, Reason, TargetReason, TargetState, TargetStatus,
+    ProfileLink, ProfileRequestStatus, ProfileResult, RequestReason, TargetReason, TargetState,
+    TargetStatus,
 };
 
 use phpprof_decide::pod::{SamplerDeadlines, SamplerKind};
 
 use crate::lifecycle::status::is_terminal;
-use crate::lifecycle::status::{Verdict, all_failed, completed, fail, progress, settle};
+use crate::lifecycle::status::{ConditionReason, all_failed, completed, fail, progress, settle};
 use crate::sampler::injection::{Injection, Task, bare_id};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
@@ -28,7 +29,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Compare the stored object with its receipt.
-    Verify(Upload),
+    Verify(ReportedUpload),
     /// Check whether the store has the receipt of a resident sampler's run.
     ReadReceipt(ReceiptKey),
     /// Look for objects that a sampler stored before it was gone.
@@ -84,7 +85,7 @@ pub struct ReceiptKey {
 
 /// An object that a sampler says it stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
+pub struct ReportedUpload {
     pub pod_uid: String,
     pub key: String,
     pub receipt: UploadReceipt,
@@ -152,7 +153,7 @@ pub enum Done {
         note: String,
         /// Pods that are not in the merged profile.
         changed: Vec<Changed>,
-        links: Vec<Link>,
+        links: Vec<ProfileLink>,
         /// Why the request ended early.
         cancelled: Option<String>,
     },
@@ -253,7 +254,11 @@ pub fn record(
 }
 
 /// Records one result. The verdict, if the request as a whole has a new one.
-fn record_one(status: &mut ProfileRequestStatus, done: &Done, now: Timestamp) -> Option<Verdict> {
+fn record_one(
+    status: &mut ProfileRequestStatus,
+    done: &Done,
+    now: Timestamp,
+) -> Option<ConditionReason> {
     match done {
         Done::Injected(_)
         | Done::TryAgain(_)
@@ -316,17 +321,17 @@ fn record_one(status: &mut ProfileRequestStatus, done: &Done, now: Timestamp) ->
             None
         }
         Done::Listed => Some(all_failed(&status.targets)),
-        Done::MergeFailed(message) => Some(Verdict {
-            reason: Reason::MergeFailed,
+        Done::MergeFailed(message) => Some(ConditionReason {
+            reason: RequestReason::MergeFailed,
             message: message.clone(),
         }),
     }
 }
 
-fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> Verdict {
+fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> ConditionReason {
     let mut verdict = completed(targets);
     if let Some(why) = cancelled {
-        verdict.reason = Reason::Cancelled;
+        verdict.reason = RequestReason::Cancelled;
         verdict.message = format!("{why}; {}", verdict.message);
     }
     if !note.is_empty() {

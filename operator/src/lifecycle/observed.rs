@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-pub use phpprof_decide::Refusal;
+pub use phpprof_decide::RequestRefusal;
 pub use phpprof_decide::pod::{PodView, SamplerDeadlines, SamplerKind, SamplerState, SamplerView};
 
 use crate::lifecycle::effect::JobKey;
 
 /// The cluster as far as one request is concerned.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct ObservedCluster {
     /// Only for a request that is not accepted yet.
     pub admission: Option<Admission>,
     /// Pods of the request's targets, by uid. A pod that is not in the map does not exist.
@@ -80,7 +80,7 @@ pub struct Admission {
     /// When the operator first saw the request.
     pub waits_since: Timestamp,
     /// The pods that match the target, or why there can be none.
-    pub matched: Result<Vec<PodView>, Refusal>,
+    pub matched: Result<Vec<PodView>, RequestRefusal>,
 }
 
 /// What may be written to the store, as far as its answers have shown.

@@ -15,14 +15,18 @@ const LONGEST: SignedDuration = SignedDuration::from_secs(3);
 
 /// How often this operator has written a request's status, and when it did so last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Writes {
+pub struct StatusWrites {
     pub count: usize,
     pub last: Timestamp,
 }
 
-/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It
-/// does not wait after a change of the spec, after the last pod's result, or later.
-pub fn wait_until(request: &ProfileRequest, writes: Writes, verified: usize) -> Option<Timestamp> {
+/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It does not wait after a change of the
+/// spec, after the last pod's result, or later.
+pub fn wait_until(
+    request: &ProfileRequest,
+    writes: StatusWrites,
+    verified: usize,
+) -> Option<Timestamp> {
     let status = request.status.as_ref()?;
     let open = status.targets.iter().filter(|target| !is_terminal(target));
     let open = open.count();
@@ -50,7 +54,7 @@ mod tests {
         targets.push(target("Uploaded"));
         let status = json!({"observedGeneration": generation, "targets": targets});
         request.status = serde_json::from_value(status).expect("a status");
-        let writes = Writes { count, last: at(0) };
+        let writes = StatusWrites { count, last: at(0) };
         let waits = wait_until(&request, writes, verified);
         let waits = waits.map(|until| until.duration_since(at(0)).as_millis());
         assert_eq!(waits.map(i64::try_from), expected.map(Ok));

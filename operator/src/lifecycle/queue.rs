@@ -19,7 +19,7 @@ pub struct Places {
 
 /// A request that is not accepted yet, but may be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Waiting {
+pub struct WaitingRequest {
     pub created: Timestamp,
     pub namespace: String,
     /// Orders two requests of the same second, and tells a request from a later one of the same
@@ -29,7 +29,7 @@ pub struct Waiting {
 
 /// A request's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum QueuePosition {
     Now,
     /// The place, counted from 1, among this many waiting requests.
     Wait {
@@ -41,16 +41,15 @@ pub enum Turn {
 /// The queue. Within a namespace, the oldest request comes first. Among namespaces, the one with
 /// the fewest requests comes first, then the one whose last turn is longest ago.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct RequestQueue {
     /// Requests in order, and whether it is their turn.
-    order: Vec<(Waiting, bool)>,
+    order: Vec<(WaitingRequest, bool)>,
 }
 
-impl Line {
-    /// `running` is the number of running requests by namespace. `served` lists the namespaces that
-    /// had their turns, the latest at the end.
+impl RequestQueue {
+    /// `running` is the number of running requests by namespace. `served` lists the namespaces that had their turns, the latest at the end.
     pub fn of(
-        mut waiting: Vec<Waiting>,
+        mut waiting: Vec<WaitingRequest>,
         running: &BTreeMap<String, usize>,
         served: &[&str],
         places: Places,
@@ -59,16 +58,16 @@ impl Line {
         let last: BTreeMap<&str, usize> = last.map(|(at, namespace)| (*namespace, at)).collect();
         waiting.sort_unstable();
         let mut taken: BTreeMap<String, usize> = running.clone();
-        let mut ranked: Vec<(usize, Waiting)> = Vec::new();
+        let mut ranked: Vec<(usize, WaitingRequest)> = Vec::new();
         let mut ranks = taken.clone();
         for one in waiting {
             let rank = ranks.entry(one.namespace.clone()).or_default();
             ranked.push((*rank, one));
             *rank += 1;
         }
-        let key = |(rank, one): &(usize, Waiting)| (*rank, last.get(&*one.namespace).copied());
-        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest
-        // request stays first.
+        let key =
+            |(rank, one): &(usize, WaitingRequest)| (*rank, last.get(&*one.namespace).copied());
+        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest request stays first.
         ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
         let order = ranked.into_iter().map(|(_, one)| {
@@ -80,24 +79,24 @@ impl Line {
             }
             (one, now)
         });
-        Line {
+        RequestQueue {
             order: order.collect(),
         }
     }
 
     /// A request that is not in the queue has its turn, because it is too new to be known.
-    pub fn turn(&self, uid: &str) -> Turn {
+    pub fn turn(&self, uid: &str) -> QueuePosition {
         let waits = self.order.iter().filter(|(_, now)| !now);
         let place = self.order.iter().position(|(one, _)| one.uid == uid);
         match place.and_then(|place| self.order.get(place)) {
             Some((_, false)) => {
                 let before = waits.clone().position(|(one, _)| one.uid == uid);
-                Turn::Wait {
+                QueuePosition::Wait {
                     place: before.unwrap_or(0) + 1,
                     of: waits.count(),
                 }
             }
-            _ => Turn::Now,
+            _ => QueuePosition::Now,
         }
     }
 
@@ -107,7 +106,7 @@ impl Line {
     }
 
     /// The requests whose turn it is.
-    pub fn next(&self) -> impl Iterator<Item = &Waiting> {
+    pub fn next(&self) -> impl Iterator<Item = &WaitingRequest> {
         self.order
             .iter()
             .filter_map(|(one, now)| now.then_some(one))
@@ -126,8 +125,8 @@ mod tests {
         of_cluster: 3,
     };
 
-    fn waiting(namespace: &str, second: i64) -> Waiting {
-        Waiting {
+    fn waiting(namespace: &str, second: i64) -> WaitingRequest {
+        WaitingRequest {
             created: at(second),
             namespace: namespace.to_owned(),
             uid: format!("{namespace}{second}"),
@@ -148,7 +147,7 @@ mod tests {
     #[track_caller]
     fn check_after(served: &[&str], all: &[(&str, i64)], counts: &[(&str, usize)], expected: &str) {
         let all = all.iter().map(|(name, second)| waiting(name, *second));
-        let line = Line::of(all.collect(), &running(counts), served, PLACES);
+        let line = RequestQueue::of(all.collect(), &running(counts), served, PLACES);
         let names = |now: bool| {
             let chosen = line.order.iter().filter(move |(_, its)| *its == now);
             let names: Vec<&str> = chosen.map(|(one, _)| one.uid.as_str()).collect();
@@ -185,25 +184,25 @@ mod tests {
     fn who_waits_is_told_their_place() {
         let all =
             [("a", 1), ("a", 2), ("a", 3), ("a", 4)].map(|(name, second)| waiting(name, second));
-        let line = Line::of(all.into(), &running(&[]), &[], PLACES);
-        assert_eq!(line.turn("a2"), Turn::Now);
-        assert_eq!(line.turn("a3"), Turn::Wait { place: 1, of: 2 });
-        assert_eq!(line.turn("a4"), Turn::Wait { place: 2, of: 2 });
-        assert_eq!(line.turn("unknown"), Turn::Now);
+        let line = RequestQueue::of(all.into(), &running(&[]), &[], PLACES);
+        assert_eq!(line.turn("a2"), QueuePosition::Now);
+        assert_eq!(line.turn("a3"), QueuePosition::Wait { place: 1, of: 2 });
+        assert_eq!(line.turn("a4"), QueuePosition::Wait { place: 2, of: 2 });
+        assert_eq!(line.turn("unknown"), QueuePosition::Now);
         assert_eq!(line.next().count(), 2);
     }
 
     proptest! {
         #[test]
         fn everybody_runs_in_the_end_and_places_are_kept(all in proptest::collection::vec((0..4usize, 0..50i64), 0..40)) {
-            let mut left: Vec<Waiting> = all
+            let mut left: Vec<WaitingRequest> = all
                 .iter()
                 .enumerate()
-                .map(|(index, (name, second))| Waiting { uid: index.to_string(), ..waiting(["a", "b", "c", "d"][*name], *second) })
+                .map(|(index, (name, second))| WaitingRequest { uid: index.to_string(), ..waiting(["a", "b", "c", "d"][*name], *second) })
                 .collect();
             for _ in 0..=all.len() {
-                let line = Line::of(left.clone(), &BTreeMap::new(), &[], PLACES);
-                let now: Vec<Waiting> = line.next().cloned().collect();
+                let line = RequestQueue::of(left.clone(), &BTreeMap::new(), &[], PLACES);
+                let now: Vec<WaitingRequest> = line.next().cloned().collect();
                 prop_assert!(now.len() <= PLACES.of_cluster);
                 prop_assert!(!now.is_empty() || left.is_empty());
                 for name in ["a", "b", "c", "d"] {

@@ -1,11 +1,11 @@
 //! What a request asks of one pod, in the form that its sampler receives.
 
 use kube::ResourceExt as _;
-use phpprof_crds::{Mode, ProfileRequest, TargetStatus};
+use phpprof_crds::{ProfileMode, ProfileRequest, TargetStatus};
 use phpprof_decide::pod::SamplerDeadlines;
 
 use crate::lifecycle::checkpoints;
-use crate::sampler::injection::{Run, Subject};
+use crate::sampler::injection::{PodRun, Subject};
 
 /// The container that a target names. The pod's addresses are left out, because the status does not
 /// have them.
@@ -21,10 +21,10 @@ pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
 }
 
 /// What a request asks of one pod, with these deadlines.
-pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDeadlines) -> Run {
+pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDeadlines) -> PodRun {
     let spec = &request.spec;
-    let is_live = spec.mode == Mode::Live;
-    Run {
+    let is_live = spec.mode == ProfileMode::Live;
+    PodRun {
         object_key: target.object_key.clone(),
         checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
         checkpoint_times: checkpoints::times(
@@ -44,7 +44,7 @@ pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDe
         samples_per_second: spec.samples_per_second,
         include_idle: spec.include_idle,
         heap: spec.heap,
-        is_snapshot: spec.mode == Mode::Snapshot,
+        is_snapshot: spec.mode == ProfileMode::Snapshot,
         is_live,
         labels: spec.labels.clone(),
         filter: spec.filter.clone(),

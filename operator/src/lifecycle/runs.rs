@@ -4,20 +4,20 @@
 //! until its end is known.
 
 use phpprof_crds::{ProfileRequest, TargetStatus};
-use phpprof_decide::limits::{Deadlines, Limits};
+use phpprof_decide::limits::{AdminLimits, Deadlines};
 use phpprof_decide::pod::SamplerDeadlines;
 
 use crate::lifecycle::run::{run, subject};
 use crate::lifecycle::status::is_running;
 use crate::lifecycle::status::is_terminal;
-use crate::sampler::injection::{Run, Subject};
+use crate::sampler::injection::{PodRun, Subject};
 
 /// The most runs in one answer. Others wait for the next one.
 const MOST: usize = 16;
 
 /// The sampler that asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct AskingSampler<'a> {
     pub pod_uid: &'a str,
     pub ephemeral_container_name: &'a str,
 }
@@ -25,9 +25,9 @@ pub struct Asker<'a> {
 /// The runs for this sampler, those of the oldest request first.
 pub fn runs<'a>(
     requests: impl Iterator<Item = &'a ProfileRequest>,
-    asker: Asker<'_>,
-    limits: &Limits,
-) -> Vec<(Subject, Run)> {
+    asker: AskingSampler<'_>,
+    limits: &AdminLimits,
+) -> Vec<(Subject, PodRun)> {
     let mut found: Vec<(&ProfileRequest, &TargetStatus)> = requests
         .filter(|request| is_running(request))
         .flat_map(|request| targets(request).map(move |target| (request, target)))
@@ -62,7 +62,7 @@ fn accepted(request: &ProfileRequest) -> Option<jiff::Timestamp> {
     status.and_then(|status| status.start_time.as_ref().map(|time| time.0))
 }
 
-fn is_of(target: &TargetStatus, asker: Asker<'_>) -> bool {
+fn is_of(target: &TargetStatus, asker: AskingSampler<'_>) -> bool {
     target.resident
         && !is_terminal(target)
         && target.pod_uid == asker.pod_uid
@@ -106,11 +106,11 @@ mod tests {
     }
 
     fn offered(requests: &[ProfileRequest]) -> Vec<String> {
-        let asker = Asker {
+        let asker = AskingSampler {
             pod_uid: "web",
             ephemeral_container_name: NAME,
         };
-        let runs = runs(requests.iter(), asker, &Limits::default());
+        let runs = runs(requests.iter(), asker, &AdminLimits::default());
         runs.into_iter().map(|(_, run)| run.object_key).collect()
     }
 
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn a_run_may_begin_for_as_long_as_any_sampler_may_start() {
         let requests = [accepted("first", 0, vec![target("web")])];
-        let asker = Asker {
+        let asker = AskingSampler {
             pod_uid: "web",
             ephemeral_container_name: NAME,
         };
-        let (_, run) = runs(requests.iter(), asker, &Limits::default()).remove(0);
+        let (_, run) = runs(requests.iter(), asker, &AdminLimits::default()).remove(0);
         assert_eq!((run.not_after, run.upload_until), (at(150), at(750)));
     }
 }

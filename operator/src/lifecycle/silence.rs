@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{ProfileRequest, TargetReason, TargetState, TargetStatus, UploadMode};
-use phpprof_decide::limits::{Limits, later};
+use phpprof_decide::limits::{AdminLimits, later};
 
 use crate::lifecycle::observed::PodView;
 use crate::lifecycle::status::told;
@@ -22,7 +22,7 @@ pub fn silent_from(
     request: &ProfileRequest,
     target: &TargetStatus,
     since: Option<Timestamp>,
-    limits: &Limits,
+    limits: &AdminLimits,
 ) -> Option<Timestamp> {
     let by_relay_only =
         target.resident || request.spec.upload_mode == UploadMode::Relay || !limits.store_signs;
@@ -85,11 +85,11 @@ mod tests {
         }
     }
 
-    fn hears() -> Limits {
-        Limits {
+    fn hears() -> AdminLimits {
+        AdminLimits {
             hears_all: true,
             store_signs: false,
-            ..Limits::default()
+            ..AdminLimits::default()
         }
     }
 
@@ -99,11 +99,12 @@ mod tests {
 
     #[test]
     fn only_a_sampler_whose_only_way_is_the_relay_can_be_silent() {
-        let check = |mode: &str, target: &TargetStatus, limits: &Limits, expected: Option<i64>| {
-            let found = silent_from(&spec(mode), target, Some(at(10)), limits);
-            assert_eq!(found, expected.map(at), "{mode}");
-        };
-        let signs = Limits {
+        let check =
+            |mode: &str, target: &TargetStatus, limits: &AdminLimits, expected: Option<i64>| {
+                let found = silent_from(&spec(mode), target, Some(at(10)), limits);
+                assert_eq!(found, expected.map(at), "{mode}");
+            };
+        let signs = AdminLimits {
             store_signs: true,
             ..hears()
         };
@@ -115,7 +116,7 @@ mod tests {
         check("Auto", &target(), &signs, None);
         check("Relay", &target(), &signs, Some(40));
         check("Auto", &resident, &signs, Some(70));
-        let deaf = Limits {
+        let deaf = AdminLimits {
             hears_all: false,
             ..hears()
         };

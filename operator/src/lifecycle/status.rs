@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use phpprof_crds::{
-    ContainerChoice, Outcome, ProfileRequest, ProfileRequestStatus, Reason, TargetReason,
-    TargetState, TargetStatus, condition,
+    ContainerChoice, ProfileRequest, ProfileRequestStatus, RequestOutcome, RequestReason,
+    TargetReason, TargetState, TargetStatus, condition,
 };
 use phpprof_profile::unnamed::Counts;
 
@@ -16,15 +16,15 @@ const MESSAGE: usize = 1024;
 /// The reason that all conditions have, and what was found. The conditions' message also has the
 /// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    pub reason: Reason,
+pub struct ConditionReason {
+    pub reason: RequestReason,
     pub message: String,
 }
 
 /// Updates everything that follows from the targets and the verdict.
 pub fn settle(
     status: &mut ProfileRequestStatus,
-    verdict: Verdict,
+    verdict: ConditionReason,
     generation: Option<i64>,
     now: Timestamp,
 ) {
@@ -63,18 +63,23 @@ pub(crate) fn told(found: &str, remedy: Option<&str>) -> String {
     }
 }
 
-/// The remedy for a request that is over. If pods have failed, the message already has the remedy
-/// of the first. For a namespace that is not enabled, `admission` has given it.
-fn remedy(reason: Reason) -> Option<&'static str> {
+/// The remedy for a request that is over. If pods have failed, the message already has the remedy of the first. For a namespace that is not
+/// enabled, `admission` has given it.
+fn remedy(reason: RequestReason) -> Option<&'static str> {
     match reason {
-        Reason::AllTargetsFailed | Reason::SomeTargetsFailed | Reason::NamespaceNotEnabled => None,
+        RequestReason::AllTargetsFailed
+        | RequestReason::SomeTargetsFailed
+        | RequestReason::NamespaceNotEnabled => None,
         _ if is_final(reason) => reason.remedy(),
         _ => None,
     }
 }
 
-fn is_final(reason: Reason) -> bool {
-    !matches!(reason.outcome(), Outcome::InProgress | Outcome::Held)
+fn is_final(reason: RequestReason) -> bool {
+    !matches!(
+        reason.outcome(),
+        RequestOutcome::InProgress | RequestOutcome::Held
+    )
 }
 
 fn count(status: &mut ProfileRequestStatus) {
@@ -96,21 +101,21 @@ fn count(status: &mut ProfileRequestStatus) {
 /// The current condition comes first: the printer column shows the first one's reason.
 fn conditions(
     old: &[Condition],
-    verdict: &Verdict,
+    verdict: &ConditionReason,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
     let outcome = verdict.reason.outcome();
-    let refused = outcome == Outcome::Refused;
-    let failed = refused || outcome == Outcome::Failed;
-    let accepted = if refused || outcome == Outcome::Held {
+    let refused = outcome == RequestOutcome::Refused;
+    let failed = refused || outcome == RequestOutcome::Failed;
+    let accepted = if refused || outcome == RequestOutcome::Held {
         (condition::ACCEPTED, false, verdict.reason.to_string())
     } else {
         (condition::ACCEPTED, true, condition::ACCEPTED.to_owned())
     };
     let complete = (
         condition::COMPLETE,
-        outcome == Outcome::Complete,
+        outcome == RequestOutcome::Complete,
         verdict.reason.to_string(),
     );
     let failure = (condition::FAILED, failed, verdict.reason.to_string());
@@ -143,12 +148,12 @@ fn conditions(
 }
 
 /// The verdict while the request's samplers are under way.
-pub fn progress(targets: &[TargetStatus]) -> Verdict {
+pub fn progress(targets: &[TargetStatus]) -> ConditionReason {
     let has = |state| targets.iter().any(|target| target.state == state);
     let pods = pods(targets.len());
     if has(TargetState::Sampling) {
-        return Verdict {
-            reason: Reason::Sampling,
+        return ConditionReason {
+            reason: RequestReason::Sampling,
             message: match first_reason(targets, TargetState::Sampling) {
                 silent if silent.is_empty() => format!("sampling {pods}"),
                 silent => format!("sampling {pods}; {silent}"),
@@ -156,21 +161,21 @@ pub fn progress(targets: &[TargetStatus]) -> Verdict {
         };
     }
     if has(TargetState::Pending) {
-        return Verdict {
-            reason: Reason::Starting,
+        return ConditionReason {
+            reason: RequestReason::Starting,
             message: format!("starting samplers in {pods}"),
         };
     }
-    Verdict {
-        reason: Reason::Collecting,
+    ConditionReason {
+        reason: RequestReason::Collecting,
         message: format!("collecting the profiles of {pods}"),
     }
 }
 
 /// The verdict on a request if no pod has a profile.
-pub fn all_failed(targets: &[TargetStatus]) -> Verdict {
-    Verdict {
-        reason: Reason::AllTargetsFailed,
+pub fn all_failed(targets: &[TargetStatus]) -> ConditionReason {
+    ConditionReason {
+        reason: RequestReason::AllTargetsFailed,
         message: first_failure(targets),
     }
 }
@@ -202,15 +207,15 @@ fn first_reason(targets: &[TargetStatus], state: TargetState) -> String {
 }
 
 /// The verdict on a request whose merged profile is stored.
-pub fn completed(targets: &[TargetStatus]) -> Verdict {
+pub fn completed(targets: &[TargetStatus]) -> ConditionReason {
     let uploaded = targets
         .iter()
         .filter(|target| target.state == TargetState::Uploaded)
         .count();
     let samples: i64 = targets.iter().filter_map(|target| target.samples).sum();
     if uploaded == targets.len() && samples == 0 {
-        return Verdict {
-            reason: Reason::NoSamples,
+        return ConditionReason {
+            reason: RequestReason::NoSamples,
             message: format!(
                 "profiled {}{}, but PHP did no work",
                 pods(uploaded),
@@ -222,8 +227,8 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         // Some profiles may have been cut short.
         let cut = first_reason(targets, TargetState::Uploaded);
         let separator = if cut.is_empty() { "" } else { "; " };
-        return Verdict {
-            reason: Reason::Complete,
+        return ConditionReason {
+            reason: RequestReason::Complete,
             message: format!(
                 "profiled {}{}{separator}{cut}{}",
                 pods(uploaded),
@@ -238,8 +243,8 @@ pub fn completed(targets: &[TargetStatus]) -> Verdict {
         container_note(targets),
         first_failure(targets)
     );
-    Verdict {
-        reason: Reason::SomeTargetsFailed,
+    ConditionReason {
+        reason: RequestReason::SomeTargetsFailed,
         message: message + &unnamed(targets),
     }
 }
@@ -363,10 +368,10 @@ mod tests {
         let target = |samples: i64, unstable: i64, unnamed: i64| TargetStatus {
             state: TargetState::Uploaded,
             samples: Some(samples),
-            quality: Some(phpprof_crds::Quality {
+            quality: Some(phpprof_crds::ProfileQuality {
                 unstable,
                 unnamed,
-                ..phpprof_crds::Quality::default()
+                ..phpprof_crds::ProfileQuality::default()
             }),
             ..TargetStatus::default()
         };
@@ -387,13 +392,16 @@ mod tests {
         let message = |reason| {
             let mut status = ProfileRequestStatus::default();
             let message = "found".to_owned();
-            let verdict = Verdict { reason, message };
+            let verdict = ConditionReason { reason, message };
             settle(&mut status, verdict, None, Timestamp::UNIX_EPOCH);
             status.conditions.swap_remove(0).message
         };
-        assert_eq!(message(Reason::Queued), "found");
-        assert_eq!(message(Reason::AllTargetsFailed), "found");
-        let remedy = Reason::NoSamples.remedy().unwrap();
-        assert_eq!(message(Reason::NoSamples), format!("found. {remedy}"));
+        assert_eq!(message(RequestReason::Queued), "found");
+        assert_eq!(message(RequestReason::AllTargetsFailed), "found");
+        let remedy = RequestReason::NoSamples.remedy().unwrap();
+        assert_eq!(
+            message(RequestReason::NoSamples),
+            format!("found. {remedy}")
+        );
     }
 }

@@ -10,11 +10,11 @@ use crate::lifecycle::observed::{
 use crate::lifecycle::status::is_terminal;
 use crate::sampler::injection::bare_id;
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt, printable};
-use crate::sampler::store_answer::Answer;
+use crate::sampler::store_answer::StoreAnswer;
 
 /// What to do next for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TargetStep {
     /// It is uploaded or failed. There is nothing to do.
     Settled,
     /// Wait until something changes, or until this time.
@@ -51,9 +51,9 @@ pub fn step(
     pod: Option<&PodView>,
     read: Option<&ReceiptRead>,
     deadlines: &Deadlines,
-) -> Step {
+) -> TargetStep {
     if is_terminal(target) {
-        return Step::Settled;
+        return TargetStep::Settled;
     }
     // An object in the store stays valid when the pod is gone.
     if let Some(receipt) = read.and_then(|read| read.message.as_deref()) {
@@ -84,8 +84,8 @@ pub fn step(
     }
 }
 
-fn fail(reason: TargetReason, message: &str) -> Step {
-    Step::Fail(reason, message.to_owned())
+fn fail(reason: TargetReason, message: &str) -> TargetStep {
+    TargetStep::Fail(reason, message.to_owned())
 }
 
 fn without_sampler(
@@ -93,7 +93,7 @@ fn without_sampler(
     target: &TargetStatus,
     pod: &PodView,
     deadlines: &Deadlines,
-) -> Step {
+) -> TargetStep {
     if let Some(failure) = target_gone(target, pod) {
         return failure;
     }
@@ -102,11 +102,11 @@ fn without_sampler(
             "the sampler could not be added to the pod in time; the request's events say why";
         return fail(TargetReason::StartDeadlineExceeded, message);
     }
-    Step::Inject
+    TargetStep::Inject
 }
 
 /// The pod or its chosen container will not continue to run.
-fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
+fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<TargetStep> {
     if pod.deleting {
         return Some(fail(TargetReason::PodDeleted, "the pod is being deleted"));
     }
@@ -116,7 +116,7 @@ fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
         Some(container) if container.running && container.id == target.container_id => None,
         Some(container) if container.running || container.id != target.container_id => {
             let message = format!("container {name} was restarted during the run");
-            Some(Step::Fail(TargetReason::TargetRestarted, message))
+            Some(TargetStep::Fail(TargetReason::TargetRestarted, message))
         }
         _ => {
             let message = if pod.shares_processes {
@@ -128,7 +128,7 @@ fn target_gone(target: &TargetStatus, pod: &PodView) -> Option<Step> {
                     "container {name} ended during the run, and the kernel killed the sampler with it"
                 )
             };
-            Some(Step::Fail(TargetReason::TargetExited, message))
+            Some(TargetStep::Fail(TargetReason::TargetExited, message))
         }
     }
 }
@@ -141,7 +141,7 @@ fn waiting(
     deadlines: &Deadlines,
     reason: &str,
     message: &str,
-) -> Step {
+) -> TargetStep {
     let Some(begins_until) = own(target, sampler, deadlines).map(|own| own.not_after) else {
         return not_ours(target);
     };
@@ -153,7 +153,7 @@ fn waiting(
     match reason {
         // The kubelet keeps trying to pull the image until the deadline.
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" if now <= start_until => {
-            Step::Wait {
+            TargetStep::Wait {
                 state: TargetState::Pending,
                 until: just_past(start_until),
             }
@@ -164,17 +164,19 @@ fn waiting(
         | "ErrImageNeverPull"
         | "RegistryUnavailable" => {
             let message = format!("{reason}: {said}; node {} cannot pull the image", pod.node);
-            Step::Fail(TargetReason::ImagePullFailed, message)
+            TargetStep::Fail(TargetReason::ImagePullFailed, message)
         }
-        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => Step::Fail(
-            TargetReason::ContainerCreateFailed,
-            format!("{reason}: {said}"),
-        ),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            TargetStep::Fail(
+                TargetReason::ContainerCreateFailed,
+                format!("{reason}: {said}"),
+            )
+        }
         _ if now > begins_until => {
             let message = format!("node {} did not start the sampler in time", pod.node);
-            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+            TargetStep::Fail(TargetReason::StartDeadlineExceeded, message)
         }
-        _ => Step::Wait {
+        _ => TargetStep::Wait {
             state: TargetState::Pending,
             until: just_past(begins_until),
         },
@@ -202,12 +204,12 @@ fn own(
     }
 }
 
-fn not_ours(target: &TargetStatus) -> Step {
+fn not_ours(target: &TargetStatus) -> TargetStep {
     let message = format!(
         "the pod already has a container {} that is not the operator's",
         target.ephemeral_container_name
     );
-    Step::Fail(TargetReason::InjectionRefused, message)
+    TargetStep::Fail(TargetReason::InjectionRefused, message)
 }
 
 fn running(
@@ -216,7 +218,7 @@ fn running(
     sampler: &SamplerView,
     read: Option<&ReceiptRead>,
     deadlines: &Deadlines,
-) -> Step {
+) -> TargetStep {
     let Some(own) = own(target, sampler, deadlines) else {
         return not_ours(target);
     };
@@ -227,7 +229,7 @@ fn running(
             "the sampler gave no receipt in time; its grant has expired",
         );
     }
-    let wait = |until| Step::Wait {
+    let wait = |until| TargetStep::Wait {
         state: TargetState::Sampling,
         until,
     };
@@ -244,7 +246,7 @@ fn read_receipt(
     state: TargetState,
     read: Option<&ReceiptRead>,
     deadlines: &Deadlines,
-) -> Step {
+) -> TargetStep {
     let Deadlines {
         accepted,
         ends_from,
@@ -263,8 +265,8 @@ fn read_receipt(
         }
     };
     match read.map(next) {
-        Some(until) if now < until => Step::Wait { state, until },
-        _ => Step::ReadReceipt(state),
+        Some(until) if now < until => TargetStep::Wait { state, until },
+        _ => TargetStep::ReadReceipt(state),
     }
 }
 
@@ -274,9 +276,8 @@ fn is_to_be_read(ended: Timestamp, read: Option<&ReceiptRead>) -> bool {
     read.is_none_or(|read| read.at < complete)
 }
 
-/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can
-/// have written it.
-fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
+/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can have written it.
+fn receipt_of_run(target: &TargetStatus, message: &str) -> TargetStep {
     match ShortReceipt::parse(message) {
         Some(receipt) => said(receipt, target),
         None => fail(
@@ -286,19 +287,19 @@ fn receipt_of_run(target: &TargetStatus, message: &str) -> Step {
     }
 }
 
-fn said(receipt: ShortReceipt, target: &TargetStatus) -> Step {
+fn said(receipt: ShortReceipt, target: &TargetStatus) -> TargetStep {
     match receipt {
-        ShortReceipt::Uploaded(receipt) => Step::Verify(receipt),
+        ShortReceipt::Uploaded(receipt) => TargetStep::Verify(receipt),
         ShortReceipt::NotAfterPassed => {
             let message = format!("node {} started the sampler too late", target.node_name);
-            Step::Fail(TargetReason::StartDeadlineExceeded, message)
+            TargetStep::Fail(TargetReason::StartDeadlineExceeded, message)
         }
         ShortReceipt::LeaseEnded => fail(
             TargetReason::SamplerKilled,
             "the resident sampler ended before the run did: the operator did not answer, or profiling was stopped in the pod",
         ),
         ShortReceipt::Failed { reason, detail } => {
-            Step::Fail(reason, told(reason, &detail, &target.container_name))
+            TargetStep::Fail(reason, told(reason, &detail, &target.container_name))
         }
     }
 }
@@ -310,7 +311,7 @@ fn ended(
     exit_code: i32,
     message: &str,
     at: Option<Timestamp>,
-) -> Step {
+) -> TargetStep {
     match ShortReceipt::parse(message) {
         Some(receipt) => said(receipt, target),
         None => {
@@ -319,14 +320,14 @@ fn ended(
             }
             let certain = at.map_or(now, |at| later(at, SEEN_LATE));
             if now < certain {
-                return Step::Wait {
+                return TargetStep::Wait {
                     state: TargetState::Sampling,
                     until: certain,
                 };
             }
             let message =
                 format!("the sampler ended with exit code {exit_code} and without a receipt");
-            Step::Fail(TargetReason::SamplerKilled, message)
+            TargetStep::Fail(TargetReason::SamplerKilled, message)
         }
     }
 }
@@ -364,7 +365,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
             "the container ended, or its pod was stopped, before the first sample".to_owned()
         }
         Cancelled => "the request was cancelled before the first sample".to_owned(),
-        UploadDeadlineExceeded if let Some(answer) = Answer::said(detail) => {
+        UploadDeadlineExceeded if let Some(answer) = StoreAnswer::said(detail) => {
             return format!(
                 "the profile could not be stored in time: {}",
                 answer.words()
@@ -372,7 +373,7 @@ fn told(reason: TargetReason, detail: &str, container: &str) -> String {
         }
         UploadDeadlineExceeded => "the profile could not be stored in time".to_owned(),
         // The sampler has the status and the code only: its receipt is short.
-        UploadRefused if let Some(answer) = Answer::said(detail) => {
+        UploadRefused if let Some(answer) = StoreAnswer::said(detail) => {
             return format!("the profile was refused: {}", answer.words());
         }
         UploadRefused => "the profile was refused".to_owned(),

@@ -87,12 +87,12 @@ pub(super) struct ByEnd {
 
 /// The connections of all ports.
 #[derive(Clone, Default)]
-pub(super) struct Connections {
+pub(super) struct ConnectionMetrics {
     pub(super) open: Family<ByPort, Gauge>,
     pub(super) closed: Family<ByEnd, Counter>,
 }
 
-impl Connections {
+impl ConnectionMetrics {
     pub(super) fn of(&self, port: Port) -> PortMetrics {
         let port = port.word();
         PortMetrics {
@@ -134,9 +134,9 @@ impl PortMetrics {
 
     /// Counts one more connection while the returned value lives.
     #[must_use]
-    pub fn open(&self) -> Open {
+    pub fn open(&self) -> OpenConnection {
         self.open.inc();
-        Open {
+        OpenConnection {
             port: self.clone(),
             end: End::Displaced,
         }
@@ -144,19 +144,19 @@ impl PortMetrics {
 }
 
 /// An open connection. If its task is aborted, it counts as displaced.
-pub struct Open {
+pub struct OpenConnection {
     port: PortMetrics,
     end: End,
 }
 
-impl Open {
+impl OpenConnection {
     /// The task ended by itself.
     pub fn ends(mut self, end: End) {
         self.end = end;
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.port.open.dec();
         self.port.counter(self.end).inc();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names follow Prometheus' conventions, and each metric has a help text.
 
-use phpprof_crds::{Reason, TargetReason, UploadRoute};
+use phpprof_crds::{RequestReason, TargetReason, UploadRoute};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
@@ -132,15 +132,15 @@ impl Metrics {
     /// Makes every series of a closed list begin at 0, so that a rate counts the first event.
     pub(super) fn list(&self) {
         for reason in [
-            Reason::Complete,
-            Reason::SomeTargetsFailed,
-            Reason::NoSamples,
-            Reason::Cancelled,
-            Reason::AllTargetsFailed,
-            Reason::MergeFailed,
-            Reason::StoreUnavailable,
-            Reason::ObserveFailed,
-            Reason::QueueTimeout,
+            RequestReason::Complete,
+            RequestReason::SomeTargetsFailed,
+            RequestReason::NoSamples,
+            RequestReason::Cancelled,
+            RequestReason::AllTargetsFailed,
+            RequestReason::MergeFailed,
+            RequestReason::StoreUnavailable,
+            RequestReason::ObserveFailed,
+            RequestReason::QueueTimeout,
         ] {
             let reason = reason.to_string();
             let _ = self.requests.get_or_create(&ByReason { reason });

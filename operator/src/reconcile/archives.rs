@@ -32,7 +32,7 @@ use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::strip_metadata;
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::paged;
-use crate::storage::archive::{Archive, Listing};
+use crate::storage::archive::{Archive, ArchiveListing};
 use phpprof_crds::chain;
 
 /// Archives that are reconciled at the same time.
@@ -72,18 +72,17 @@ pub struct Archives {
 }
 
 /// Archives to reconcile again, by name.
-pub type Changes = UnboundedReceiver<ObjectRef<Guarded>>;
+pub type ArchiveChanges = UnboundedReceiver<ObjectRef<Guarded>>;
 
 impl Archives {
-    /// Starts without any archive. `Changes` has those to reconcile once the controller runs. `url`
-    /// is the base of the results' URLs.
+    /// Starts without any archive. `ArchiveChanges` has those to reconcile once the controller runs. `url` is the base of the results' URLs.
     pub fn new(
         client: Client,
         keyring: Keyring,
         archive: Arc<Archive>,
         role: Arc<Role>,
         url: Option<String>,
-    ) -> (Arc<Self>, Changes) {
+    ) -> (Arc<Self>, ArchiveChanges) {
         let (changes, changed) = unbounded();
         let archives = Archives {
             client,
@@ -196,7 +195,7 @@ fn reference(namespace: &str) -> ObjectRef<Guarded> {
 }
 
 /// Runs while the process runs.
-pub async fn run(archives: Arc<Archives>, changes: Changes, namespaces: Vec<String>) {
+pub async fn run(archives: Arc<Archives>, changes: ArchiveChanges, namespaces: Vec<String>) {
     let scopes: Vec<Api<Guarded>> = scopes(&archives.client, &namespaces);
     let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
     // There is one controller in a process.
@@ -316,7 +315,7 @@ fn opened(
 }
 
 /// The status with the current counts; `None` if it has them.
-fn counted(archive: &ProfileArchive, listing: &Listing) -> Option<ProfileArchiveStatus> {
+fn counted(archive: &ProfileArchive, listing: &ArchiveListing) -> Option<ProfileArchiveStatus> {
     let before = archive.status.clone().unwrap_or_default();
     let profiles = listing.profiles.len() + listing.left_out;
     let status = ProfileArchiveStatus {

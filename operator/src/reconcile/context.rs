@@ -7,11 +7,11 @@ use kube::Client;
 use kube::runtime::events::{Event, Recorder};
 use kube::{Resource as _, ResourceExt};
 use phpprof_crds::ProfileRequest;
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use tracing::Instrument as _;
 
 use crate::export::exporter::Exporter;
-use crate::export::links::Template;
+use crate::export::links::LinkTemplate;
 use crate::http::addresses::RelayAddresses;
 use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
@@ -22,25 +22,25 @@ use crate::reconcile::archives::Archives;
 use crate::reconcile::fleet::Fleet;
 use crate::reconcile::halts::Halts;
 use crate::reconcile::ledger::Ledger;
-use crate::reconcile::requests::Requests;
+use crate::reconcile::requests::RequestLookup;
 use crate::reconcile::watches::{PodWatches, reference};
 use crate::sampler::cancellation::Cancellations;
 use crate::sampler::container::SamplerConfig;
 use crate::storage::archive::Archive;
 use crate::storage::collector::Collector;
-use crate::storage::store::Store;
-use crate::storage::usage::Usage;
+use crate::storage::store::ProfileStore;
+use crate::storage::usage::StorageUsage;
 
 /// What the reconciliations of all requests share.
 pub struct Context {
     /// The API server.
-    pub cluster: Cluster,
+    pub cluster: ClusterView,
     /// The store.
     pub storage: Storage,
     /// The samplers.
     pub contact: Contact,
     /// What the administrator wants.
-    pub policy: Policy,
+    pub policy: AdminPolicy,
     /// What the operator remembers of each request.
     pub ledger: Mutex<Ledger>,
     /// Counts events for metrics.
@@ -50,13 +50,13 @@ pub struct Context {
 }
 
 /// The API server, and what its watches have shown.
-pub struct Cluster {
+pub struct ClusterView {
     /// It has the rights of the chart's roles.
     pub client: Client,
     /// Whether this replica leads.
     pub role: Arc<Role>,
     /// Knows the requests, and whether the request of a key still exists.
-    pub requests: Arc<Requests>,
+    pub requests: Arc<RequestLookup>,
     /// Pods of namespaces with a request.
     pub watches: PodWatches,
     /// Where profiling is stopped.
@@ -70,13 +70,13 @@ pub struct Cluster {
 /// The store of the profiles, and what works on it.
 pub struct Storage {
     /// The store.
-    pub store: Store,
+    pub store: ProfileStore,
     /// Verifies and merges what samplers have stored.
     pub collector: Collector,
     /// Lists what namespaces have stored.
     pub archive: Arc<Archive>,
     /// Counts the bytes that namespaces have stored.
-    pub usage: Usage,
+    pub usage: StorageUsage,
     /// Exports results to Pyroscope and Grafana.
     pub exporter: Exporter,
 }
@@ -98,13 +98,13 @@ pub struct Contact {
 }
 
 /// What the administrator allows and wants.
-pub struct Policy {
+pub struct AdminPolicy {
     /// The limits of requests.
-    pub limits: Limits,
+    pub limits: AdminLimits,
     /// What all samplers have in common.
     pub sampler: SamplerConfig,
     /// The templates of `status.links`.
-    pub links: Vec<Template>,
+    pub links: Vec<LinkTemplate>,
 }
 
 impl Context {
@@ -174,7 +174,7 @@ impl Context {
     }
 }
 
-impl Cluster {
+impl ClusterView {
     /// Publishes events in the background. Nothing waits for an event, and losing one does no harm.
     pub(crate) fn publish(&self, request: &ProfileRequest, events: Vec<Event>) {
         if events.is_empty() {

@@ -13,16 +13,16 @@ use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
-use phpprof_crds::{Mode, ProfileRequest, ProfileRequestStatus};
+use phpprof_crds::{ProfileMode, ProfileRequest, ProfileRequestStatus};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 use tracing::Instrument as _;
 
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
-use crate::lifecycle::decision::{Next, decide};
+use crate::lifecycle::decision::{NextLook, decide};
 use crate::lifecycle::effect::{self, Done, Effect, Job};
-use crate::lifecycle::observed::Observed;
+use crate::lifecycle::observed::ObservedCluster;
 use crate::lifecycle::pace::wait_until;
 use crate::lifecycle::status::{is_over, is_running};
 use crate::metrics::Port;
@@ -34,7 +34,7 @@ use crate::reconcile::events;
 use crate::reconcile::execute::execute;
 use crate::reconcile::follow::{follow, take_over};
 use crate::reconcile::jobs;
-use crate::reconcile::milestones::{Progress, clear, see_progress};
+use crate::reconcile::milestones::{Milestones, clear, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::{strip, strip_all_but_who_asked};
@@ -82,7 +82,7 @@ impl Reconciler {
 }
 
 /// Requests of the whole cluster, or of one namespace.
-type Requests = Api<DeserializeGuard<ProfileRequest>>;
+type RequestApi = Api<DeserializeGuard<ProfileRequest>>;
 
 /// Runs while the process runs. `changes` are requests to reconcile again. If `namespaces` is
 /// empty, all namespaces are included.
@@ -96,7 +96,7 @@ pub async fn run(
     results_address: SocketAddr,
     readiness: Readiness,
 ) -> std::io::Result<()> {
-    let scopes: Vec<Requests> = scopes(&context.cluster.client, &namespaces);
+    let scopes: Vec<RequestApi> = scopes(&context.cluster.client, &namespaces);
     tokio::spawn(announce(scopes.clone(), readiness));
     let archives = context.cluster.archives.clone();
     let swept = move || archives.count_all_again();
@@ -130,7 +130,7 @@ pub async fn run(
 /// Reconciles the requests of one scope.
 async fn look_after_all(
     reconciler: Arc<Reconciler>,
-    requests: Requests,
+    requests: RequestApi,
     writer: reflector::store::Writer<DeserializeGuard<ProfileRequest>>,
     changes: UnboundedReceiver<RequestRef>,
 ) {
@@ -195,9 +195,9 @@ fn results(context: &Context) -> Results {
     }
 }
 
-/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because
-/// it wakes only one of those that wait for it.
-async fn announce(scopes: Vec<Requests>, readiness: Readiness) {
+/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because it wakes only one of those that wait for
+/// it.
+async fn announce(scopes: Vec<RequestApi>, readiness: Readiness) {
     for requests in scopes {
         while let Err(error) = requests
             .list_metadata(&ListParams::default().limit(1))
@@ -298,7 +298,7 @@ async fn advance(
             return Ok(Action::requeue(PAUSE));
         }
         rounds += 1;
-        let before = Progress::of(&request);
+        let before = Milestones::of(&request);
         let decided = decided(reconciler, request, known).await?;
         request = decided.request;
         clear(context, &request, &done);
@@ -313,9 +313,9 @@ async fn advance(
         // What a job brings is not known yet, and its end starts a reconciliation.
         if done.is_empty() {
             match decided.next {
-                Next::Now => {}
-                Next::OnChange => return Ok(Action::await_change()),
-                Next::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
+                NextLook::Now => {}
+                NextLook::OnChange => return Ok(Action::await_change()),
+                NextLook::At(instant) => return Ok(Action::requeue(until(context.now(), instant))),
             }
         }
     }
@@ -344,7 +344,7 @@ struct Decided {
     request: ProfileRequest,
     effects: Vec<Effect>,
     jobs: Vec<Job>,
-    next: Next,
+    next: NextLook,
 }
 
 /// Decides, and writes the status before anything is executed. What was done and what follows from
@@ -386,7 +386,7 @@ fn paced(context: &Context, request: &ProfileRequest) -> Option<Duration> {
 }
 
 /// Observes the cluster for the request, or returns that it could not.
-async fn look(context: &Context, request: &ProfileRequest) -> Observed {
+async fn look(context: &Context, request: &ProfileRequest) -> ObservedCluster {
     match observe(context, request).await {
         Ok(observed) => {
             if let Some(entry) = context.ledger().get_mut(request) {
@@ -402,9 +402,9 @@ async fn look(context: &Context, request: &ProfileRequest) -> Observed {
             );
             let (now, mut ledger) = (context.now(), context.ledger());
             let blind = ledger.entry(request).observation_failed(message, now);
-            Observed {
+            ObservedCluster {
                 blind: Some(blind),
-                ..Observed::default()
+                ..ObservedCluster::default()
             }
         }
     }
@@ -474,7 +474,7 @@ fn opened(
     status: ProfileRequestStatus,
 ) -> ProfileRequestStatus {
     let runs = status.start_time.is_some() && status.completion_time.is_none();
-    if request.spec.mode == Mode::Live && runs {
+    if request.spec.mode == ProfileMode::Live && runs {
         ProfileRequestStatus {
             access_key: context
                 .contact

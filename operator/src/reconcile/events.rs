@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, REQUESTED_BY, Reason, TargetState, TargetStatus,
+    ProfileRequest, ProfileRequestStatus, REQUESTED_BY, RequestReason, TargetState, TargetStatus,
 };
 
 use crate::export::exporter::Exported;
@@ -92,7 +92,7 @@ fn of_end(status: &ProfileRequestStatus) -> Option<Event> {
     let complete = current.type_ == phpprof_crds::condition::COMPLETE;
     let note = format!("{}: {}", current.reason, current.message);
     Some(match complete {
-        true if current.reason == Reason::Complete.to_string() => {
+        true if current.reason == RequestReason::Complete.to_string() => {
             event(EventType::Normal, "Complete", message(status), None)
         }
         true => event(EventType::Warning, "Complete", note, None),

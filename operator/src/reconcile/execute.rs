@@ -15,10 +15,10 @@ use crate::reconcile::calls::{AT_ONCE, call};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::Granter;
 use crate::sampler::cancellation::Stop;
-use crate::sampler::container::{Given, patch, refusal};
+use crate::sampler::container::{ContainerSettings, patch, refusal};
 use crate::sampler::injection::{Injection, Task};
 use crate::sampler::object_keys::stop_key;
-use crate::storage::store::{Store, StoreError};
+use crate::storage::store::{ProfileStore, StoreError};
 
 const FIELD_MANAGER: &str = "phpprof-operator";
 
@@ -78,19 +78,21 @@ async fn inject(context: &Context, injection: &Injection) -> Done {
 }
 
 /// The arguments and the environment of the sampler's container.
-async fn given(context: &Context, injection: &Injection) -> Result<Given, String> {
+async fn given(context: &Context, injection: &Injection) -> Result<ContainerSettings, String> {
     let (subject, config) = (&injection.subject, &context.policy.sampler);
     let granter = Granter::new(context, subject);
     match &injection.task {
         Task::Once(run) => {
             let grants = granter.grants(run).await?;
-            Ok(Given::once(subject, run, &grants, config))
+            Ok(ContainerSettings::once(subject, run, &grants, config))
         }
         Task::Resident(residence) => {
             let container = &injection.ephemeral_container_name;
             let ask = granter.first_ask(container, residence.ask_until)?;
             let addresses = context.contact.relay_addresses.get().await;
-            Ok(Given::resident(subject, *residence, &ask, &addresses))
+            Ok(ContainerSettings::resident(
+                subject, *residence, &ask, &addresses,
+            ))
         }
     }
 }
@@ -109,7 +111,7 @@ async fn cancel(
 }
 
 pub(crate) async fn cancel_over_store(
-    store: &Store,
+    store: &ProfileStore,
     request: &ProfileRequest,
     cancellation: &Cancellation,
     stop: Stop,

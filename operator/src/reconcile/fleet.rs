@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DeserializeGuard;
 use phpprof_crds::ProfileRequest;
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 
-use crate::lifecycle::queue::{Line, Places, Waiting};
+use crate::lifecycle::queue::{Places, RequestQueue, WaitingRequest};
 use crate::lifecycle::status::{is_running, is_terminal};
 use crate::reconcile::ledger::Ledger;
 use crate::reconcile::watches::{RequestRef, reference};
 
 /// The current state.
 pub struct Fleet {
-    pub line: Line,
+    pub line: RequestQueue,
     /// Samplers that run or are about to, by node.
     pub samplers: BTreeMap<String, usize>,
     references: HashMap<String, RequestRef>,
@@ -30,7 +30,7 @@ impl Fleet {
     pub fn of(
         known: &[Arc<DeserializeGuard<ProfileRequest>>],
         ledger: &Ledger,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Self {
         let known = known.iter().filter_map(|request| request.0.as_ref().ok());
         let mut running: HashMap<String, &ProfileRequest> = HashMap::new();
@@ -64,7 +64,7 @@ impl Fleet {
             of_cluster: limits.requests_of_cluster,
         };
         Fleet {
-            line: Line::of(waiting, &counts, &ledger.served(), places),
+            line: RequestQueue::of(waiting, &counts, &ledger.served(), places),
             samplers,
             references,
         }
@@ -85,9 +85,9 @@ fn may_run(request: &ProfileRequest) -> bool {
     is_new && stays && !request.spec.suspend && !request.spec.cancel
 }
 
-fn in_line(request: &ProfileRequest) -> Waiting {
+fn in_line(request: &ProfileRequest) -> WaitingRequest {
     let created = request.metadata.creation_timestamp.as_ref();
-    Waiting {
+    WaitingRequest {
         created: created.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         namespace: request.namespace().unwrap_or_default(),
         uid: request.uid().unwrap_or_default(),

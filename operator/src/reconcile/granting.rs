@@ -16,17 +16,17 @@ use crate::http::runs::ask;
 use crate::http::source::named;
 use crate::reconcile::calls::AT_ONCE;
 use crate::reconcile::context::{Contact, Context};
-use crate::sampler::container::Grants;
-use crate::sampler::grant::Grant;
-use crate::sampler::injection::{Run, Subject};
+use crate::sampler::container::SamplerGrants;
+use crate::sampler::grant::KeyGrant;
+use crate::sampler::injection::{PodRun, Subject};
 use crate::sampler::object_keys::receipt_key;
-use crate::sampler::offer::{Ask, Asker};
-use crate::storage::store::Store;
+use crate::sampler::offer::{PollGrant, ResidentPod};
+use crate::storage::store::ProfileStore;
 
 /// Makes the grants of one pod's samplers.
 pub struct Granter<'a> {
     contact: &'a Contact,
-    store: &'a Store,
+    store: &'a ProfileStore,
     subject: &'a Subject,
     now: Timestamp,
 }
@@ -53,7 +53,7 @@ impl<'a> Granter<'a> {
     ///
     /// # Errors
     /// The text says why a grant could not be made.
-    pub async fn grants(&self, run: &Run) -> Result<Grants, String> {
+    pub async fn grants(&self, run: &PodRun) -> Result<SamplerGrants, String> {
         let checkpoints = stream::iter(run.checkpoint_keys.clone())
             .map(|key| async move { self.routes(run, &key, Asks::No).await })
             // Some stores use a service to make each signature.
@@ -64,7 +64,7 @@ impl<'a> Granter<'a> {
             Some(key) => self.routes(run, key, Asks::No).await?,
             None => Vec::new(),
         };
-        Ok(Grants {
+        Ok(SamplerGrants {
             profile: self.routes(run, &run.object_key, Asks::Yes).await?,
             checkpoint_seconds: run.checkpoint_seconds,
             checkpoint_times: run.checkpoint_times.clone(),
@@ -81,7 +81,7 @@ impl<'a> Granter<'a> {
     ///
     /// # Errors
     /// As [`Granter::grants`].
-    pub fn receipt(&self, run: &Run) -> Result<Grant, String> {
+    pub fn receipt(&self, run: &PodRun) -> Result<KeyGrant, String> {
         let key = receipt_key(&run.object_key);
         self.relay(&key, run.upload_until, Asks::No)
     }
@@ -90,8 +90,8 @@ impl<'a> Granter<'a> {
     ///
     /// # Errors
     /// As [`Granter::grants`].
-    pub fn first_ask(&self, container: &str, until: Timestamp) -> Result<Ask, String> {
-        let asker = Asker {
+    pub fn first_ask(&self, container: &str, until: Timestamp) -> Result<PollGrant, String> {
+        let asker = ResidentPod {
             namespace: self.subject.namespace.clone(),
             pod_uid: self.subject.pod_uid.clone(),
             pod_addresses: named(&self.subject.pod_addresses),
@@ -107,7 +107,7 @@ impl<'a> Granter<'a> {
     }
 
     /// The routes of the request's mode, in the order in which the sampler tries them.
-    async fn routes(&self, run: &Run, key: &str, asks: Asks) -> Result<Vec<Grant>, String> {
+    async fn routes(&self, run: &PodRun, key: &str, asks: Asks) -> Result<Vec<KeyGrant>, String> {
         let mut grants = Vec::new();
         if run.upload_mode != UploadMode::Relay && self.store.signs() {
             let valid_for = valid_for(self.now, run.upload_until);
@@ -127,7 +127,7 @@ impl<'a> Granter<'a> {
         Ok(grants)
     }
 
-    fn relay(&self, key: &str, until: Timestamp, asks: Asks) -> Result<Grant, String> {
+    fn relay(&self, key: &str, until: Timestamp, asks: Asks) -> Result<KeyGrant, String> {
         let pod = GrantPod {
             uid: &self.subject.pod_uid,
             addresses: &named(&self.subject.pod_addresses),

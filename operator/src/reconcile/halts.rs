@@ -37,7 +37,7 @@ const STOPPED: &str = "stopped";
 /// Where profiling is stopped by the administrator's switch or by namespaces' labels, as last seen
 /// by the watches.
 #[derive(Default)]
-pub struct Halts(Mutex<State>);
+pub struct Halts(Mutex<HaltState>);
 
 /// The administrator's switch.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Switch {
 }
 
 #[derive(Default)]
-struct State {
+struct HaltState {
     switch: Switch,
     /// Namespaces that are stopped by their label.
     namespaces: BTreeSet<String>,
@@ -65,14 +65,14 @@ struct State {
 impl Halts {
     /// There is a switch, which nobody has read yet.
     pub fn with_switch() -> Self {
-        let state = State {
+        let state = HaltState {
             switch: Switch::Unread,
-            ..State::default()
+            ..HaltState::default()
         };
         Halts(Mutex::new(state))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HaltState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use crate::lifecycle::effect::{Done, Job, JobKey};
 use crate::reconcile::context::Context;
 use crate::reconcile::events;
-use crate::reconcile::ledger::Entry;
+use crate::reconcile::ledger::LedgerEntry;
 use crate::reconcile::watches::reference;
 use phpprof_crds::chain;
 
@@ -105,7 +105,10 @@ async fn merge(context: &Context, request: &ProfileRequest) -> Done {
     } = &mut done
     {
         let uid = request.uid().unwrap_or_default();
-        let is_stopped = context.ledger().get(request).is_some_and(Entry::is_stopped);
+        let is_stopped = context
+            .ledger()
+            .get(request)
+            .is_some_and(LedgerEntry::is_stopped);
         if cancelled.is_none() && is_stopped {
             *cancelled = Some("profiling was stopped".to_owned());
         }

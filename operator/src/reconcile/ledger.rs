@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 
-pub use entry::Entry;
+pub use entry::LedgerEntry;
 
 use crate::lifecycle::effect::{Done, JobKey};
 use crate::lifecycle::status::{is_over, is_running};
@@ -33,7 +33,7 @@ const SERVED: usize = 1024;
 /// The entries, by name. The uid in an entry tells its request from a later one of the same name.
 #[derive(Default)]
 pub struct Ledger {
-    entries: HashMap<RequestRef, Entry>,
+    entries: HashMap<RequestRef, LedgerEntry>,
     /// Uids of requests whose end the watch may not show yet, the latest at the end.
     ended: VecDeque<String>,
     /// Namespaces whose requests got places, the latest turn at the end.
@@ -70,23 +70,23 @@ impl Ledger {
     }
 
     /// The entry of a request that has arrived. It is made if there is none.
-    pub fn entry(&mut self, request: &ProfileRequest) -> &mut Entry {
-        let made = || Entry::of(request);
+    pub fn entry(&mut self, request: &ProfileRequest) -> &mut LedgerEntry {
+        let made = || LedgerEntry::of(request);
         let entry = self.entries.entry(reference(request)).or_insert_with(made);
         if !entry.is_of(request) {
-            *entry = Entry::of(request);
+            *entry = LedgerEntry::of(request);
         }
         entry
     }
 
     /// The entry of a request, if something is remembered.
-    pub fn get(&self, request: &ProfileRequest) -> Option<&Entry> {
+    pub fn get(&self, request: &ProfileRequest) -> Option<&LedgerEntry> {
         let entry = self.entries.get(&reference(request));
         entry.filter(|entry| entry.is_of(request))
     }
 
     /// The same, to change it.
-    pub fn get_mut(&mut self, request: &ProfileRequest) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, request: &ProfileRequest) -> Option<&mut LedgerEntry> {
         let entry = self.entries.get_mut(&reference(request));
         entry.filter(|entry| entry.is_of(request))
     }
@@ -162,7 +162,7 @@ impl Ledger {
 
     /// Requests that run, by this operator's own last knowledge.
     pub fn running(&self) -> impl Iterator<Item = &ProfileRequest> {
-        self.entries.values().filter_map(Entry::running)
+        self.entries.values().filter_map(LedgerEntry::running)
     }
 
     /// Uids of requests that this operator saw finish. The watch may not show it yet.
@@ -191,7 +191,11 @@ impl Ledger {
     }
 
     fn prune(&mut self, reference: &RequestRef) {
-        if self.entries.get(reference).is_some_and(Entry::is_empty) {
+        if self
+            .entries
+            .get(reference)
+            .is_some_and(LedgerEntry::is_empty)
+        {
             self.entries.remove(reference);
         }
     }

@@ -17,15 +17,15 @@ use crate::reconcile::deletion::keep_record;
 
 /// How far a request has come.
 #[derive(Clone, Copy)]
-pub struct Progress {
+pub struct Milestones {
     is_accepted: bool,
     is_over: bool,
 }
 
-impl Progress {
+impl Milestones {
     pub fn of(request: &ProfileRequest) -> Self {
         let status = request.status.as_ref();
-        Progress {
+        Milestones {
             is_accepted: status.is_some_and(|status| status.start_time.is_some()),
             is_over: is_over(request),
         }
@@ -41,9 +41,9 @@ fn may_outlive(request: &ProfileRequest) -> bool {
 }
 
 /// Does what follows from an acceptance or an end, which the status says since this decision.
-pub fn see_progress(context: &Arc<Context>, before: Progress, request: &ProfileRequest) {
+pub fn see_progress(context: &Arc<Context>, before: Milestones, request: &ProfileRequest) {
     let (now, namespace) = (
-        Progress::of(request),
+        Milestones::of(request),
         request.namespace().unwrap_or_default(),
     );
     if now.is_accepted && !before.is_accepted {

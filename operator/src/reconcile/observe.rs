@@ -6,20 +6,22 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, Reason};
+use phpprof_crds::{NAMESPACE_LABEL, ProfileRequest, RequestReason};
 use phpprof_decide::namespace::{by_label, is_disabled, is_enabled};
 use phpprof_decide::pod::view;
 use phpprof_decide::select::candidates;
 
-use crate::lifecycle::observed::{Admission, Halt, Observed, PodView, Refusal, StoreWrites};
-use crate::lifecycle::queue::Turn;
+use crate::lifecycle::observed::{
+    Admission, Halt, ObservedCluster, PodView, RequestRefusal, StoreWrites,
+};
+use crate::lifecycle::queue::QueuePosition;
 use crate::lifecycle::status::is_terminal;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
-use crate::reconcile::ledger::Entry;
-use crate::reconcile::resolve::{Named, Unresolved, Versions, resolve, version, versions};
+use crate::reconcile::ledger::LedgerEntry;
+use crate::reconcile::resolve::{NamedPods, Unresolved, Versions, resolve, version, versions};
 use crate::reconcile::watches::{WatchError, reference};
-use crate::storage::store::{Store, StoreError};
+use crate::storage::store::{ProfileStore, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
@@ -39,16 +41,16 @@ pub enum ObserveError {
 pub async fn observe(
     context: &Context,
     request: &ProfileRequest,
-) -> Result<Observed, ObserveError> {
+) -> Result<ObservedCluster, ObserveError> {
     let status = request.status.clone().unwrap_or_default();
-    let remembered = context.ledger().get(request).map(Entry::remembered);
+    let remembered = context.ledger().get(request).map(LedgerEntry::remembered);
     let remembered = remembered.unwrap_or_default();
     if request.metadata.deletion_timestamp.is_some() || status.completion_time.is_some() {
         return Ok(remembered);
     }
     let held_back = request.spec.suspend || request.spec.cancel;
     if status.start_time.is_none() && held_back {
-        return Ok(Observed::default());
+        return Ok(ObservedCluster::default());
     }
     let halted = context
         .cluster
@@ -79,7 +81,7 @@ pub async fn observe(
         let since = entry.silent_since(target, pod, heard, now)?;
         Some((pod.uid.clone(), since))
     });
-    Ok(Observed {
+    Ok(ObservedCluster {
         silent_since: silent_since.collect(),
         pods,
         halted,
@@ -100,10 +102,10 @@ async fn candidate(
     context: &Context,
     request: &ProfileRequest,
     halted: Option<Halt>,
-) -> Result<Observed, ObserveError> {
-    let stopped = |halted| Observed {
+) -> Result<ObservedCluster, ObserveError> {
+    let stopped = |halted| ObservedCluster {
         halted: Some(halted),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     if let Some(halt) = halted {
         return Ok(stopped(halt));
@@ -133,9 +135,9 @@ async fn candidate(
     if may_be_profiled(context, &admission) {
         admission.stored_bytes = stored_bytes(context, &namespace).await?;
     }
-    let mut observed = Observed {
+    let mut observed = ObservedCluster {
         admission: Some(admission),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     confirm(context, request, &mut observed);
     if let Some(admission) = &mut observed.admission
@@ -147,7 +149,7 @@ async fn candidate(
 }
 
 /// What a store is known to do with a write of an existing object.
-fn store_writes(store: &Store) -> StoreWrites {
+fn store_writes(store: &ProfileStore) -> StoreWrites {
     let health = store.health();
     match (store.is_refused(), health.writes.is_unsafe()) {
         (true, _) => StoreWrites::Refused(health.words()),
@@ -175,9 +177,8 @@ async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, Observe
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
-/// Checks again what may have changed since: whether it is still the request's turn, and how many
-/// samplers each node has.
-pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Observed) {
+/// Checks again what may have changed since: whether it is still the request's turn, and how many samplers each node has.
+pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut ObservedCluster) {
     let Some(admission) = &mut observed.admission else {
         return;
     };
@@ -185,13 +186,13 @@ pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut Obser
     admission.samplers = fleet.samplers;
     // A request that will be refused does not wait for its turn.
     if may_be_profiled(context, admission)
-        && let Turn::Wait { place, of } = fleet.line.turn(&uid)
+        && let QueuePosition::Wait { place, of } = fleet.line.turn(&uid)
     {
         let now = context.now();
         let queued = context.ledger().entry(request).queued(place, of, now);
-        *observed = Observed {
+        *observed = ObservedCluster {
             queued: Some(queued),
-            ..Observed::default()
+            ..ObservedCluster::default()
         };
     }
 }
@@ -209,7 +210,7 @@ async fn matched(
     context: &Context,
     namespace: &str,
     request: &ProfileRequest,
-) -> Result<Result<Vec<PodView>, Refusal>, ObserveError> {
+) -> Result<Result<Vec<PodView>, RequestRefusal>, ObserveError> {
     let (client, target) = (&context.cluster.client, &request.spec.target);
     let named = match resolve(client, namespace, target).await {
         Ok(named) => named,
@@ -218,8 +219,8 @@ async fn matched(
     };
     let pods = pods(context, request).await?;
     let is_named = |pod: &PodView| match &named {
-        Named::Pod(name) => pod.name == *name,
-        Named::Pods(listed) => listed.contains_key(&pod.uid),
+        NamedPods::Pod(name) => pod.name == *name,
+        NamedPods::Pods(listed) => listed.contains_key(&pod.uid),
     };
     let views = pods.iter().map(|pod| view(pod)).filter(is_named);
     let mut matched: Vec<PodView> = views.collect();
@@ -230,14 +231,14 @@ async fn matched(
     // The request would be refused, which is final. So the watch has to show all that the API
     // server has.
     let listed = match named {
-        Named::Pods(listed) => listed,
-        Named::Pod(name) => {
+        NamedPods::Pods(listed) => listed,
+        NamedPods::Pod(name) => {
             let only = ListParams::default().fields(&format!("metadata.name={name}"));
             let listed = versions(client, namespace, only).await;
             let listed = listed.map_err(ObserveError::Target)?;
             if listed.is_empty() {
-                return Ok(Err(Refusal {
-                    reason: Reason::NoPodsMatched,
+                return Ok(Err(RequestRefusal {
+                    reason: RequestReason::NoPodsMatched,
                     message: format!("pod {name} does not exist in namespace {namespace}"),
                 }));
             }

@@ -12,28 +12,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource as _};
-use phpprof_crds::{ProfileRequest, REQUESTED_BY, Target};
+use phpprof_crds::{ProfileRequest, ProfileTarget, REQUESTED_BY};
 use tokio::sync::watch;
 
 use crate::reconcile::calls::call;
 use crate::sampler::object_keys::UID_LENGTH;
 
 /// The requests that a watch has shown.
-pub type Known = Store<DeserializeGuard<ProfileRequest>>;
+pub type WatchedRequests = Store<DeserializeGuard<ProfileRequest>>;
 
 /// Looks requests up in the controller's memory, once there is one.
-pub struct Requests {
+pub struct RequestLookup {
     client: Client,
     /// The beginning of every key, before `<namespace>/…`.
     key_prefix: String,
-    known: OnceLock<Vec<Known>>,
+    known: OnceLock<Vec<WatchedRequests>>,
     changed: watch::Sender<()>,
 }
 
-impl Requests {
+impl RequestLookup {
     /// Knows no requests until it gets the controller's memory.
     pub fn new(client: Client, key_prefix: &str) -> Self {
-        Requests {
+        RequestLookup {
             client,
             key_prefix: key_prefix.to_owned(),
             known: OnceLock::new(),
@@ -41,7 +41,7 @@ impl Requests {
         }
     }
 
-    pub(crate) fn know(&self, known: Vec<Known>) {
+    pub(crate) fn know(&self, known: Vec<WatchedRequests>) {
         // There is one controller in a process.
         let _ = self.known.set(known);
     }
@@ -146,7 +146,7 @@ pub fn strip(arriving: &mut DeserializeGuard<ProfileRequest>) {
         status.targets = Vec::new();
         status.links = Vec::new();
         status.conditions.truncate(1);
-        request.spec.target = Target::default();
+        request.spec.target = ProfileTarget::default();
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
             [vec![], vec![]],
             json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
         );
-        let requests = Requests::new(nobody.client(), "");
+        let requests = RequestLookup::new(nobody.client(), "");
         let (known, mut writer) = reflector::store();
         requests.know(vec![known]);
         let mut show = |completion_time: Option<&str>| {

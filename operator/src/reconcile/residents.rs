@@ -15,8 +15,8 @@ use crate::lifecycle::runs::{self, runs};
 use crate::reconcile::context::Context;
 use crate::reconcile::granting::Granter;
 use crate::sampler::container;
-use crate::sampler::injection::{Run, Subject};
-use crate::sampler::offer::{Answer, Asker, OfferedRun};
+use crate::sampler::injection::{PodRun, Subject};
+use crate::sampler::offer::{OfferedRun, ResidentPod, RunsOffer};
 
 /// How often a held question checks whether profiling was stopped.
 const LOOK: Duration = Duration::from_secs(3);
@@ -28,9 +28,9 @@ const TOGETHER: Duration = Duration::from_millis(50);
 /// The text says why a grant could not be made.
 pub async fn answer(
     context: Arc<Context>,
-    asker: Asker,
+    asker: ResidentPod,
     spoken: u32,
-) -> Result<Option<Answer>, String> {
+) -> Result<Option<RunsOffer>, String> {
     if is_stopped(&context, &asker) {
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub async fn answer(
         .map(|(subject, run)| offer(context, subject, run, spoken))
         .buffered(1)
         .try_collect();
-    Ok(Some(Answer {
+    Ok(Some(RunsOffer {
         ask_again_seconds: limits.resident_asks.as_secs(),
         // Short enough that an answer comes well before the lease ends.
         hold_seconds: Some(HOLD.min(limits.resident_lease / 2).as_secs().max(1)),
@@ -60,7 +60,7 @@ pub async fn answer(
 }
 
 /// Waits until the answer differs from the runs with this digest, which the sampler already has.
-pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
+pub async fn news(context: Arc<Context>, asker: ResidentPod, seen: String) {
     let mut changes = context.cluster.requests.changes();
     while !is_stopped(&context, &asker) && digest_of(&found(&context, &asker)) == seen {
         // Stopping profiling changes no request, so this checks regularly too.
@@ -70,23 +70,23 @@ pub async fn news(context: Arc<Context>, asker: Asker, seen: String) {
     }
 }
 
-fn is_stopped(context: &Context, asker: &Asker) -> bool {
+fn is_stopped(context: &Context, asker: &ResidentPod) -> bool {
     let (halts, namespace) = (&context.cluster.halts, &asker.namespace);
     let is_closed = context.policy.limits.namespace_opt_in && halts.is_closed(namespace);
     halts.stops(namespace) || is_closed
 }
 
-fn digest_of(found: &[(Subject, Run)]) -> String {
+fn digest_of(found: &[(Subject, PodRun)]) -> String {
     digest(found.iter().map(|(_, run)| run.object_key.as_str()))
 }
 
 /// The runs of the sampler that asks.
-fn found(context: &Context, asker: &Asker) -> Vec<(Subject, Run)> {
+fn found(context: &Context, asker: &ResidentPod) -> Vec<(Subject, PodRun)> {
     let all = context.cluster.requests.all();
     let known = all.iter().filter_map(|request| request.0.as_ref().ok());
     let of_namespace =
         known.filter(|request| request.metadata.namespace.as_ref() == Some(&asker.namespace));
-    let who = runs::Asker {
+    let who = runs::AskingSampler {
         pod_uid: &asker.pod_uid,
         ephemeral_container_name: &asker.ephemeral_container_name,
     };
@@ -106,7 +106,7 @@ fn found(context: &Context, asker: &Asker) -> Vec<(Subject, Run)> {
 async fn offer(
     context: &Context,
     subject: Subject,
-    run: Run,
+    run: PodRun,
     spoken: u32,
 ) -> Result<OfferedRun, String> {
     let granter = Granter::new(context, &subject);

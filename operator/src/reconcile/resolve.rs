@@ -8,14 +8,14 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{GroupVersionKind, Selector};
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use kube::{Client, ResourceExt};
-use phpprof_crds::{Reason, Target, WorkloadRef};
+use phpprof_crds::{ProfileTarget, RequestReason, WorkloadRef};
 
-use crate::lifecycle::observed::Refusal;
+use crate::lifecycle::observed::RequestRefusal;
 use crate::reconcile::calls::{call, call_for_page};
 use crate::reconcile::watches::PAGE;
 
 /// Which pods of the namespace a target names.
-pub enum Named {
+pub enum NamedPods {
     Pod(String),
     Pods(Versions),
 }
@@ -32,7 +32,7 @@ pub fn version(pod: &impl ResourceExt) -> Option<(String, Option<u64>)> {
 
 /// Why there are no pods: the target is refused for good, or the API server did not answer.
 pub enum Unresolved {
-    Refused(Refusal),
+    Refused(RequestRefusal),
     Failed(kube::Error),
 }
 
@@ -42,24 +42,27 @@ impl From<kube::Error> for Unresolved {
     }
 }
 
-fn refuse<T>(reason: Reason, message: String) -> Result<T, Unresolved> {
-    Err(Unresolved::Refused(Refusal { reason, message }))
+fn refuse<T>(reason: RequestReason, message: String) -> Result<T, Unresolved> {
+    Err(Unresolved::Refused(RequestRefusal { reason, message }))
 }
 
 /// Asks the API server for the pods that the target names.
 pub async fn resolve(
     client: &Client,
     namespace: &str,
-    target: &Target,
-) -> Result<Named, Unresolved> {
+    target: &ProfileTarget,
+) -> Result<NamedPods, Unresolved> {
     if let Some(name) = &target.pod_name {
-        return Ok(Named::Pod(name.clone()));
+        return Ok(NamedPods::Pod(name.clone()));
     }
     let selector = match (&target.selector, &target.workload_ref) {
         (Some(selector), _) => labels(selector.clone())?,
         (None, Some(workload)) => selector_of(client, namespace, workload).await?,
         (None, None) => {
-            return refuse(Reason::NoPodsMatched, "the target names nothing".to_owned());
+            return refuse(
+                RequestReason::NoPodsMatched,
+                "the target names nothing".to_owned(),
+            );
         }
     };
     let listed = versions(client, namespace, ListParams::default().labels(&selector)).await;
@@ -67,7 +70,7 @@ pub async fn resolve(
         Ok(pods) => pods,
         Err(kube::Error::Api(status)) if status.code == 400 => {
             return refuse(
-                Reason::NoPodsMatched,
+                RequestReason::NoPodsMatched,
                 format!("the selector {selector} is not valid: {}", status.message),
             );
         }
@@ -75,11 +78,11 @@ pub async fn resolve(
     };
     if pods.is_empty() {
         return refuse(
-            Reason::NoPodsMatched,
+            RequestReason::NoPodsMatched,
             format!("no pod of namespace {namespace} matches {selector}"),
         );
     }
-    Ok(Named::Pods(pods))
+    Ok(NamedPods::Pods(pods))
 }
 
 /// Lists in pages, so that few objects are in memory at once.
@@ -105,7 +108,7 @@ fn labels(selector: LabelSelector) -> Result<String, Unresolved> {
     match Selector::try_from(selector) {
         Ok(selector) => Ok(selector.to_string()),
         Err(error) => refuse(
-            Reason::NoPodsMatched,
+            RequestReason::NoPodsMatched,
             format!("the selector is not valid: {error}"),
         ),
     }
@@ -139,7 +142,7 @@ async fn selector_of(
         None => {
             let what = format!("{}/{}", workload.kind, workload.name);
             refuse(
-                Reason::WorkloadNotSupported,
+                RequestReason::WorkloadNotSupported,
                 format!("{what} does not have a selector for its pods"),
             )
         }
@@ -160,9 +163,9 @@ async fn discover(
         Ok((resource, capabilities)) if capabilities.scope == Scope::Namespaced => {
             Ok((resource, capabilities))
         }
-        Ok(_) | Err(kube::Error::Discovery(_)) => refuse(Reason::WorkloadNotFound, unknown),
+        Ok(_) | Err(kube::Error::Discovery(_)) => refuse(RequestReason::WorkloadNotFound, unknown),
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            refuse(Reason::WorkloadNotFound, unknown)
+            refuse(RequestReason::WorkloadNotFound, unknown)
         }
         Err(error) => Err(error.into()),
     }
@@ -172,16 +175,16 @@ fn unreadable(error: kube::Error, workload: &WorkloadRef) -> Unresolved {
     let what = format!("{} {}", workload.kind, workload.name);
     let (reason, message) = match &error {
         kube::Error::Api(status) if status.code == 404 => (
-            Reason::WorkloadNotFound,
+            RequestReason::WorkloadNotFound,
             format!("{what} does not exist in this namespace"),
         ),
         kube::Error::Api(status) if status.code == 403 => (
-            Reason::WorkloadNotSupported,
+            RequestReason::WorkloadNotSupported,
             format!("the operator may not read {what}: {}", status.message),
         ),
         _ => return Unresolved::Failed(error),
     };
-    Unresolved::Refused(Refusal { reason, message })
+    Unresolved::Refused(RequestRefusal { reason, message })
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::lease::Role;
 use crate::metrics::Metrics;
 use crate::reconcile::calls::call;
-use crate::storage::store::Store;
-use crate::storage::store::health::{Health, Writes};
+use crate::storage::store::ProfileStore;
+use crate::storage::store::health::{Health, WriteGuard};
 
 /// How often a store without create-only writes is probed.
 const PROBE_AGAIN: Duration = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ pub struct StoreWatch {
     /// Whether this replica leads. The leader alone writes the ConfigMap.
     pub role: Arc<Role>,
     /// The store. Each replica probes it, because each writes uploads of its relay.
-    pub store: Store,
+    pub store: ProfileStore,
     /// Count what was found.
     pub metrics: Metrics,
     /// The ConfigMap as namespace and name, if there is one.
@@ -77,7 +77,7 @@ impl StoreWatch {
         let probed = self.store.probe().await;
         self.metrics.found(self.store.health().writes);
         match probed {
-            Ok(Writes::CreateOnly) => None,
+            Ok(WriteGuard::CreateOnly) => None,
             Ok(_) => Some(PROBE_AGAIN),
             // The store has logged the cause.
             Err(_) => Some(TRY_AGAIN),
@@ -112,10 +112,10 @@ async fn write(client: &Client, namespace: &str, name: &str, health: &Health) ->
 /// A condition as Kubernetes has them, with the last success and the last error.
 fn told(health: &Health) -> Value {
     let (status, reason) = match health.writes {
-        Writes::Unknown => ("Unknown", "NotProbed"),
-        Writes::CreateOnly => ("True", "Refused"),
-        Writes::Overwrites => ("False", "Overwrites"),
-        Writes::NotImplemented => ("False", "NotImplemented"),
+        WriteGuard::Unknown => ("Unknown", "NotProbed"),
+        WriteGuard::CreateOnly => ("True", "Refused"),
+        WriteGuard::Overwrites => ("False", "Overwrites"),
+        WriteGuard::NotImplemented => ("False", "NotImplemented"),
     };
     let error = health.last_error.as_ref();
     json!({
@@ -133,7 +133,7 @@ mod tests {
     use crate::storage::store::health::LastError;
     use crate::testing::at;
 
-    fn known(writes: Writes, success: i64) -> Health {
+    fn known(writes: WriteGuard, success: i64) -> Health {
         Health {
             writes,
             probed_at: Some(at(0)),
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn is_news_what_people_have_to_know_and_a_success_now_and_then() {
-        let good = known(Writes::CreateOnly, 0);
+        let good = known(WriteGuard::CreateOnly, 0);
         assert!(is_news(&Health::default(), &good));
-        assert!(!is_news(&good, &known(Writes::CreateOnly, 299)));
-        assert!(is_news(&good, &known(Writes::CreateOnly, 300)));
-        assert!(is_news(&good, &known(Writes::Overwrites, 0)));
+        assert!(!is_news(&good, &known(WriteGuard::CreateOnly, 299)));
+        assert!(is_news(&good, &known(WriteGuard::CreateOnly, 300)));
+        assert!(is_news(&good, &known(WriteGuard::Overwrites, 0)));
         let failed = Health {
             last_error: Some(LastError {
                 at: at(1),
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn told_is_a_condition() {
-        let told = told(&known(Writes::Overwrites, 5));
+        let told = told(&known(WriteGuard::Overwrites, 5));
         assert_eq!(told["type"], "StoreCreateOnly");
         assert_eq!(
             (&told["status"], &told["reason"]),

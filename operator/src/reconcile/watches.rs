@@ -42,10 +42,10 @@ pub enum WatchError {
 pub struct PodWatches {
     client: Client,
     triggers: mpsc::UnboundedSender<RequestRef>,
-    namespaces: Arc<Mutex<HashMap<String, Weak<Watch>>>>,
+    namespaces: Arc<Mutex<HashMap<String, Weak<PodWatch>>>>,
 }
 
-struct Watch {
+struct PodWatch {
     pods: Store<Pod>,
     ready: signal::Receiver<bool>,
     requests: Interested,
@@ -55,7 +55,7 @@ struct Watch {
 /// The requests to reconcile when a pod changes: those whose subscriptions exist.
 type Interested = Arc<Mutex<Vec<Weak<RequestRef>>>>;
 
-impl Drop for Watch {
+impl Drop for PodWatch {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -64,7 +64,7 @@ impl Drop for Watch {
 /// A request's need for the pods of its namespace. The namespace is watched until the last one is
 /// dropped. Any change of a pod triggers a reconciliation of the request.
 pub struct Subscription {
-    watch: Arc<Watch>,
+    watch: Arc<PodWatch>,
     request: Arc<RequestRef>,
 }
 
@@ -132,7 +132,7 @@ impl PodWatches {
         Subscription { watch, request }
     }
 
-    fn watch(&self, namespace: &str) -> Watch {
+    fn watch(&self, namespace: &str) -> PodWatch {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let (pods, writer) = store();
         let requests = Interested::default();
@@ -150,7 +150,7 @@ impl PodWatches {
             }
             future::ready(())
         });
-        Watch {
+        PodWatch {
             ready: readiness(pods.clone()),
             pods,
             requests,

@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::sampler::contract::{NUMBER, VARIABLE};
-use crate::sampler::grant::Grant;
-use crate::sampler::injection::{Injection, Residence, Run, Subject, bare_id};
-use crate::sampler::offer::Ask;
+use crate::sampler::grant::KeyGrant;
+use crate::sampler::injection::{Injection, PodRun, Residence, Subject, bare_id};
+use crate::sampler::offer::PollGrant;
 use crate::sampler::receipt::printable;
 
 const RECEIPT: &str = "--receipt=/dev/termination-log";
@@ -56,41 +56,41 @@ pub enum DirectChecksum {
 /// The content of PHPPROF_GRANTS.
 #[derive(Serialize)]
 struct ForProfile<'a> {
-    profile: &'a [Grant],
+    profile: &'a [KeyGrant],
 }
 
 /// The content of PHPPROF_REQUESTS. It is a separate variable, which a resident sampler of an
 /// earlier version ignores.
 #[derive(Serialize)]
 struct ForRequests<'a> {
-    requests: &'a [Grant],
+    requests: &'a [KeyGrant],
 }
 
 /// What a sampler may write: its profile, checkpoints in a long run, and its list of requests if
 /// routes are recorded. Each has a grant for every possible route of the upload.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Grants {
-    pub profile: Vec<Grant>,
+pub(crate) struct SamplerGrants {
+    pub profile: Vec<KeyGrant>,
     pub checkpoint_seconds: i32,
     /// When each checkpoint is due, in seconds of sampling.
     pub checkpoint_times: Vec<i32>,
     /// Oldest first; empty in a short run.
-    pub checkpoints: Vec<Vec<Grant>>,
+    pub checkpoints: Vec<Vec<KeyGrant>>,
     /// Empty if no requests are listed.
-    pub requests: Vec<Grant>,
+    pub requests: Vec<KeyGrant>,
     /// Addresses of the relay, for pods that do not know its name.
     pub relay_addresses: Vec<IpAddr>,
 }
 
 /// The arguments and the environment of a sampler's container.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct ContainerSettings {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
 
-/// Only what is not a grant.
-impl std::fmt::Debug for Given {
+/// Only what is no grant.
+impl std::fmt::Debug for ContainerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Given")
             .field("arguments", &self.arguments)
@@ -98,10 +98,10 @@ impl std::fmt::Debug for Given {
     }
 }
 
-impl Given {
+impl ContainerSettings {
     #[cfg(test)]
     pub(crate) fn for_test(arguments: Vec<String>, environment: Vec<(String, String)>) -> Self {
-        Given {
+        ContainerSettings {
             arguments,
             environment,
         }
@@ -110,12 +110,12 @@ impl Given {
     /// The format of contract/args.json and contract/env.json.
     pub(crate) fn once(
         subject: &Subject,
-        run: &Run,
-        grants: &Grants,
+        run: &PodRun,
+        grants: &SamplerGrants,
         config: &SamplerConfig,
     ) -> Self {
         let receipt = [RECEIPT.to_owned()];
-        Given {
+        ContainerSettings {
             arguments: arguments(subject, run, config, &receipt),
             environment: environment(config, grants, NUMBER),
         }
@@ -125,7 +125,7 @@ impl Given {
     pub fn resident(
         subject: &Subject,
         residence: Residence,
-        ask: &Ask,
+        ask: &PollGrant,
         relay_addresses: &[IpAddr],
     ) -> Self {
         let Residence {
@@ -134,7 +134,7 @@ impl Given {
             ..
         } = residence;
         let id = bare_id(&subject.container_id);
-        Given {
+        ContainerSettings {
             arguments: vec![
                 "resident".to_owned(),
                 format!("--container-id={id}"),
@@ -161,14 +161,18 @@ impl Given {
 /// for.
 ///
 /// The uid is a precondition, so that a newer pod of the same name is not patched.
-pub fn patch(injection: &Injection, given: &Given, config: &SamplerConfig) -> Value {
+pub fn patch(injection: &Injection, given: &ContainerSettings, config: &SamplerConfig) -> Value {
     json!({
         "metadata": {"uid": injection.subject.pod_uid},
         "spec": {"ephemeralContainers": [container(injection, given, config)]},
     })
 }
 
-fn container(injection: &Injection, given: &Given, config: &SamplerConfig) -> EphemeralContainer {
+fn container(
+    injection: &Injection,
+    given: &ContainerSettings,
+    config: &SamplerConfig,
+) -> EphemeralContainer {
     let variable = |(name, value): &(String, String)| EnvVar {
         name: name.clone(),
         value: Some(value.clone()),
@@ -188,14 +192,14 @@ fn container(injection: &Injection, given: &Given, config: &SamplerConfig) -> Ep
 }
 
 /// The arguments of a run that a resident sampler is offered, as in contract/runs.json.
-pub fn arguments_of_offer(subject: &Subject, run: &Run, config: &SamplerConfig) -> Vec<String> {
+pub fn arguments_of_offer(subject: &Subject, run: &PodRun, config: &SamplerConfig) -> Vec<String> {
     let receipt = ["--receipt=-", "--grants-on-stdin"].map(str::to_owned);
     arguments(subject, run, config, &receipt)
 }
 
 fn arguments(
     subject: &Subject,
-    run: &Run,
+    run: &PodRun,
     config: &SamplerConfig,
     receipt: &[String],
 ) -> Vec<String> {
@@ -225,7 +229,7 @@ fn arguments(
 }
 
 /// The arguments that say which HTTP requests are sampled and how they are labelled.
-fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
+fn of_requests(run: &PodRun, routes: &[String]) -> Vec<String> {
     let mut args = Vec::new();
     if !run.labels.is_empty() {
         // The names are those of the CRD.
@@ -253,7 +257,7 @@ fn of_requests(run: &Run, routes: &[String]) -> Vec<String> {
 /// sampler's is known, else this operator's.
 pub(crate) fn environment(
     config: &SamplerConfig,
-    grants: &Grants,
+    grants: &SamplerGrants,
     spoken: u32,
 ) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
@@ -311,7 +315,7 @@ fn contract(number: u32) -> (String, String) {
 }
 
 /// The format of contract/checkpoints.json.
-fn checkpoints(grants: &Grants) -> Value {
+fn checkpoints(grants: &SamplerGrants) -> Value {
     json!({"everySeconds": grants.checkpoint_seconds, "checkpoints": grants.checkpoints})
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Lets its holder write one key, which must not exist, and ask whether to stop.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-pub struct Grant {
+pub struct KeyGrant {
     pub route: UploadRoute,
     pub method: String,
     pub url: String,
@@ -22,8 +22,8 @@ pub struct Grant {
     pub pins: Vec<String>,
 }
 
-/// Only what is not a grant.
-impl std::fmt::Debug for Grant {
+/// Only what is no grant.
+impl std::fmt::Debug for KeyGrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Grant")
             .field("route", &self.route)
@@ -36,13 +36,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::sampler::container::Given;
-    use crate::sampler::offer::{Ask, OfferedRun};
+    use crate::sampler::container::ContainerSettings;
+    use crate::sampler::offer::{OfferedRun, PollGrant};
 
     #[test]
     fn no_grant_is_shown_by_debug() {
         let one = || BTreeMap::from([("name".to_owned(), "hidden".to_owned())]);
-        let grant = Grant {
+        let grant = KeyGrant {
             route: UploadRoute::Relay,
             method: "PUT".into(),
             url: "https://x/hidden".into(),
@@ -51,7 +51,7 @@ mod tests {
             live: "hidden".into(),
             pins: Vec::new(),
         };
-        let ask = Ask {
+        let ask = PollGrant {
             url: "https://x".into(),
             headers: one(),
             pins: Vec::new(),
@@ -62,7 +62,7 @@ mod tests {
             environment: one(),
             receipt: grant.clone(),
         };
-        let given = Given::for_test(Vec::new(), one().into_iter().collect());
+        let given = ContainerSettings::for_test(Vec::new(), one().into_iter().collect());
         let shown = format!("{grant:?} {ask:?} {run:?} {given:?}");
         assert!(
             shown.contains("Relay") && !shown.contains("hidden"),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use phpprof_crds::{Filter, RequestLabel, UploadMode};
-pub use phpprof_decide::mode::Mode;
+pub use phpprof_decide::mode::ReadMode;
 pub use phpprof_decide::pod::{SAMPLER_PREFIX, bare_id};
 
 /// A sampler and its pod.
@@ -12,7 +12,7 @@ pub use phpprof_decide::pod::{SAMPLER_PREFIX, bare_id};
 pub struct Injection {
     pub subject: Subject,
     pub ephemeral_container_name: String,
-    pub mode: Mode,
+    pub mode: ReadMode,
     pub task: Task,
 }
 
@@ -33,14 +33,14 @@ pub struct Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// One run.
-    Once(Box<Run>),
+    Once(Box<PodRun>),
     /// It stays in the pod and asks for runs.
     Resident(Residence),
 }
 
 /// A request's work for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct PodRun {
     pub object_key: String,
     /// The seconds between two checkpoints, and their keys, oldest first. Empty in a short run.
     pub checkpoint_seconds: i32,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::sampler::grant::Grant;
+use crate::sampler::grant::KeyGrant;
 
 /// A resident sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct ResidentPod {
     pub namespace: String,
     pub pod_uid: String,
     /// In the format of `source::named`.
@@ -19,15 +19,15 @@ pub struct Asker {
 
 /// What a sampler needs to ask.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-pub struct Ask {
+pub struct PollGrant {
     pub url: String,
     pub headers: BTreeMap<String, String>,
     /// Pins of the relay's keys.
     pub pins: Vec<String>,
 }
 
-/// Only what is not a grant.
-impl std::fmt::Debug for Ask {
+/// Only what is no grant.
+impl std::fmt::Debug for PollGrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ask")
             .field("url", &self.url)
@@ -38,13 +38,13 @@ impl std::fmt::Debug for Ask {
 /// The answer to a resident sampler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct RunsOffer {
     pub ask_again_seconds: i64,
     /// The relay may hold the next question for this time, until there is something new.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold_seconds: Option<i64>,
     pub lease_seconds: i64,
-    pub ask: Ask,
+    pub ask: PollGrant,
     pub runs: Vec<OfferedRun>,
 }
 
@@ -55,7 +55,7 @@ pub struct OfferedRun {
     pub key: String,
     pub arguments: Vec<String>,
     pub environment: BTreeMap<String, String>,
-    pub receipt: Grant,
+    pub receipt: KeyGrant,
 }
 
 /// Only what is not a grant.

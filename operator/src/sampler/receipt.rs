@@ -4,8 +4,8 @@
 //! Invariant: neither is trusted. Numbers are within bounds, text is short and printable, and a
 //! claim counts only after the store has confirmed it.
 
-use phpprof_crds::{Missed, PhpRuntime, Quality, TargetReason, UploadRoute};
-use phpprof_profile::Source;
+use phpprof_crds::{MissedProcesses, PhpRuntime, ProfileQuality, TargetReason, UploadRoute};
+use phpprof_profile::SampleSource;
 use serde::Deserialize;
 
 /// The longest short receipt that the contract allows.
@@ -43,7 +43,7 @@ pub struct UploadReceipt {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct ReceiptLine {
     reason: String,
     #[serde(default)]
     detail: String,
@@ -59,7 +59,7 @@ impl ShortReceipt {
         if line.len() > SHORT {
             return None;
         }
-        let line: Line = serde_json::from_str(line).ok()?;
+        let line: ReceiptLine = serde_json::from_str(line).ok()?;
         match line.reason.as_str() {
             "NotAfterPassed" => Some(ShortReceipt::NotAfterPassed),
             "LeaseEnded" => Some(ShortReceipt::LeaseEnded),
@@ -100,10 +100,10 @@ pub struct FullReceipt {
     pub workers: i64,
     pub workers_not_sampled: i64,
     /// Absent from older samplers.
-    pub missed: Option<Missed>,
+    pub missed: Option<MissedProcesses>,
     pub busy_percents: Vec<i64>,
     pub samples: i64,
-    pub quality: Quality,
+    pub quality: ProfileQuality,
     pub duration_seconds: i64,
     pub effective_samples_per_second: Option<f64>,
     #[serde(rename = "samplerCPUMilliseconds")]
@@ -113,7 +113,7 @@ pub struct FullReceipt {
 
 impl FullReceipt {
     /// `None` if the profile does not start with a receipt of the contract.
-    pub fn of(profile: &impl Source) -> Option<Self> {
+    pub fn of(profile: &impl SampleSource) -> Option<Self> {
         let comment = profile
             .head()
             .comments()

@@ -23,7 +23,7 @@ pub enum Meaning {
 
 /// The parts of an answer that say something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoreAnswer {
     /// The HTTP status.
     pub status: u16,
     /// S3's code of the error; empty if the body has none.
@@ -39,12 +39,12 @@ const LONGEST: usize = 48;
 /// The longest part of a body that is searched.
 const SEARCHED: usize = 4096;
 
-impl Answer {
+impl StoreAnswer {
     /// An answer with S3's error in XML, or with any other body.
     pub fn new(status: u16, body: &str) -> Self {
         let end = (0..=SEARCHED.min(body.len())).rfind(|&end| body.is_char_boundary(end));
         let body = body.get(..end.unwrap_or(0)).unwrap_or_default();
-        Answer {
+        StoreAnswer {
             status,
             code: plain(element(body, "Code")),
             region: plain(element(body, "Region")),
@@ -59,10 +59,10 @@ impl Answer {
             Some((status, code)) => (status, code),
             None => (text.strip_prefix("HTTP ")?, ""),
         };
-        let answer = Answer {
+        let answer = StoreAnswer {
             status: status.parse().ok()?,
             code: plain(code),
-            ..Answer::default()
+            ..StoreAnswer::default()
         };
         let is_of_a_store = !answer.code.is_empty() || [301, 307, 501].contains(&answer.status);
         is_of_a_store.then_some(answer)
@@ -85,7 +85,7 @@ impl Answer {
 
     /// What to tell people: the cause, and what to change where that is known.
     pub fn words(&self) -> String {
-        let Answer { status, code, .. } = self;
+        let StoreAnswer { status, code, .. } = self;
         let said = match code.as_str() {
             "" => format!("HTTP {status}"),
             code => format!("HTTP {status} {code}"),
@@ -159,15 +159,15 @@ impl Answer {
 }
 
 /// The answer in a message of object_store 0.14.
-pub fn in_message(message: &str) -> Option<Answer> {
+pub fn in_message(message: &str) -> Option<StoreAnswer> {
     const BARE_REDIRECT: &str = "Received redirect without LOCATION";
     const STATUS: &str = "Server returned non-2xx status code: ";
     if message.starts_with(BARE_REDIRECT) {
-        return Some(Answer::new(301, ""));
+        return Some(StoreAnswer::new(301, ""));
     }
     let said = message.strip_prefix(STATUS)?;
     let status = said.get(..3)?.parse().ok()?;
-    Some(Answer::new(status, said))
+    Some(StoreAnswer::new(status, said))
 }
 
 /// Why a TLS connection was refused, from the words of rustls, if they name it. The sampler says

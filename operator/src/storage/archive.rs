@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use phpprof_crds::Target;
+use phpprof_crds::ProfileTarget;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::sampler::object_keys::{MANIFEST, below, namespace_folder};
-use crate::storage::manifest::{LARGEST_MANIFEST, Stored, StoredTarget};
-use crate::storage::store::{Object, Store, StoreError};
+use crate::storage::manifest::{LARGEST_MANIFEST, StoredRequest, StoredTarget};
+use crate::storage::store::{ListedObject, ProfileStore, StoreError};
 
 /// The most requests that a listing of a namespace has.
 pub const MOST: usize = 1_000;
@@ -59,7 +59,7 @@ pub(crate) struct Summary {
 
 /// The listing of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub(crate) struct ArchiveListing {
     /// Newest first.
     pub(crate) profiles: Vec<Arc<Summary>>,
     /// The number of older requests, whose manifests were not read.
@@ -69,12 +69,12 @@ pub(crate) struct Listing {
 }
 
 /// Summaries by the manifest's key; `None` for a request without a profile.
-type Known = BTreeMap<String, Option<Arc<Summary>>>;
+type KnownSummaries = BTreeMap<String, Option<Arc<Summary>>>;
 
 /// Reads the manifests of namespaces, and keeps summaries of them.
 pub struct Archive {
-    store: Store,
-    known: Mutex<Known>,
+    store: ProfileStore,
+    known: Mutex<KnownSummaries>,
     /// Limits the bytes of manifests that are read at the same time, in units.
     room: Semaphore,
     /// Only one namespace is listed at a time.
@@ -83,7 +83,7 @@ pub struct Archive {
 
 impl Archive {
     /// Starts without summaries.
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: ProfileStore) -> Self {
         Archive {
             store,
             known: Mutex::default(),
@@ -100,7 +100,7 @@ impl Archive {
         &self,
         namespace: &str,
         namespace_uid: &str,
-    ) -> Result<Listing, StoreError> {
+    ) -> Result<ArchiveListing, StoreError> {
         let listed = tokio::time::timeout(TAKES, async {
             let _alone = self.desk.acquire().await;
             self.read_all(&namespace_folder(namespace, namespace_uid))
@@ -114,14 +114,14 @@ impl Archive {
     ///
     /// # Errors
     /// There is none, or the store does not answer.
-    pub async fn open(&self, folder: &str) -> Result<Stored, StoreError> {
+    pub async fn open(&self, folder: &str) -> Result<StoredRequest, StoreError> {
         let key = below(self.store.prefix(), &format!("{folder}/{MANIFEST}"));
         let bytes = self.store.read(&key, LARGEST_MANIFEST).await?;
-        Stored::of(&bytes).ok_or(StoreError::Missing(key))
+        StoredRequest::of(&bytes).ok_or(StoreError::Missing(key))
     }
 
-    async fn read_all(&self, folder: &str) -> Result<Listing, StoreError> {
-        let Found {
+    async fn read_all(&self, folder: &str) -> Result<ArchiveListing, StoreError> {
+        let FoundManifests {
             manifests,
             left_out,
             bytes,
@@ -137,7 +137,7 @@ impl Archive {
             .filter_map(|it| known.get(&it.key)?.clone());
         let mut profiles: Vec<Arc<Summary>> = summaries.collect();
         profiles.sort_by(|a, b| (b.start_time, &b.name).cmp(&(a.start_time, &a.name)));
-        Ok(Listing {
+        Ok(ArchiveListing {
             profiles,
             left_out,
             bytes,
@@ -145,7 +145,7 @@ impl Archive {
     }
 
     /// The newest manifests of a folder, and the size of everything in it.
-    async fn found(&self, folder: &str) -> Result<Found, StoreError> {
+    async fn found(&self, folder: &str) -> Result<FoundManifests, StoreError> {
         let mut newest = BinaryHeap::new();
         let (mut left_out, mut bytes) = (0, 0_u64);
         let mut objects = std::pin::pin!(self.store.objects(folder));
@@ -159,19 +159,18 @@ impl Archive {
                 left_out += 1;
             }
         }
-        Ok(Found {
+        Ok(FoundManifests {
             manifests: newest.into_iter().map(|Reverse(object)| object).collect(),
             left_out,
             bytes,
         })
     }
 
-    /// The manifests without a summary. If there would be too many summaries, those of other
-    /// manifests are dropped.
-    fn unknown(&self, manifests: &[Object]) -> Vec<Object> {
+    /// The manifests without a summary. If there would be too many summaries, those of other manifests are dropped.
+    fn unknown(&self, manifests: &[ListedObject]) -> Vec<ListedObject> {
         let mut known = self.known();
-        let is_unknown = |it: &&Object| !known.contains_key(&it.key);
-        let unknown: Vec<Object> = manifests.iter().filter(is_unknown).cloned().collect();
+        let is_unknown = |it: &&ListedObject| !known.contains_key(&it.key);
+        let unknown: Vec<ListedObject> = manifests.iter().filter(is_unknown).cloned().collect();
         if known.len() + unknown.len() > REMEMBERED {
             let wanted: BTreeSet<&str> = manifests.iter().map(|it| &*it.key).collect();
             known.retain(|key, _| wanted.contains(&**key));
@@ -179,13 +178,13 @@ impl Archive {
         unknown
     }
 
-    async fn learn(&self, manifest: Object) -> Result<(), StoreError> {
+    async fn learn(&self, manifest: ListedObject) -> Result<(), StoreError> {
         let size = manifest.size.min(LARGEST_MANIFEST);
         let units = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let _room = self.room.acquire_many(units).await;
         let summary = match self.store.read(&manifest.key, size).await {
-            Ok(bytes) => Stored::of(&bytes).and_then(|stored| summary(&stored)),
+            Ok(bytes) => StoredRequest::of(&bytes).and_then(|stored| summary(&stored)),
             // It was deleted meanwhile, or is not a manifest of phpprof.
             Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => None,
             Err(error) => return Err(error),
@@ -194,19 +193,19 @@ impl Archive {
         Ok(())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownSummaries> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Found {
-    manifests: Vec<Object>,
+struct FoundManifests {
+    manifests: Vec<ListedObject>,
     left_out: usize,
     bytes: u64,
 }
 
 /// The summary of a manifest; `None` if no profile is stored.
-fn summary(stored: &Stored) -> Option<Summary> {
+fn summary(stored: &StoredRequest) -> Option<Summary> {
     let pods: Vec<_> = stored.uploaded().collect();
     if pods.is_empty() && stored.merged.is_none() {
         return None;
@@ -239,7 +238,7 @@ fn summary(stored: &Stored) -> Option<Summary> {
 }
 
 /// A target as the plugin's command line names it.
-fn words(target: &Target) -> String {
+fn words(target: &ProfileTarget) -> String {
     let words = match (&target.pod_name, &target.workload_ref, &target.selector) {
         (Some(pod), _, _) => format!("pod/{pod}"),
         (_, Some(workload), _) => {

@@ -10,8 +10,8 @@ use axum::body::Bytes;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, TargetReason};
-use phpprof_decide::limits::Limits;
-use phpprof_profile::{Limits as Bounds, MergeLimits, Packed};
+use phpprof_decide::limits::AdminLimits;
+use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, Packed};
 use tokio::sync::Semaphore;
 
 use crate::lifecycle::effect::{Done, ReceiptKey};
@@ -19,7 +19,7 @@ use crate::sampler::contract;
 use crate::sampler::object_keys::{MERGED, key};
 use crate::sampler::receipt::FullReceipt;
 use crate::storage::ours;
-use crate::storage::store::{Created, Store, StoreError};
+use crate::storage::store::{Created, ProfileStore, StoreError};
 
 /// The most uploads in memory at the same time.
 pub const AT_ONCE: usize = 2;
@@ -32,7 +32,7 @@ pub(super) const SAMPLES: &str = "samples";
 
 /// Verifies, merges and lists.
 pub struct Collector {
-    pub(super) store: Store,
+    pub(super) store: ProfileStore,
     pub(super) bounds: Bounds,
     pub(super) desk: Arc<Semaphore>,
     /// One merged profile is in memory at a time.
@@ -56,7 +56,7 @@ impl From<StoreError> for Fault {
 }
 
 /// A valid profile of phpprof. Its samples are still packed.
-pub(super) struct Upload {
+pub(super) struct PackedUpload {
     pub profile: Packed<Vec<u8>>,
     pub receipt: FullReceipt,
     /// The SHA-256 of the file.
@@ -83,7 +83,7 @@ pub fn bounds() -> Bounds {
 
 impl Collector {
     /// A collector for this store.
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: ProfileStore) -> Self {
         Collector {
             store,
             bounds: bounds(),
@@ -118,7 +118,7 @@ impl Collector {
         key: &str,
         size: u64,
         expected: Option<&str>,
-    ) -> Result<Upload, Fault> {
+    ) -> Result<PackedUpload, Fault> {
         use TargetReason::{ChecksumMismatch, InvalidProfile, Usage};
         let file = self.store.read(key, size).await?;
         let sha256 = sha256(&file);
@@ -132,7 +132,7 @@ impl Collector {
         let opened = beside(move || open(file, &bounds)).await;
         match opened {
             Ok(Ok((profile, receipt))) => match contract::spoken(receipt.contract) {
-                Ok(_) => Ok(Upload {
+                Ok(_) => Ok(PackedUpload {
                     profile,
                     receipt,
                     sha256,
@@ -172,7 +172,11 @@ impl Collector {
     }
 
     /// The file of a request's merged profile, up to [`LARGEST_TOLD`].
-    pub async fn merged(&self, request: &ProfileRequest, limits: &Limits) -> Result<Bytes, String> {
+    pub async fn merged(
+        &self,
+        request: &ProfileRequest,
+        limits: &AdminLimits,
+    ) -> Result<Bytes, String> {
         let key = key(request, &limits.key_prefix, MERGED);
         let read = self.store.read(&key, LARGEST_TOLD as u64).await;
         read.map(Bytes::from).map_err(|error| error.to_string())

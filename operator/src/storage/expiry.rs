@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::lease::Role;
 use crate::sampler::object_keys::MANIFEST;
 use crate::storage::manifest::LARGEST_MANIFEST;
-use crate::storage::store::{Store, StoreError};
+use crate::storage::store::{ProfileStore, StoreError};
 
 const EVERY: Duration = Duration::from_secs(3600);
 
@@ -22,19 +22,19 @@ const EVERY: Duration = Duration::from_secs(3600);
 #[serde(rename_all = "camelCase")]
 struct Expiry {
     expires_at: Timestamp,
-    merged: Option<Named>,
-    requests: Option<Named>,
+    merged: Option<NamedArchive>,
+    requests: Option<NamedArchive>,
     #[serde(default)]
     stop_keys: Vec<String>,
     #[serde(default)]
     checkpoint_keys: Vec<String>,
     #[serde(default)]
-    targets: Vec<Named>,
+    targets: Vec<NamedArchive>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Named {
+struct NamedArchive {
     #[serde(default)]
     object_key: String,
 }
@@ -56,7 +56,7 @@ impl Expiry {
 }
 
 /// Sweeps regularly while the process runs, if this replica leads. Calls `swept` after each sweep.
-pub async fn run(store: Store, role: Arc<Role>, swept: impl Fn()) {
+pub async fn run(store: ProfileStore, role: Arc<Role>, swept: impl Fn()) {
     let mut turns = role.subscribe();
     loop {
         if turns.wait_for(|leads| *leads).await.is_err() {
@@ -90,7 +90,7 @@ pub(super) struct Swept {
 }
 
 /// Deletes what has expired. A failure for one request does not stop the deletion for others.
-pub(super) async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreError> {
+pub(super) async fn sweep(store: &ProfileStore, now: Timestamp) -> Result<Swept, StoreError> {
     let mut manifests = std::pin::pin!(store.keys_ending("/manifest.json"));
     let mut swept = Swept::default();
     while let Some(manifest) = manifests.next().await {
@@ -106,7 +106,11 @@ pub(super) async fn sweep(store: &Store, now: Timestamp) -> Result<Swept, StoreE
 }
 
 /// Whether a request's profiles had expired and were deleted.
-async fn sweep_one(store: &Store, manifest: &str, now: Timestamp) -> Result<bool, StoreError> {
+async fn sweep_one(
+    store: &ProfileStore,
+    manifest: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     let bytes = match store.read(manifest, LARGEST_MANIFEST).await {
         Ok(bytes) => bytes,
         Err(StoreError::Missing(_) | StoreError::TooLarge { .. }) => return Ok(false),
@@ -137,15 +141,15 @@ mod tests {
     use crate::storage::store::StoreConfig;
     use crate::testing::at;
 
-    async fn store(objects: &[(&str, String)]) -> Store {
-        let store = Store::in_memory(Arc::new(InMemory::new()));
+    async fn store(objects: &[(&str, String)]) -> ProfileStore {
+        let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for (key, text) in objects {
             store.create(key, text.clone()).await.unwrap();
         }
         store
     }
 
-    async fn keys(store: &Store) -> Vec<String> {
+    async fn keys(store: &ProfileStore) -> Vec<String> {
         let mut keys: Vec<String> = store
             .keys_ending("")
             .map(|key| key.unwrap())
@@ -257,7 +261,7 @@ mod tests {
             url: format!("file://{}", folder.path().display()),
             ..StoreConfig::default()
         };
-        let store = Store::open(&config).unwrap();
+        let store = ProfileStore::open(&config).unwrap();
         for request in ["a-1", "b-2", "c-3"] {
             let key = format!("shop/{request}/manifest.json");
             let named = [&*format!("shop/{request}/web.pb.gz")];

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use phpprof_crds::{
-    ProfileRequest, ProfileResult, REQUESTED_BY, Target, TargetState, TargetStatus,
+    ProfileRequest, ProfileResult, ProfileTarget, REQUESTED_BY, TargetState, TargetStatus,
 };
 use phpprof_decide::limits::later;
 use serde::{Deserialize, Serialize};
@@ -23,19 +23,18 @@ struct Manifest<'a> {
     uid: String,
     #[serde(rename = "namespaceUID", skip_serializing_if = "Option::is_none")]
     namespace_uid: Option<&'a str>,
-    target: &'a Target,
+    target: &'a ProfileTarget,
     #[serde(skip_serializing_if = "Option::is_none")]
     requested_by: Option<&'a str>,
     duration_seconds: i32,
     start_time: Timestamp,
     expires_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    merged: Option<Merged<'a>>,
-    /// The list of the pods' HTTP requests, next to the merged profile.
+    merged: Option<MergedEntry<'a>>,
+    /// The list of the pods' HTTP requests, beside the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    requests: Option<Requests<'a>>,
-    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the
-    /// administrator or the namespace's label.
+    requests: Option<StoredRequestList<'a>>,
+    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the administrator or the namespace's label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
     /// Objects that samplers of long runs may have stored during the run, and receipts of resident
@@ -48,7 +47,7 @@ struct Manifest<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Merged<'a> {
+struct MergedEntry<'a> {
     object_key: &'a str,
     samples: i64,
     size_bytes: i64,
@@ -57,7 +56,7 @@ struct Merged<'a> {
 /// A stored list of requests.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Requests<'a> {
+pub struct StoredRequestList<'a> {
     pub object_key: &'a str,
     pub size_bytes: u64,
     /// The number of pods whose list is in it.
@@ -71,11 +70,11 @@ pub const LARGEST_MANIFEST: u64 = 4 << 20;
 /// neither target nor duration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stored {
+pub struct StoredRequest {
     pub name: String,
     pub uid: String,
     #[serde(default)]
-    pub target: Option<Target>,
+    pub target: Option<ProfileTarget>,
     /// The name of the user who asked for it, if the request says it.
     #[serde(default)]
     pub requested_by: Option<String>,
@@ -117,7 +116,7 @@ pub struct StoredTarget {
     pub size_bytes: Option<i64>,
 }
 
-impl Stored {
+impl StoredRequest {
     /// `None` if it is not a manifest of phpprof.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -135,7 +134,7 @@ impl Stored {
 pub fn manifest(
     request: &ProfileRequest,
     merged: Option<(&str, &ProfileResult)>,
-    requests: Option<Requests<'_>>,
+    requests: Option<StoredRequestList<'_>>,
 ) -> Vec<u8> {
     let status = request.status.as_ref();
     let start_time = status
@@ -159,7 +158,7 @@ pub fn manifest(
         duration_seconds: request.spec.duration_seconds,
         start_time,
         expires_at: later(start_time, retention),
-        merged: merged.map(|(object_key, merged)| Merged {
+        merged: merged.map(|(object_key, merged)| MergedEntry {
             object_key,
             samples: merged.samples,
             size_bytes: merged.size_bytes,

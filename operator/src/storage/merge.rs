@@ -5,26 +5,26 @@
 //! claim to be another pod's. Objects that the operator stored before a restart stay.
 
 use phpprof_crds::{ProfileRequest, ProfileResult, Secret, TargetState, TargetStatus};
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use phpprof_profile::{
-    MergeLimits, Merged, Merger, Settings, Source as _, TrustedMetadata, labels,
+    MergeLimits, Merged, Merger, SampleSource as _, Settings, TrustedMetadata, labels,
 };
 
-use super::collector::{Collector, Fault, Upload, beside};
+use super::collector::{Collector, Fault, PackedUpload, beside};
 use crate::lifecycle::checkpoints::lists_requests;
 use crate::lifecycle::effect::{Changed, Done, changed_in};
 use crate::sampler::object_keys::{MANIFEST, MERGED, key};
 use crate::sampler::receipt::UploadReceipt;
-use crate::storage::manifest::{Requests, manifest};
+use crate::storage::manifest::{StoredRequestList, manifest};
 
 /// The index of the sample type that receipts count.
 const SAMPLES: usize = 0;
 
 impl Collector {
     /// Stores the merged profile, then the manifest. A restarted operator would store the same.
-    pub async fn merge(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+    pub async fn merge(&self, request: &ProfileRequest, limits: &AdminLimits) -> Done {
         match self.try_merge(request, limits).await {
-            Ok(Stored {
+            Ok(StoredObjects {
                 profile,
                 note,
                 changed,
@@ -45,7 +45,7 @@ impl Collector {
     }
 
     /// Stores the manifest of a request without a merged profile.
-    pub async fn list(&self, request: &ProfileRequest, limits: &Limits) -> Done {
+    pub async fn list(&self, request: &ProfileRequest, limits: &AdminLimits) -> Done {
         let key = key(request, &limits.key_prefix, MANIFEST);
         match self.create(&key, manifest(request, None, None)).await {
             Ok(_) => Done::Listed,
@@ -53,7 +53,11 @@ impl Collector {
         }
     }
 
-    async fn try_merge(&self, request: &ProfileRequest, limits: &Limits) -> Result<Stored, Fault> {
+    async fn try_merge(
+        &self,
+        request: &ProfileRequest,
+        limits: &AdminLimits,
+    ) -> Result<StoredObjects, Fault> {
         let targets: Vec<TargetStatus> = request
             .status
             .iter()
@@ -97,8 +101,8 @@ impl Collector {
         request: &ProfileRequest,
         merged: Merged,
         changed: Vec<Changed>,
-        limits: &Limits,
-    ) -> Result<Stored, Fault> {
+        limits: &AdminLimits,
+    ) -> Result<StoredObjects, Fault> {
         let (samples, note) = (total(&merged, SAMPLES), note(&merged));
         let merged_key = key(request, &limits.key_prefix, MERGED);
         let size = self.create(&merged_key, merged.file).await?;
@@ -121,16 +125,18 @@ impl Collector {
             .iter_mut()
             .flat_map(|status| &mut status.targets);
         changed_in(targets, &changed);
-        let listed = list.as_ref().map(|(key, size_bytes, pods)| Requests {
-            object_key: key,
-            size_bytes: *size_bytes,
-            pods: *pods,
-        });
+        let listed = list
+            .as_ref()
+            .map(|(key, size_bytes, pods)| StoredRequestList {
+                object_key: key,
+                size_bytes: *size_bytes,
+                pods: *pods,
+            });
         let manifest = manifest(&request, Some((&merged_key, &profile)), listed);
         self.create(&key(&request, &limits.key_prefix, MANIFEST), manifest)
             .await?;
         let notes = [note, dropped].into_iter().filter(|note| !note.is_empty());
-        Ok(Stored {
+        Ok(StoredObjects {
             profile,
             note: notes.collect::<Vec<_>>().join("; "),
             changed,
@@ -139,7 +145,7 @@ impl Collector {
 }
 
 /// The stored objects.
-struct Stored {
+struct StoredObjects {
     profile: ProfileResult,
     note: String,
     changed: Vec<Changed>,
@@ -147,12 +153,12 @@ struct Stored {
 
 async fn add(
     mut merger: Merger,
-    upload: Upload,
+    upload: PackedUpload,
     request: &ProfileRequest,
     target: TargetStatus,
-    limits: &Limits,
+    limits: &AdminLimits,
 ) -> Result<Merger, Fault> {
-    let span = Span::of(request, limits);
+    let span = SampleSpan::of(request, limits);
     let namespace = request.metadata.namespace.clone().unwrap_or_default();
     let added = beside(move || {
         let head = upload.profile.head();
@@ -172,23 +178,22 @@ async fn add(
         .map_err(unmerged)?
         .map_err(|error| unmerged(error.to_string()))
 }
-/// The earliest and the latest start of a request's samples, whatever a node's clock says, and
-/// their longest duration; in nanoseconds.
-pub(super) struct Span {
+/// The earliest and the latest start of a request's samples, whatever a node's clock says, and their longest duration; in nanoseconds.
+pub(super) struct SampleSpan {
     first: i64,
     last: i64,
     pub(super) longest: i64,
 }
 
-impl Span {
-    pub(super) fn of(request: &ProfileRequest, limits: &Limits) -> Self {
+impl SampleSpan {
+    pub(super) fn of(request: &ProfileRequest, limits: &AdminLimits) -> Self {
         let nanos = |seconds: i64| seconds.saturating_mul(1_000_000_000);
         let start = request
             .status
             .as_ref()
             .and_then(|status| status.start_time.as_ref());
         let first = start.map_or(0, |start| nanos(start.0.as_second()));
-        Span {
+        SampleSpan {
             first,
             // In this time, the sampler is added and then starts.
             last: first.saturating_add(nanos(2 * limits.start_slack.as_secs())),

@@ -3,14 +3,14 @@
 //! Invariant: accepted profiles can be merged with each other, and no sum of up to a hundred of
 //! them overflows.
 
-use phpprof_profile::{HEAP, Profile, Settings, Source, labels};
+use phpprof_profile::{HEAP, Profile, SampleSource, Settings, labels};
 
 /// The most that a value may sum to: a hundred days of nanoseconds, far more than 64 workers in an
 /// hour.
 const LARGEST_SUM: i64 = 1 << 53;
 
 /// The error says why it is not.
-pub fn check(profile: &impl Source) -> Result<(), String> {
+pub fn check(profile: &impl SampleSource) -> Result<(), String> {
     check_types(profile.head())?;
     let head = profile.head();
     let mut sums = vec![0i64; head.sample_type.len()];
@@ -68,10 +68,10 @@ fn check_types(head: &Profile) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::export::receivers;
-    use phpprof_profile::{Builder, FrameRef, Label};
+    use phpprof_profile::{Builder, FrameRef, SampleTag};
 
     #[track_caller]
-    fn check_profile(settings: Settings, values: &[i64], labels: &[Label<'_>], expected: &str) {
+    fn check_profile(settings: Settings, values: &[i64], labels: &[SampleTag<'_>], expected: &str) {
         let mut builder = Builder::new(settings);
         builder.add(&[FrameRef::default()], values, labels);
         let said = check(&builder.finish()).err().unwrap_or_default();
@@ -81,14 +81,14 @@ mod tests {
     #[test]
     fn what_samplers_write_is_ours() {
         let labels = [
-            Label::Str("namespace", "shop"),
-            Label::Str("pod", "web"),
-            Label::Str("container", "fpm"),
-            Label::Str("php", "8.2.1"),
-            Label::Str("sapi", "fpm-fcgi"),
-            Label::Str("route", "/shop/{id}/cart"),
-            Label::Num("pid", 7, ""),
-            Label::Num("thread", 7, ""),
+            SampleTag::Str("namespace", "shop"),
+            SampleTag::Str("pod", "web"),
+            SampleTag::Str("container", "fpm"),
+            SampleTag::Str("php", "8.2.1"),
+            SampleTag::Str("sapi", "fpm-fcgi"),
+            SampleTag::Str("route", "/shop/{id}/cart"),
+            SampleTag::Num("pid", 7, ""),
+            SampleTag::Num("thread", 7, ""),
         ];
         check_profile(Settings::default(), &[1, 2, 3], &labels, "");
         let mut older = Settings::default();
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn parca_takes_a_stored_profile_with_every_label() {
-        let labels: Vec<_> = labels::all().map(|key| Label::Str(key, "x")).collect();
+        let labels: Vec<_> = labels::all().map(|key| SampleTag::Str(key, "x")).collect();
         let mut builder = Builder::new(Settings::default().with_heap());
         builder.add(&[FrameRef::default()], &[1, 2, 3, 4, 5], &labels);
         let series = ["__name__", "namespace", "pod", "container"];
@@ -117,7 +117,7 @@ mod tests {
             "its sample types are {types:?}, and ours are \"samples/count, cpu/nanoseconds, wall/nanoseconds\""
         );
         check_profile(other, &[1, 2, 3], &[], &said);
-        let foreign = [Label::Str("le\nak", "x")];
+        let foreign = [SampleTag::Str("le\nak", "x")];
         check_profile(
             Settings::default(),
             &[1, 2, 3],

@@ -10,7 +10,7 @@ use futures::Stream;
 use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
 use phpprof_crds::ProfileRequest;
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 
 use super::collector::Collector;
 use crate::sampler::object_keys::{MANIFEST, RECORD, key};
@@ -25,7 +25,7 @@ impl Collector {
     pub async fn record(
         &self,
         request: &ProfileRequest,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Result<(), StoreError> {
         let record = ProfileRequest {
             metadata: ObjectMeta {
@@ -55,7 +55,7 @@ impl Collector {
     pub async fn recorded(
         &self,
         record: &str,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Result<Option<ProfileRequest>, StoreError> {
         let bytes = match self.store.read(record, LARGEST_MANIFEST).await {
             Ok(bytes) => bytes,
@@ -79,7 +79,7 @@ impl Collector {
     pub async fn is_listed(
         &self,
         request: &ProfileRequest,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Result<bool, StoreError> {
         let manifest = key(request, &limits.key_prefix, MANIFEST);
         Ok(self.store.size(&manifest).await?.is_some())
@@ -92,7 +92,7 @@ impl Collector {
     pub async fn forget(
         &self,
         request: &ProfileRequest,
-        limits: &Limits,
+        limits: &AdminLimits,
     ) -> Result<(), StoreError> {
         let record = key(request, &limits.key_prefix, RECORD);
         self.store.delete(&record).await
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::lifecycle::deletion::deletion;
-    use crate::storage::store::Store;
+    use crate::storage::store::ProfileStore;
     use crate::testing::{NAMESPACE_UID, at, request};
 
     fn accepted() -> ProfileRequest {
@@ -133,8 +133,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_is_decided_by_a_record_as_by_the_request() {
-        let (request, limits) = (accepted(), Limits::default());
-        let store = Store::in_memory(Arc::new(InMemory::new()));
+        let (request, limits) = (accepted(), AdminLimits::default());
+        let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         let collector = Collector::new(store.clone());
         collector.record(&request, &limits).await.unwrap();
         let keys: Vec<_> = futures::TryStreamExt::try_collect(collector.records())
@@ -155,8 +155,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_record_that_speaks_of_another_folder_is_none() {
-        let (request, limits) = (accepted(), Limits::default());
-        let collector = Collector::new(Store::in_memory(Arc::new(InMemory::new())));
+        let (request, limits) = (accepted(), AdminLimits::default());
+        let collector = Collector::new(ProfileStore::in_memory(Arc::new(InMemory::new())));
         let check = async |change: fn(&mut ProfileRequest)| {
             let mut lie = request.clone();
             change(&mut lie);

@@ -15,7 +15,7 @@ use crate::storage::store::StoreError;
 const DELETED_AT_ONCE: usize = 8;
 
 /// The object of a sampler that is gone.
-struct Found {
+struct FoundObject {
     key: String,
     /// The receipt that the sampler would have sent.
     receipt: UploadReceipt,
@@ -67,7 +67,7 @@ impl Collector {
         }
     }
 
-    async fn try_recover(&self, recovery: &Recovery) -> Result<Option<Found>, Fault> {
+    async fn try_recover(&self, recovery: &Recovery) -> Result<Option<FoundObject>, Fault> {
         let Some((key, size)) = self.first_of(&recovery.keys).await? else {
             return Ok(None);
         };
@@ -87,7 +87,7 @@ impl Collector {
             size,
             sha256: upload.sha256,
         };
-        Ok(Some(Found {
+        Ok(Some(FoundObject {
             key: key.clone(),
             receipt,
             full,
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::lifecycle::checkpoints::leftovers;
     use crate::lifecycle::effect::record;
-    use crate::storage::store::Store;
+    use crate::storage::store::ProfileStore;
     use crate::testing::{at, profile, request};
 
     /// The number of samples in the receipt of the contract's comment.
@@ -140,7 +140,7 @@ mod tests {
     const KEYS: [&str; 3] = ["w.pb.gz", "w.checkpoint-2.pb.gz", "w.checkpoint-1.pb.gz"];
 
     async fn recovered(objects: &[(&str, Vec<u8>)]) -> Done {
-        let store = Store::in_memory(Arc::new(InMemory::new()));
+        let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for (key, bytes) in objects {
             store.create(key, bytes.clone()).await.unwrap();
         }
@@ -227,7 +227,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_left_of_checkpoints_is_deleted_and_the_one_that_counts_is_not() {
-        let store = Store::in_memory(Arc::new(InMemory::new()));
+        let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for key in KEYS {
             store.create(key, vec![1]).await.unwrap();
         }

@@ -5,11 +5,11 @@
 //! stored whatever happens to the lists.
 
 use phpprof_crds::{ProfileRequest, TargetState};
-use phpprof_decide::limits::Limits;
-use phpprof_profile::timeline::{MAX_BYTES, Merger, Timeline, decode, encode_within};
+use phpprof_decide::limits::AdminLimits;
+use phpprof_profile::timeline::{MAX_BYTES, Timeline, TimelineMerger, decode, encode_within};
 
 use super::collector::{Collector, Fault, beside};
-use super::merge::Span;
+use super::merge::SampleSpan;
 use crate::lifecycle::checkpoints::requests_key;
 use crate::sampler::object_keys::{REQUESTS, key};
 use crate::storage::store::StoreError;
@@ -22,7 +22,7 @@ const NAMED: usize = 3;
 pub const OPENED: usize = MAX_BYTES + (24 << 20) + 2 * (16 << 20) + (8 << 20) + 3 * (20 << 20);
 
 /// Key, size in bytes, and the number of pods whose list is in it.
-pub(super) type List = (String, u64, usize);
+pub(super) type StoredList = (String, u64, usize);
 
 impl Collector {
     /// Stores the list of all pods, under the permit for merging. Also returns which pods' lists
@@ -30,13 +30,13 @@ impl Collector {
     pub(super) async fn store_requests(
         &self,
         request: &ProfileRequest,
-        limits: &Limits,
-    ) -> Result<(List, String), Fault> {
+        limits: &AdminLimits,
+    ) -> Result<(StoredList, String), Fault> {
         let targets = request.status.iter().flat_map(|status| &status.targets);
         let targets = targets.filter(|target| target.state == TargetState::Uploaded);
-        let (mut merger, mut pods, mut dropped) = (Merger::new(), 0, Vec::new());
+        let (mut merger, mut pods, mut dropped) = (TimelineMerger::new(), 0, Vec::new());
         for target in targets {
-            let span = Span::of(request, limits);
+            let span = SampleSpan::of(request, limits);
             let file = match self
                 .store
                 .read(&requests_key(target), MAX_BYTES as u64)
@@ -76,7 +76,7 @@ impl Collector {
 }
 
 /// A pod's list with its time and duration limited to those of the request.
-fn known(file: &[u8], span: &Span) -> Result<Timeline, String> {
+fn known(file: &[u8], span: &SampleSpan) -> Result<Timeline, String> {
     let mut list = decode(file).map_err(|error| error.to_string())?;
     list.began_unix_nanoseconds = span.time(list.began_unix_nanoseconds);
     list.duration_nanoseconds = list.duration_nanoseconds.min(span.longest);

@@ -31,14 +31,14 @@ use phpprof_crds::UploadRoute;
 
 use url::Url;
 
-use crate::sampler::grant::Grant;
+use crate::sampler::grant::KeyGrant;
 use crate::sampler::object_keys::stop_key;
 pub use counted::StoreErrors;
 
 pub use error::StoreError;
 pub(crate) use error::{Operation, Trouble};
 use health::Health;
-use seen::Seen;
+use seen::StoreHealth;
 pub(crate) use writes::Created;
 
 /// Where the store is and how to reach it. The credentials come from the environment.
@@ -110,7 +110,7 @@ pub enum OpenError {
 
 /// An object in a listing. Older ones sort first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Object {
+pub(crate) struct ListedObject {
     /// By the store's clock, since 1970.
     pub changed_millis: i64,
     pub key: String,
@@ -145,17 +145,17 @@ impl Presigner {
 
 /// One bucket, or a folder of it.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct ProfileStore {
     objects: Arc<dyn ObjectStore>,
     presigner: Option<Presigner>,
     /// Scheme and bucket, as in s3://bucket; or the folder, as in file:///folder.
     root: String,
     prefix: String,
     allow_overwrite: bool,
-    seen: Seen,
+    seen: StoreHealth,
 }
 
-impl Store {
+impl ProfileStore {
     /// Opens the store. A bucket is not contacted yet, but a folder must exist.
     ///
     /// # Errors
@@ -206,13 +206,13 @@ impl Store {
             }
             scheme => return Err(OpenError::Scheme(scheme.to_owned())),
         };
-        Ok(Store {
+        Ok(ProfileStore {
             objects,
             presigner,
             root,
             prefix: url.path().trim_matches('/').to_owned(),
             allow_overwrite: config.allow_overwrite,
-            seen: Seen::default(),
+            seen: StoreHealth::default(),
         })
     }
 
@@ -220,7 +220,7 @@ impl Store {
     #[must_use]
     pub fn counted(self, errors: StoreErrors) -> Self {
         let seen = self.seen.counted(errors);
-        Store { seen, ..self }
+        ProfileStore { seen, ..self }
     }
 
     /// How the store is, as far as its answers have shown.
@@ -234,8 +234,7 @@ impl Store {
         !self.allow_overwrite && self.seen.writes().is_unsafe()
     }
 
-    /// Whether it can sign create-only writes, which [`Store::grant`] needs. A store that has none
-    /// signs nothing: a grant would overwrite.
+    /// Whether it can sign create-only writes, which [`ProfileStore::grant`] needs. A store that has none signs nothing: a grant would overwrite.
     pub fn signs(&self) -> bool {
         self.presigner().is_ok()
     }
@@ -257,7 +256,7 @@ impl Store {
     }
 
     /// Signs a create-only PUT of the key, and a GET of the object that tells its sampler to stop.
-    pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+    pub async fn grant(&self, key: &str, valid_for: Duration) -> Result<KeyGrant, StoreError> {
         let presigner = self.presigner()?;
         let stop = Path::from(stop_key(key));
         let stop = presigner
@@ -265,14 +264,14 @@ impl Store {
             .signed_url(Method::GET, &stop, valid_for)
             .await
             .map_err(failed(&self.seen, Operation::Sign))?;
-        Ok(Grant {
+        Ok(KeyGrant {
             stop: stop.into(),
             ..self.put_grant(key, valid_for).await?
         })
     }
 
     /// Signs only a create-only PUT of the key.
-    pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<Grant, StoreError> {
+    pub async fn put_grant(&self, key: &str, valid_for: Duration) -> Result<KeyGrant, StoreError> {
         let Presigner {
             signer,
             headers: signed,
@@ -290,7 +289,7 @@ impl Store {
             .signed_url_opts(Method::PUT, &Path::from(key), valid_for, &options)
             .await
             .map_err(failed(&self.seen, Operation::Sign))?;
-        Ok(Grant {
+        Ok(KeyGrant {
             route: UploadRoute::Direct,
             method: "PUT".to_owned(),
             url: url.into(),
@@ -397,12 +396,12 @@ impl Store {
     pub(crate) fn objects(
         &self,
         folder: &str,
-    ) -> impl futures::Stream<Item = Result<Object, StoreError>> + use<> {
+    ) -> impl futures::Stream<Item = Result<ListedObject, StoreError>> + use<> {
         let prefix = Path::from(format!("{}/{folder}", self.prefix));
         let (found, seen) = (self.objects.list(Some(&prefix)), self.seen.clone());
         found.map(move |found| {
             let found = found.map_err(failed(&seen, Operation::List))?;
-            Ok(Object {
+            Ok(ListedObject {
                 key: found.location.to_string(),
                 size: found.size,
                 changed_millis: found.last_modified.timestamp_millis(),
@@ -430,20 +429,20 @@ impl Store {
                 .build()
                 .expect("a signer needs no server"),
         );
-        Store {
+        ProfileStore {
             objects,
             presigner: Some(Presigner::new(signer, "if-none-match", "*")),
             root: "s3://profiles".to_owned(),
             prefix: String::new(),
             allow_overwrite: false,
-            seen: Seen::default(),
+            seen: StoreHealth::default(),
         }
     }
 }
 
 /// Counts an error of the store, and keeps its cause.
 fn failed(
-    seen: &Seen,
+    seen: &StoreHealth,
     operation: Operation,
 ) -> impl FnOnce(object_store::Error) -> StoreError + use<'_> {
     move |error| {
@@ -455,7 +454,7 @@ fn failed(
 }
 
 /// A folder of a volume. A write counts only after the file and the folder are synced.
-fn folder(url: &Url) -> Result<Store, OpenError> {
+fn folder(url: &Url) -> Result<ProfileStore, OpenError> {
     let path = url
         .to_file_path()
         .ok()
@@ -463,13 +462,13 @@ fn folder(url: &Url) -> Result<Store, OpenError> {
     let path = path.ok_or_else(|| OpenError::Url(url.to_string()))?;
     let objects = LocalFileSystem::new_with_prefix(&path)
         .map_err(|error| OpenError::Folder(path.display().to_string(), error))?;
-    Ok(Store {
+    Ok(ProfileStore {
         objects: Arc::new(objects.with_fsync(true).with_automatic_cleanup(true)),
         presigner: None,
         root: format!("file://{}", path.display()),
         prefix: String::new(),
         allow_overwrite: false,
-        seen: Seen::default(),
+        seen: StoreHealth::default(),
     })
 }
 

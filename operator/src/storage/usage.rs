@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::TryStreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::storage::store::{Store, StoreError};
+use crate::storage::store::{ProfileStore, StoreError};
 
 /// How long an answer is used.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
@@ -18,15 +18,15 @@ const FRESH: SignedDuration = SignedDuration::from_secs(60);
 const TAKES: Duration = Duration::from_secs(10);
 
 /// The bytes of namespaces, as counted within the last minute.
-pub struct Usage {
-    store: Store,
+pub struct StorageUsage {
+    store: ProfileStore,
     known: Mutex<BTreeMap<String, (Timestamp, u64)>>,
 }
 
-impl Usage {
+impl StorageUsage {
     /// Starts without counts.
     #[must_use]
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: ProfileStore) -> Self {
         Self {
             store,
             known: Mutex::default(),
@@ -86,11 +86,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_namespace_has_what_is_in_its_folder_and_is_asked_for_once_a_minute() {
-        let store = Store::in_memory(Arc::new(InMemory::new()));
+        let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for (key, size) in [("shop/a/1", 10), ("shop/b/2", 20), ("shop-2/a/1", 40)] {
             store.create(key, vec![0_u8; size]).await.unwrap();
         }
-        let usage = Usage::new(store.clone());
+        let usage = StorageUsage::new(store.clone());
         let bytes = async |namespace, enough, second| {
             usage.bytes(namespace, enough, at(second)).await.unwrap()
         };

@@ -7,12 +7,12 @@ use phpprof_crds::TargetReason;
 use phpprof_profile::total;
 
 use super::collector::{self, Collector, Fault, SAMPLES, fault};
-use crate::lifecycle::effect::{Done, Upload};
+use crate::lifecycle::effect::{Done, ReportedUpload};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
 impl Collector {
     /// Compares the stored object with the receipt.
-    pub async fn verify(&self, upload: &Upload) -> Done {
+    pub async fn verify(&self, upload: &ReportedUpload) -> Done {
         let pod_uid = upload.pod_uid.clone();
         match self.judge(&upload.key, &upload.receipt).await {
             Ok(full) => Done::Verified {
@@ -40,7 +40,7 @@ impl Collector {
         &self,
         key: &str,
         receipt: &UploadReceipt,
-    ) -> Result<collector::Upload, Fault> {
+    ) -> Result<collector::PackedUpload, Fault> {
         self.check_size(key, receipt).await?;
         let upload = self.load(key, receipt.size, Some(&receipt.sha256)).await?;
         let samples = total(&upload.profile, SAMPLES);
@@ -80,9 +80,9 @@ impl Collector {
     }
 }
 
-/// The remark for a profile that ends early although nobody cancelled it: a signal reached its
-/// sampler, as when a pod is stopped, or no PHP process was left.
-fn cut_short(upload: &Upload, full: &FullReceipt) -> Option<String> {
+/// The remark for a profile that ends early although nobody cancelled it: a signal reached its sampler, as when a pod is stopped, or no PHP
+/// process was left.
+fn cut_short(upload: &ReportedUpload, full: &FullReceipt) -> Option<String> {
     let asked = i64::from(upload.asked_seconds?);
     let why = "PHP ended, or its pod was stopped, before the time was over";
     (!is_whole(full, asked)).then(|| beginning(full.duration_seconds, asked, why))

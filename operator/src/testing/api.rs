@@ -10,7 +10,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::runtime::events::Recorder;
 use object_store::memory::InMemory;
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use serde_json::{Value, json};
 use tower::service_fn;
 
@@ -22,13 +22,13 @@ use crate::http::live::Live;
 use crate::lease::Role;
 use crate::metrics::Metrics;
 use crate::reconcile::archives::Archives;
-use crate::reconcile::context::{Cluster, Contact, Context, Policy, Storage};
-use crate::reconcile::requests::Requests;
+use crate::reconcile::context::{AdminPolicy, ClusterView, Contact, Context, Storage};
+use crate::reconcile::requests::RequestLookup;
 use crate::reconcile::watches::{PodWatches, RequestRef};
 use crate::storage::archive::Archive;
 use crate::storage::collector::Collector;
-use crate::storage::store::Store;
-use crate::storage::usage::Usage;
+use crate::storage::store::ProfileStore;
+use crate::storage::usage::StorageUsage;
 
 /// How long the first watch lasts, and how long the second page of a list takes.
 pub const LASTS: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 
 /// A context with a store in memory, and the requests that it wants to be reconciled again.
 pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let (keyring, role) = (Keyring::for_test(), Arc::new(Role::new(true)));
     let archive = Arc::new(Archive::new(store.clone()));
     let (archives, _) = Archives::new(
@@ -149,8 +149,8 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         cancellations: Default::default(),
         live: Arc::new(Live::new(role.clone(), collector.desk())),
     };
-    let cluster = Cluster {
-        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+    let cluster = ClusterView {
+        requests: Arc::new(RequestLookup::new(client.clone(), store.prefix())),
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         halts: Default::default(),
         client,
@@ -159,14 +159,14 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         archives,
     };
     let storage = Storage {
-        usage: Usage::new(store.clone()),
+        usage: StorageUsage::new(store.clone()),
         store,
         collector,
         archive,
         exporter: ExportArgs::default().open(None).unwrap(),
     };
-    let policy = Policy {
-        limits: Limits::default(),
+    let policy = AdminPolicy {
+        limits: AdminLimits::default(),
         sampler: Default::default(),
         links: Vec::new(),
     };

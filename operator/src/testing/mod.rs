@@ -4,7 +4,7 @@ pub mod api;
 mod toy_cluster;
 
 pub use phpprof_decide::testing::{at, pod, request, sampler};
-use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 
 /// The uid of the requests' namespace.
 pub const NAMESPACE_UID: &str = "5a0e7c11-2b3d-4c4e-9f50-6a7b8c9d0e1f";
@@ -29,7 +29,10 @@ pub fn profile_with(samples: i64, receipt: &str) -> Vec<u8> {
         file: "/app/index.php",
         ..FrameRef::default()
     };
-    let labels = [Label::Str("pod", "forged"), Label::Num("pid", 7, "")];
+    let labels = [
+        SampleTag::Str("pod", "forged"),
+        SampleTag::Num("pid", 7, ""),
+    ];
     builder.add(&[frame], &[samples, 0, samples * 10_000_000], &labels);
     builder.comment(receipt);
     encode_gzip(&builder.finish())

@@ -10,14 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use phpprof_crds::{
     ProfileRequest, ProfileResult, REQUESTED_BY, TargetReason, TargetState, TargetStatus,
 };
-use phpprof_decide::limits::{Limits, later};
+use phpprof_decide::limits::{AdminLimits, later};
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::lifecycle::decision::{Decision, decide};
 use crate::lifecycle::effect::{Done, Effect, Injected, Job, record};
 use crate::lifecycle::observed::{
-    Admission, Observed, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
+    Admission, ObservedCluster, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
 };
 use crate::sampler::injection::{Injection, Task};
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
@@ -48,7 +48,7 @@ struct Toy {
     trouble: Option<StoreTrouble>,
     /// By pod.
     read: BTreeMap<String, ReceiptRead>,
-    limits: Limits,
+    limits: AdminLimits,
 }
 
 fn receipt() -> UploadReceipt {
@@ -86,9 +86,9 @@ impl Toy {
             store_away: false,
             trouble: None,
             read: BTreeMap::new(),
-            limits: Limits {
+            limits: AdminLimits {
                 resident_users: ["schedules".to_owned()].into(),
-                ..Limits::default()
+                ..AdminLimits::default()
             },
         }
     }
@@ -179,11 +179,15 @@ impl Toy {
         self.persist(self.requests.len() - 1, request, status);
     }
 
-    fn observe(&self, request: &ProfileRequest, pods: BTreeMap<String, PodView>) -> Observed {
+    fn observe(
+        &self,
+        request: &ProfileRequest,
+        pods: BTreeMap<String, PodView>,
+    ) -> ObservedCluster {
         let status = request.status.clone().unwrap_or_default();
         if status.start_time.is_none() {
             let matched = Ok(pods.into_values().collect());
-            return Observed {
+            return ObservedCluster {
                 admission: Some(Admission {
                     namespace_uid: NAMESPACE_UID.into(),
                     namespace_enabled: true,
@@ -193,15 +197,15 @@ impl Toy {
                     waits_since: at(0),
                     matched,
                 }),
-                ..Observed::default()
+                ..ObservedCluster::default()
             };
         }
-        Observed {
+        ObservedCluster {
             admission: None,
             pods,
             store_trouble: self.trouble.clone(),
             receipts: self.read.clone(),
-            ..Observed::default()
+            ..ObservedCluster::default()
         }
     }
 

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use super::rules::{Only, Rule};
+use super::rules::{FindingRule, Only};
 use crate::lookup::Lookup;
 use crate::proto::Profile;
-use crate::source::Source;
-use crate::stacks::{Numbers, Step, View};
+use crate::source::SampleSource;
+use crate::stacks::{Numbers, StackStep, View};
 use crate::unnamed::Counts;
-use crate::waiting::{Waiting, is_php};
+use crate::waiting::{WaitingTimes, is_php};
 
 const IDLE: &str = "[idle]";
 
@@ -25,7 +25,7 @@ const MOST_NODES: usize = 300_000;
 
 /// The sums of a call path, or of the whole profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Values {
+pub(super) struct PathValues {
     pub samples: i64,
     pub cpu: i64,
     pub wall: i64,
@@ -33,8 +33,8 @@ pub(super) struct Values {
     pub waits: i64,
 }
 
-impl Values {
-    pub fn add(&mut self, other: Values) {
+impl PathValues {
+    pub fn add(&mut self, other: PathValues) {
         self.samples = self.samples.saturating_add(other.samples);
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.wall = self.wall.saturating_add(other.wall);
@@ -44,21 +44,21 @@ impl Values {
 
 /// A call path by functions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct PathNode {
     pub parent: usize,
     /// The largest number for the root, which has no function.
     pub function: usize,
-    pub flat: Values,
+    pub flat: PathValues,
 }
 
 /// The part of a receipt that rules use (`contract/comment.json`).
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(super) struct Receipt {
-    pub php: Php,
+pub(super) struct ReceiptFacts {
+    pub php: PhpFacts,
     pub workers: usize,
     #[serde(default)]
     pub samples: i64,
-    pub quality: Quality,
+    pub quality: QualityFacts,
     /// Present if it was asked for.
     #[serde(default)]
     pub heap: Heap,
@@ -91,7 +91,7 @@ impl Highest {
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Php {
+pub(super) struct PhpFacts {
     pub version: String,
     pub sapi: String,
     pub jit: String,
@@ -105,7 +105,7 @@ pub(super) struct Php {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(super) struct Quality {
+pub(super) struct QualityFacts {
     pub taken: i64,
     pub idle: i64,
     #[serde(default)]
@@ -116,40 +116,40 @@ pub(super) struct Quality {
 }
 
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct ProfileFacts<'a> {
     /// Name and file.
     pub functions: Vec<(&'a str, &'a str)>,
     /// What a function waits for when it waits, by the function's number.
     pub kinds: HashMap<usize, &'static str>,
-    pub nodes: Vec<Node>,
-    pub total: Values,
+    pub nodes: Vec<PathNode>,
+    pub total: PathValues,
     pub period: i64,
-    pub receipts: Vec<Receipt>,
+    pub receipts: Vec<ReceiptFacts>,
 }
 
 /// The numbers of nodes, by parent and function.
-type Known = HashMap<(usize, usize), usize>;
+type KnownNodes = HashMap<(usize, usize), usize>;
 
-impl<'a> Facts<'a> {
+impl<'a> ProfileFacts<'a> {
     /// `None` if there are no receipts, not the sample types of phpprof, or too many call paths.
-    pub fn of<S: Source + ?Sized>(source: &'a S, view: &View) -> Option<Self> {
+    pub fn of<S: SampleSource + ?Sized>(source: &'a S, view: &View) -> Option<Self> {
         let profile = source.head();
-        let mut facts = Facts::empty(profile);
+        let mut facts = ProfileFacts::empty(profile);
         let index = ["samples", "cpu", "wall"].map(|name| profile.value_index(name));
         let ([Some(samples), Some(cpu), Some(wall)], false) = (index, facts.receipts.is_empty())
         else {
             return None;
         };
-        let waiting = Waiting::of(source);
+        let waiting = WaitingTimes::of(source);
         let lookup = Lookup::new(profile);
-        let (mut numbers, mut known) = (Numbers::default(), Known::new());
+        let (mut numbers, mut known) = (Numbers::default(), KnownNodes::new());
         source.each(&mut |sample| {
             if facts.nodes.len() > MOST_NODES || !view.has_labels(profile, sample) {
                 return;
             }
             let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
             let waits = waiting.as_ref().and_then(|waiting| waiting.wall(sample));
-            let values = Values {
+            let values = PathValues {
                 samples: value(samples),
                 cpu: value(cpu),
                 wall: value(wall),
@@ -165,15 +165,15 @@ impl<'a> Facts<'a> {
 
     fn empty(profile: &Profile) -> Self {
         let receipts = profile.comments().map(serde_json::from_str);
-        Facts {
+        ProfileFacts {
             functions: Vec::new(),
             kinds: HashMap::new(),
-            nodes: vec![Node {
+            nodes: vec![PathNode {
                 parent: 0,
                 function: usize::MAX,
-                flat: Values::default(),
+                flat: PathValues::default(),
             }],
-            total: Values::default(),
+            total: PathValues::default(),
             period: profile.period,
             receipts: receipts.filter_map(Result::ok).collect(),
         }
@@ -181,10 +181,10 @@ impl<'a> Facts<'a> {
 
     fn add(
         &mut self,
-        path: &[Step],
-        values: Values,
+        path: &[StackStep],
+        values: PathValues,
         kind: Option<&'static str>,
-        known: &mut Known,
+        known: &mut KnownNodes,
     ) {
         if path
             .last()
@@ -198,10 +198,10 @@ impl<'a> Facts<'a> {
             let parent = at;
             at = *known.entry((parent, function)).or_insert(next);
             if at == next {
-                self.nodes.push(Node {
+                self.nodes.push(PathNode {
                     parent,
                     function,
-                    flat: Values::default(),
+                    flat: PathValues::default(),
                 });
             }
         }
@@ -263,8 +263,9 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether a rule applies to this profile at all.
-    pub fn may(&self, rule: &Rule) -> bool {
-        let all = |test: fn(&Php) -> bool| self.receipts.iter().all(|receipt| test(&receipt.php));
+    pub fn may(&self, rule: &FindingRule) -> bool {
+        let all =
+            |test: fn(&PhpFacts) -> bool| self.receipts.iter().all(|receipt| test(&receipt.php));
         match rule.only {
             Only::Everywhere => all(|_| true),
             Only::Serving => all(|php| php.sapi != "cli"),

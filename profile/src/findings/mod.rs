@@ -13,13 +13,13 @@ mod seen;
 
 use serde::Serialize;
 
-use crate::source::Source;
+use crate::source::SampleSource;
 use crate::stacks::View;
 use crate::unnamed::Counts;
 
-use facts::{Facts, Highest, Values};
-pub use rules::{Measure, RULES, Rule};
-use seen::{Seen, seen};
+use facts::{Highest, PathValues, ProfileFacts};
+pub use rules::{FindingRule, Measure, RULES};
+use seen::{SeenParts, seen};
 
 /// The most stacks of a finding, and the most functions of a stack, that are shown.
 const STACKS: usize = 3;
@@ -45,14 +45,14 @@ pub struct Finding {
     pub sentence: String,
     /// The function with most of the share, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<Place>,
+    pub function: Option<FunctionPlace>,
     /// The heaviest stacks.
-    pub stacks: Vec<Shown>,
+    pub stacks: Vec<FindingStack>,
 }
 
 /// A function, identified by name and file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FunctionPlace {
     /// The name in the profile.
     pub name: String,
     /// Where it is declared.
@@ -61,7 +61,7 @@ pub struct Place {
 
 /// A stack, and its part of the finding's share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shown {
+pub struct FindingStack {
     /// In percent of the same measure as the finding's share.
     pub share: f64,
     /// The innermost functions, root first.
@@ -71,11 +71,11 @@ pub struct Shown {
 }
 
 /// The findings for the samples in the view, the largest share first.
-pub fn findings<S: Source + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
-    let Some(facts) = Facts::of(source, view) else {
+pub fn findings<S: SampleSource + ?Sized>(source: &S, view: &View) -> Vec<Finding> {
+    let Some(facts) = ProfileFacts::of(source, view) else {
         return Vec::new();
     };
-    let mut found: Vec<(&Rule, Finding)> = Vec::new();
+    let mut found: Vec<(&FindingRule, Finding)> = Vec::new();
     for rule in &RULES {
         let is_told = |id: &str| found.iter().any(|(rule, _)| rule.id == id);
         if !facts.may(rule) || rule.unless.iter().any(|id| is_told(id)) {
@@ -105,36 +105,40 @@ fn without_name(counts: Counts) -> Option<Finding> {
 }
 
 /// The finding, unless chance can have caused it.
-fn judge(rule: &Rule, facts: &Facts<'_>, seen: &Seen) -> Option<Finding> {
+fn judge(rule: &FindingRule, facts: &ProfileFacts<'_>, seen: &SeenParts) -> Option<Finding> {
     let total = facts.amount(rule.measure);
     let (value, share) = match seen {
-        Seen::Stacks(stacks) => {
+        SeenParts::Stacks(stacks) => {
             let value = stacks
                 .iter()
                 .map(|stack| stack.value)
                 .fold(0, i64::saturating_add);
             (value, value as f64 / total.value.max(1) as f64)
         }
-        Seen::Whole(share) | Seen::Heap(share, _) => ((share * total.value as f64) as i64, *share),
+        SeenParts::Whole(share) | SeenParts::Heap(share, _) => {
+            ((share * total.value as f64) as i64, *share)
+        }
     };
     let evidence = total.samples * share;
     // Two standard deviations of a share with this many samples.
     let doubt = 2.0 * (share * (1.0 - share).max(0.0) / total.samples.max(1.0)).sqrt();
     let is_said = match seen {
-        Seen::Stacks(_) => value > 0 && evidence >= LEAST_SAMPLES && share - doubt >= rule.least,
-        Seen::Whole(_) => total.samples >= LEAST_SAMPLES,
+        SeenParts::Stacks(_) => {
+            value > 0 && evidence >= LEAST_SAMPLES && share - doubt >= rule.least
+        }
+        SeenParts::Whole(_) => total.samples >= LEAST_SAMPLES,
         // This is not a share of samples.
-        Seen::Heap(..) => true,
+        SeenParts::Heap(..) => true,
     };
     if !is_said {
         return None;
     }
-    let stacks: &[seen::Stack] = match seen {
-        Seen::Stacks(stacks) => stacks,
-        Seen::Whole(_) | Seen::Heap(..) => &[],
+    let stacks: &[seen::StackPart] = match seen {
+        SeenParts::Stacks(stacks) => stacks,
+        SeenParts::Whole(_) | SeenParts::Heap(..) => &[],
     };
     let heap = match seen {
-        Seen::Heap(_, heap) => Some(heap),
+        SeenParts::Heap(_, heap) => Some(heap),
         _ => None,
     };
     let function = focus(facts, stacks);
@@ -164,12 +168,12 @@ fn request(heap: Option<&Highest>) -> String {
 }
 
 /// The stack when the heap was at its highest, if it was seen.
-fn of_heap(heap: &Highest, share: f64) -> Vec<Shown> {
+fn of_heap(heap: &Highest, share: f64) -> Vec<FindingStack> {
     if heap.stack.is_empty() {
         return Vec::new();
     }
     let functions = heap.stack.iter().take(DEPTH).rev().cloned().collect();
-    vec![Shown {
+    vec![FindingStack {
         share: percent(share),
         functions,
         cut: true,
@@ -177,7 +181,7 @@ fn of_heap(heap: &Highest, share: f64) -> Vec<Shown> {
 }
 
 /// The function with most of the values.
-fn focus(facts: &Facts<'_>, stacks: &[seen::Stack]) -> Option<Place> {
+fn focus(facts: &ProfileFacts<'_>, stacks: &[seen::StackPart]) -> Option<FunctionPlace> {
     let mut sums = vec![0_i64; facts.functions.len()];
     for stack in stacks {
         if let Some(sum) = sums.get_mut(stack.focus) {
@@ -190,19 +194,22 @@ fn focus(facts: &Facts<'_>, stacks: &[seen::Stack]) -> Option<Place> {
         .enumerate()
         .filter(|(_, sum)| **sum > 0)
         .max_by(|(a, one), (b, other)| one.cmp(other).then(b.cmp(a)))?;
-    facts.functions.get(function).map(|(name, file)| Place {
-        name: (*name).to_owned(),
-        file: (*file).to_owned(),
-    })
+    facts
+        .functions
+        .get(function)
+        .map(|(name, file)| FunctionPlace {
+            name: (*name).to_owned(),
+            file: (*file).to_owned(),
+        })
 }
 
-fn shown(facts: &Facts<'_>, stacks: &[seen::Stack], total: i64) -> Vec<Shown> {
-    let mut order: Vec<&seen::Stack> = stacks.iter().collect();
+fn shown(facts: &ProfileFacts<'_>, stacks: &[seen::StackPart], total: i64) -> Vec<FindingStack> {
+    let mut order: Vec<&seen::StackPart> = stacks.iter().collect();
     order.sort_by(|one, other| (other.value, one.node).cmp(&(one.value, other.node)));
-    let show = |stack: &&seen::Stack| {
+    let show = |stack: &&seen::StackPart| {
         let path = facts.path(stack.node);
         let names = path.iter().skip(path.len().saturating_sub(DEPTH));
-        Shown {
+        FindingStack {
             share: percent(stack.value as f64 / total.max(1) as f64),
             functions: names
                 .map(|function| facts.name(*function).to_owned())
@@ -219,15 +226,15 @@ fn percent(share: f64) -> f64 {
 
 /// A sum, and the number of samples that it is based on.
 #[derive(Clone, Copy, Debug)]
-struct Amount {
+struct FindingAmount {
     value: i64,
     samples: f64,
 }
 
-impl Facts<'_> {
+impl ProfileFacts<'_> {
     /// The total of a measure.
-    fn amount(&self, measure: Measure) -> Amount {
-        let Values {
+    fn amount(&self, measure: Measure) -> FindingAmount {
+        let PathValues {
             samples, cpu, wall, ..
         } = self.total;
         let value = match measure {
@@ -242,7 +249,7 @@ impl Facts<'_> {
             _ if self.period > 0 => (value as f64 / self.period as f64).min(samples as f64),
             _ => samples as f64,
         };
-        Amount { value, samples }
+        FindingAmount { value, samples }
     }
 }
 

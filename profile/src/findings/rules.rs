@@ -38,7 +38,7 @@ impl Measure {
 
 /// What to look for, and the text of the finding.
 #[derive(Debug)]
-pub struct Rule {
+pub struct FindingRule {
     /// Also the anchor in `docs/reference/findings.md`.
     pub id: &'static str,
     /// The measure of its share.
@@ -111,8 +111,8 @@ pub(super) const COMPILING: &[&str] = &["[compiling]"];
 const AUTOLOAD: &[&str] = &["[autoload]"];
 
 /// Rules that suppress others come before them.
-pub static RULES: [Rule; 22] = [
-    Rule {
+pub static RULES: [FindingRule; 22] = [
+    FindingRule {
         id: "xdebug",
         measure: Measure::Workers,
         least: 0.01,
@@ -121,7 +121,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "Xdebug is on and handles each function call: small functions become several times slower, and this profile includes Xdebug's cost in theirs. Do not load it in production, or set xdebug.mode=off.",
     },
-    Rule {
+    FindingRule {
         id: "opcache-off",
         measure: Measure::Cpu,
         least: 0.10,
@@ -130,7 +130,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "opcache is off: each request compiles its scripts again. Set opcache.enable=1, and load it with zend_extension=opcache if PHP is older than 8.5.",
     },
-    Rule {
+    FindingRule {
         id: "opcache-full",
         measure: Measure::Cpu,
         least: 0.10,
@@ -139,7 +139,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "opcache is full: each request compiles the scripts that do not fit. Raise opcache.memory_consumption, or opcache.max_accelerated_files if there are more scripts than that.",
     },
-    Rule {
+    FindingRule {
         id: "opcache-restarts",
         measure: Measure::Cpu,
         least: 0.10,
@@ -148,7 +148,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP compiles scripts while it serves requests, and opcache has dropped all scripts before, because it was full or was reset. Raise opcache.memory_consumption, or reset it and change scripts less often.",
     },
-    Rule {
+    FindingRule {
         id: "compiling",
         measure: Measure::Cpu,
         least: 0.10,
@@ -157,7 +157,7 @@ pub static RULES: [Rule; 22] = [
         unless: &["opcache-off", "opcache-full", "opcache-restarts"],
         sentence: "PHP compiles scripts while it serves requests: scripts are new or change, opcache does not keep them (no room for a large one, eval, its blacklist, opcache.enable in the pool), or PHP has just started. See opcache_get_status().",
     },
-    Rule {
+    FindingRule {
         id: "class-map",
         measure: Measure::Wall,
         least: 0.03,
@@ -176,7 +176,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "The autoloader searches the disk for class files. A class map avoids that; with Composer: composer dump-autoload --classmap-authoritative.",
     },
-    Rule {
+    FindingRule {
         id: "preloading",
         measure: Measure::Cpu,
         least: 0.15,
@@ -191,7 +191,7 @@ pub static RULES: [Rule; 22] = [
         ],
         sentence: "Each request loads its classes again, although they are compiled. opcache.preload loads them once, when PHP starts.",
     },
-    Rule {
+    FindingRule {
         id: "session-lock",
         measure: Measure::Wall,
         least: 0.05,
@@ -200,7 +200,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "Requests wait in session_start(), mostly for the session's lock, which another request of the same session holds. Call session_write_close() once the session is read, or start it with read_and_close.",
     },
-    Rule {
+    FindingRule {
         id: "waiting-database",
         measure: Measure::Wall,
         least: 0.25,
@@ -209,7 +209,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP waits for the database, most in {function}. Look at the callers below, and at these queries in the database's slow log.",
     },
-    Rule {
+    FindingRule {
         id: "query-loop",
         measure: Measure::Wall,
         least: 0.10,
@@ -218,7 +218,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "{function} prepares a statement each time it runs it, and does both often. If a loop calls it, fetch all rows with one query, or prepare once before the loop.",
     },
-    Rule {
+    FindingRule {
         id: "waiting-cache",
         measure: Measure::Wall,
         least: 0.15,
@@ -227,7 +227,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP waits for the cache server, most in {function}. Request many keys at once (MGET, getMulti), or keep frequent ones in APCu.",
     },
-    Rule {
+    FindingRule {
         id: "waiting-http",
         measure: Measure::Wall,
         least: 0.15,
@@ -236,7 +236,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP waits for another HTTP service, most in {function}. Cache its responses, send several requests in parallel, and set a timeout.",
     },
-    Rule {
+    FindingRule {
         id: "waiting-process",
         measure: Measure::Wall,
         least: 0.10,
@@ -245,7 +245,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP waits for programs that it starts, most in {function}. Use a library instead, or move this work to a queue.",
     },
-    Rule {
+    FindingRule {
         id: "waiting-lock",
         measure: Measure::Wall,
         least: 0.05,
@@ -254,7 +254,7 @@ pub static RULES: [Rule; 22] = [
         unless: &["session-lock"],
         sentence: "PHP waits for a lock in {function}. Hold the lock for less time, or lock less with it.",
     },
-    Rule {
+    FindingRule {
         id: "sleep",
         measure: Measure::Wall,
         least: 0.05,
@@ -263,7 +263,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "Requests sleep in {function}, and each blocks its worker. Move retries and polling to a queue or to the browser.",
     },
-    Rule {
+    FindingRule {
         id: "gc",
         measure: Measure::Cpu,
         least: 0.05,
@@ -272,7 +272,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP's garbage collector runs often. If code builds and keeps many objects, call gc_disable() around it.",
     },
-    Rule {
+    FindingRule {
         id: "output-buffer",
         measure: Measure::Cpu,
         least: 0.10,
@@ -288,7 +288,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "The output buffer's callback {function} rewrites the output. Do that once, when the page is stored or sent, or in the web server.",
     },
-    Rule {
+    FindingRule {
         id: "regex",
         measure: Measure::Cpu,
         least: 0.15,
@@ -305,7 +305,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "Single calls of {function} take long: the pattern backtracks, or the text is large. Make repetitions possessive (a++), and do not nest them.",
     },
-    Rule {
+    FindingRule {
         id: "serialising",
         measure: Measure::Cpu,
         least: 0.15,
@@ -324,7 +324,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "PHP serialises or parses values, most in {function}: they are large, or many. Store less in them, or keep the result.",
     },
-    Rule {
+    FindingRule {
         id: "jit",
         measure: Measure::Wall,
         least: 0.10,
@@ -333,7 +333,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "The JIT is on, but only this share of the time is in PHP code, the only code that it speeds up. Without the JIT, less can go wrong: opcache.jit=disable.",
     },
-    Rule {
+    FindingRule {
         id: "all-busy",
         measure: Measure::Workers,
         least: 0.98,
@@ -342,7 +342,7 @@ pub static RULES: [Rule; 22] = [
         unless: &[],
         sentence: "No worker was idle at any time. If no more workers can start (pm.max_children), requests wait before PHP sees them: make requests faster, or allow more workers if there is memory.",
     },
-    Rule {
+    FindingRule {
         id: "memory-limit",
         measure: Measure::Limit,
         least: 0.80,

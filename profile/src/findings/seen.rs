@@ -4,13 +4,13 @@
 
 use std::collections::HashMap;
 
-use super::facts::{Facts, Highest, Php, Values};
-use super::rules::{COMPILING, Measure, Opcache, Rule, Shows};
+use super::facts::{Highest, PathValues, PhpFacts, ProfileFacts};
+use super::rules::{COMPILING, FindingRule, Measure, Opcache, Shows};
 use crate::waiting::is_php;
 
 /// A stack's part of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stack {
+pub(super) struct StackPart {
     pub node: usize,
     pub value: i64,
     /// The function that the finding is about.
@@ -18,8 +18,8 @@ pub(super) struct Stack {
 }
 
 #[derive(Debug)]
-pub(super) enum Seen {
-    Stacks(Vec<Stack>),
+pub(super) enum SeenParts {
+    Stacks(Vec<StackPart>),
     /// The share of the whole profile, if the finding has no stacks.
     Whole(f64),
     /// A heap, and its share of its limit.
@@ -57,7 +57,7 @@ const EXECUTE: &[&str] = &[
     "odbc_execute",
 ];
 
-pub(super) fn seen(rule: &Rule, facts: &Facts<'_>) -> Option<Seen> {
+pub(super) fn seen(rule: &FindingRule, facts: &ProfileFacts<'_>) -> Option<SeenParts> {
     let by_stack =
         |focus: &dyn Fn(usize) -> Option<usize>| Some(stacks(rule.measure, facts, focus));
     let marks = |names: &[&str]| marked(facts, names);
@@ -106,26 +106,30 @@ pub(super) fn seen(rule: &Rule, facts: &Facts<'_>) -> Option<Seen> {
         Shows::Xdebug => with_xdebug(facts, rule.least),
         Shows::NearTheLimit => {
             let (share, heap) = facts.nearest_to_limit()?;
-            (share >= rule.least).then(|| Seen::Heap(share, heap.clone()))
+            (share >= rule.least).then(|| SeenParts::Heap(share, heap.clone()))
         }
     }
 }
 
 /// The stacks that have a focus, each with what it has of the measure.
-fn stacks(measure: Measure, facts: &Facts<'_>, focus: &dyn Fn(usize) -> Option<usize>) -> Seen {
+fn stacks(
+    measure: Measure,
+    facts: &ProfileFacts<'_>,
+    focus: &dyn Fn(usize) -> Option<usize>,
+) -> SeenParts {
     let nodes = facts.nodes.iter().enumerate().skip(1);
-    let stacks = nodes.filter(|(_, node)| node.flat != Values::default());
+    let stacks = nodes.filter(|(_, node)| node.flat != PathValues::default());
     let stacks = stacks.filter_map(|(index, node)| {
-        Some(Stack {
+        Some(StackPart {
             node: index,
             focus: focus(index)?,
             value: of(measure, node.flat),
         })
     });
-    Seen::Stacks(stacks.collect())
+    SeenParts::Stacks(stacks.collect())
 }
 
-fn of(measure: Measure, values: Values) -> i64 {
+fn of(measure: Measure, values: PathValues) -> i64 {
     match measure {
         Measure::Cpu => values.cpu,
         Measure::Wall => values.wall,
@@ -134,7 +138,7 @@ fn of(measure: Measure, values: Values) -> i64 {
 }
 
 /// For each function, whether it is an internal function with one of these names.
-fn marked(facts: &Facts<'_>, names: &[&str]) -> Vec<bool> {
+fn marked(facts: &ProfileFacts<'_>, names: &[&str]) -> Vec<bool> {
     let functions = facts.functions.iter();
     // Composer's loader is the only one written in PHP.
     let is_meant = |name: &str, file: &str| {
@@ -144,7 +148,7 @@ fn marked(facts: &Facts<'_>, names: &[&str]) -> Vec<bool> {
 }
 
 /// For each node, the marked function that is nearest to the leaf, including the leaf itself.
-fn nearest(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
+fn nearest(facts: &ProfileFacts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = Vec::with_capacity(facts.nodes.len());
     for node in &facts.nodes {
         let is_marked = marks.get(node.function).copied().unwrap_or(false);
@@ -159,7 +163,7 @@ fn nearest(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
 }
 
 /// For each node, the function on its path that a marked one called, if any.
-fn called_by(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
+fn called_by(facts: &ProfileFacts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = Vec::with_capacity(facts.nodes.len());
     for node in &facts.nodes {
         let caller = facts.nodes.get(node.parent).map(|parent| parent.function);
@@ -170,22 +174,21 @@ fn called_by(facts: &Facts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
     found
 }
 
-fn waits(facts: &Facts<'_>, focus: impl Fn(usize, &str) -> Option<usize>) -> Seen {
+fn waits(facts: &ProfileFacts<'_>, focus: impl Fn(usize, &str) -> Option<usize>) -> SeenParts {
     let nodes = facts.nodes.iter().enumerate();
     let stacks = nodes.filter(|(_, node)| node.flat.waits > 0);
     let stacks = stacks.filter_map(|(index, node)| {
-        Some(Stack {
+        Some(StackPart {
             node: index,
             value: node.flat.waits,
             focus: focus(index, facts.kinds.get(&node.function)?)?,
         })
     });
-    Seen::Stacks(stacks.collect())
+    SeenParts::Stacks(stacks.collect())
 }
 
-/// A function that is called often also costs its caller time. A function that is called rarely and
-/// takes long does not.
-fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
+/// A function that is called often also costs its caller time. A function that is called rarely and takes long does not.
+fn long_calls(facts: &ProfileFacts<'_>, marks: &[bool]) -> SeenParts {
     let mut calls: HashMap<usize, i64> = HashMap::new();
     let is_marked = |function: usize| marks.get(function).copied().unwrap_or(false);
     let leaves = || {
@@ -202,18 +205,17 @@ fn long_calls(facts: &Facts<'_>, marks: &[bool]) -> Seen {
         calls >= SAMPLES_OF_CALLS && flat as f64 <= FLAT_OF_CALLER * calls as f64
     };
     let stacks = leaves().filter(|(_, node)| is_long(node.parent));
-    let stacks = stacks.map(|(index, node)| Stack {
+    let stacks = stacks.map(|(index, node)| StackPart {
         node: index,
         value: node.flat.cpu,
         focus: node.function,
     });
-    Seen::Stacks(stacks.collect())
+    SeenParts::Stacks(stacks.collect())
 }
 
-/// Finds functions that prepare a statement about as often as they run it. The function is the
-/// nearest one above both. Preparing takes almost no time if a statement is prepared once and run
-/// often, or if it takes long to run.
-fn prepares_again(facts: &Facts<'_>) -> Seen {
+/// Finds functions that prepare a statement about as often as they run it. The function is the nearest one above both. Preparing takes
+/// almost no time if a statement is prepared once and run often, or if it takes long to run.
+fn prepares_again(facts: &ProfileFacts<'_>) -> SeenParts {
     let (prepare, execute) = (marked(facts, PREPARE), marked(facts, EXECUTE));
     let is = |marks: &[bool], function: usize| marks.get(function).copied().unwrap_or(false);
     // The times that are not assigned yet, for each node: preparing, running, and the stacks of
@@ -244,7 +246,7 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
             stacks.push((
                 all,
                 nodes
-                    .map(|(at, it)| Stack {
+                    .map(|(at, it)| StackPart {
                         node: at,
                         value: it.flat.wall,
                         focus: node.function,
@@ -255,12 +257,11 @@ fn prepares_again(facts: &Facts<'_>) -> Seen {
     }
     // Only one call path counts: many paths with a little each are many different queries.
     let most = stacks.into_iter().max_by_key(|(all, _)| *all);
-    Seen::Stacks(most.map_or_else(Vec::new, |(_, stacks)| stacks))
+    SeenParts::Stacks(most.map_or_else(Vec::new, |(_, stacks)| stacks))
 }
 
-/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly
-/// below `least`.
-fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
+/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly below `least`.
+fn little_for_the_jit(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts> {
     if facts.receipts.iter().any(|receipt| receipt.php.jit != "on") {
         return None;
     }
@@ -278,12 +279,11 @@ fn little_for_the_jit(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     let share =
         (cpu as f64 / all.wall.max(1) as f64).max(samples as f64 / all.samples.max(1) as f64);
     let doubt = 2.0 * (least * (1.0 - least) / all.samples.max(1) as f64).sqrt();
-    (all.samples >= SAMPLES_OF_CALLS && share + doubt <= least).then_some(Seen::Whole(share))
+    (all.samples >= SAMPLES_OF_CALLS && share + doubt <= least).then_some(SeenParts::Whole(share))
 }
 
-/// The share of turns at which a worker was busy, if there are several workers and no pod had idle
-/// ones.
-fn all_busy(facts: &Facts<'_>, least: f64) -> Option<Seen> {
+/// The share of turns at which a worker was busy, if there are several workers and no pod had idle ones.
+fn all_busy(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts> {
     let busy = facts.receipts.iter().map(|receipt| {
         let (taken, idle) = (receipt.quality.taken, receipt.quality.idle);
         let share = 1.0 - idle as f64 / taken.max(1) as f64;
@@ -291,13 +291,13 @@ fn all_busy(facts: &Facts<'_>, least: f64) -> Option<Seen> {
     });
     let shares: Vec<f64> = busy.collect::<Option<_>>()?;
     let lowest = shares.into_iter().fold(1.0, f64::min);
-    (lowest >= least).then_some(Seen::Whole(lowest))
+    (lowest >= least).then_some(SeenParts::Whole(lowest))
 }
 
 /// Whether opcache is in this state in each pod.
-fn has_opcache(facts: &Facts<'_>, state: Opcache) -> bool {
+fn has_opcache(facts: &ProfileFacts<'_>, state: Opcache) -> bool {
     facts.receipts.iter().all(|receipt| {
-        let Php {
+        let PhpFacts {
             opcache,
             opcache_restarts,
             ..
@@ -311,7 +311,7 @@ fn has_opcache(facts: &Facts<'_>, state: Opcache) -> bool {
 }
 
 /// The share of turns in pods with Xdebug.
-fn with_xdebug(facts: &Facts<'_>, least: f64) -> Option<Seen> {
+fn with_xdebug(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts> {
     let with = facts
         .receipts
         .iter()
@@ -320,5 +320,5 @@ fn with_xdebug(facts: &Facts<'_>, least: f64) -> Option<Seen> {
         .map(|receipt| receipt.quality.taken)
         .fold(0, i64::saturating_add);
     let share = turns as f64 / facts.turns().max(1) as f64;
-    (share >= least).then_some(Seen::Whole(share))
+    (share >= least).then_some(SeenParts::Whole(share))
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode};
+use crate::{Builder, DecodeLimits, FrameRef, Profile, SampleTag, Settings, decode};
 
 const RECEIPT: &str = include_str!("../../../contract/comment.json");
 
@@ -8,7 +8,7 @@ const RECEIPT: &str = include_str!("../../../contract/comment.json");
 fn recorded(id: &str, problem: &str) -> Profile {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{id}-{problem}.pb.gz")).unwrap();
-    decode(&bytes, &Limits::default()).unwrap()
+    decode(&bytes, &DecodeLimits::default()).unwrap()
 }
 
 fn said(profile: &Profile) -> Vec<Finding> {
@@ -69,7 +69,7 @@ fn profile(receipt: &str, leaves: &[(&str, [i64; 3])]) -> Profile {
             ..FrameRef::default()
         };
         let values = [*samples, cpu * 10_000_000, wall * 10_000_000];
-        let label = [Label::Str("pod", leaf)];
+        let label = [SampleTag::Str("pod", leaf)];
         match *leaf {
             "{main}" => builder.add(&[main], &values, &label),
             _ => builder.add(&[internal, main], &values, &label),

@@ -12,7 +12,7 @@ use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table, TableState};
 
 use super::sums::Tab;
 use super::text::{fitted, percent, share, time, width};
-use super::top::{Clock, Column, Row, Top};
+use super::top::{LiveRow, LiveTop, ShownTime, SortColumn};
 
 /// The width of shares and of times. Columns are separated by a space.
 const SHARE: u16 = 7;
@@ -57,7 +57,7 @@ const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// Draws the table.
-pub fn draw(top: &Top, theme: Theme, frame: &mut Frame<'_>) {
+pub fn draw(top: &LiveTop, theme: Theme, frame: &mut Frame<'_>) {
     let rows = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -72,7 +72,7 @@ pub fn draw(top: &Top, theme: Theme, frame: &mut Frame<'_>) {
 }
 
 /// What is sampled, for how long, and how busy it is.
-fn title(top: &Top, columns: u16) -> Line<'static> {
+fn title(top: &LiveTop, columns: u16) -> Line<'static> {
     let sums = top.shown();
     let ratio = |time: i64| match sums.span {
         0 => 0.0,
@@ -90,7 +90,7 @@ fn title(top: &Top, columns: u16) -> Line<'static> {
     ])
 }
 
-fn tabs_line(top: &Top, theme: Theme) -> Line<'static> {
+fn tabs_line(top: &LiveTop, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, (tab, title)) in Tab::ALL.into_iter().zip(TITLES).enumerate() {
         let style = if tab == top.tab {
@@ -101,8 +101,8 @@ fn tabs_line(top: &Top, theme: Theme) -> Line<'static> {
         spans.push(Span::styled(format!(" {} {title} ", index + 1), style));
     }
     let clock = match top.clock {
-        Clock::Wall => "wall",
-        Clock::Cpu => "CPU",
+        ShownTime::Wall => "wall",
+        ShownTime::Cpu => "CPU",
     };
     spans.push(Span::raw(format!("  {clock} time")));
     if top.is_paused() {
@@ -117,10 +117,10 @@ fn tabs_line(top: &Top, theme: Theme) -> Line<'static> {
     Line::from(spans)
 }
 
-fn draw_table(top: &Top, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+fn draw_table(top: &LiveTop, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let rows = top.rows();
     let at = top.at.min(rows.len().saturating_sub(1));
-    let columns = Column::of(top.tab);
+    let columns = SortColumn::of(top.tab);
     let numbers = columns.len() - 1;
     let is_wide = area.width >= WIDE || top.tab == Tab::Workers;
     let taken: u16 = columns.iter().filter_map(|column| size(*column)).sum();
@@ -156,7 +156,7 @@ fn draw_table(top: &Top, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     }
 }
 
-fn nothing(top: &Top) -> &'static str {
+fn nothing(top: &LiveTop) -> &'static str {
     match (top.shown().ticks, top.filter.is_empty()) {
         (0, _) => "waiting for the first second",
         (_, false) => "no row's name contains this; Esc shows all rows",
@@ -165,29 +165,29 @@ fn nothing(top: &Top) -> &'static str {
 }
 
 /// The column's width, if it is fixed.
-fn size(column: Column) -> Option<u16> {
+fn size(column: SortColumn) -> Option<u16> {
     match column {
-        Column::FlatNow | Column::CumNow => Some(SHARE),
-        Column::Flat | Column::Cum => Some(TIME),
-        Column::Name => None,
+        SortColumn::FlatNow | SortColumn::CumNow => Some(SHARE),
+        SortColumn::Flat | SortColumn::Cum => Some(TIME),
+        SortColumn::Name => None,
     }
 }
 
-fn head(top: &Top, is_wide: bool) -> Cells<'static> {
+fn head(top: &LiveTop, is_wide: bool) -> Cells<'static> {
     let (sorted, reversed) = top.sorted();
-    let cell = |column: Column| {
+    let cell = |column: SortColumn| {
         let text = match (column, top.tab) {
-            (Column::FlatNow, Tab::Workers) => "BUSY%",
-            (Column::FlatNow, Tab::Routes) => "NOW%",
-            (Column::FlatNow, _) => "SELF%",
-            (Column::CumNow, _) => "TOTAL%",
-            (Column::Flat, Tab::Routes | Tab::Workers) => "TIME",
-            (Column::Flat, _) => "SELF",
-            (Column::Cum, _) => "TOTAL",
-            (Column::Name, Tab::Functions) => "FUNCTION",
-            (Column::Name, Tab::Lines) => "LINE",
-            (Column::Name, Tab::Routes) => "ROUTE",
-            (Column::Name, Tab::Workers) => "WORKER",
+            (SortColumn::FlatNow, Tab::Workers) => "BUSY%",
+            (SortColumn::FlatNow, Tab::Routes) => "NOW%",
+            (SortColumn::FlatNow, _) => "SELF%",
+            (SortColumn::CumNow, _) => "TOTAL%",
+            (SortColumn::Flat, Tab::Routes | Tab::Workers) => "TIME",
+            (SortColumn::Flat, _) => "SELF",
+            (SortColumn::Cum, _) => "TOTAL",
+            (SortColumn::Name, Tab::Functions) => "FUNCTION",
+            (SortColumn::Name, Tab::Lines) => "LINE",
+            (SortColumn::Name, Tab::Routes) => "ROUTE",
+            (SortColumn::Name, Tab::Workers) => "WORKER",
         };
         let mark = match (column == sorted, reversed) {
             (false, _) => "",
@@ -201,7 +201,7 @@ fn head(top: &Top, is_wide: bool) -> Cells<'static> {
         };
         Cell::new(aligned(format!("{text}{mark}"), column)).style(style)
     };
-    let mut cells: Vec<_> = Column::of(top.tab).iter().copied().map(cell).collect();
+    let mut cells: Vec<_> = SortColumn::of(top.tab).iter().copied().map(cell).collect();
     let place = match top.tab {
         Tab::Functions => "FILE",
         Tab::Lines => "FUNCTION",
@@ -215,43 +215,48 @@ fn head(top: &Top, is_wide: bool) -> Cells<'static> {
 }
 
 /// Aligns numbers to the right and names to the left.
-fn aligned(text: String, column: Column) -> Line<'static> {
+fn aligned(text: String, column: SortColumn) -> Line<'static> {
     match column {
-        Column::Name => Line::from(text),
+        SortColumn::Name => Line::from(text),
         _ => Line::from(text).alignment(Alignment::Right),
     }
 }
 
-fn cells_of(top: &Top, theme: Theme, row: &Row<'_>, (name, place): (u16, u16)) -> Cells<'static> {
+fn cells_of(
+    top: &LiveTop,
+    theme: Theme,
+    row: &LiveRow<'_>,
+    (name, place): (u16, u16),
+) -> Cells<'static> {
     let sums = top.shown();
     let whole = match top.tab {
         Tab::Workers => sums.span,
         _ => sums.now[top.clock as usize],
     };
-    let cell = |column: Column| {
+    let cell = |column: SortColumn| {
         let text = match column {
-            Column::FlatNow => share(row.flat_now, whole),
-            Column::CumNow => share(row.cum_now, whole),
-            Column::Flat => time(row.flat),
-            Column::Cum => time(row.cum),
-            Column::Name => fitted(row.name, usize::from(name)),
+            SortColumn::FlatNow => share(row.flat_now, whole),
+            SortColumn::CumNow => share(row.cum_now, whole),
+            SortColumn::Flat => time(row.flat),
+            SortColumn::Cum => time(row.cum),
+            SortColumn::Name => fitted(row.name, usize::from(name)),
         };
         let is_much = percent(row.flat_now, whole).is_some_and(|share| share >= MUCH);
         let style = match column {
-            Column::FlatNow if is_much && top.tab != Tab::Workers => theme.much(),
-            Column::Name if row.cum_now == 0 => FAINT,
+            SortColumn::FlatNow if is_much && top.tab != Tab::Workers => theme.much(),
+            SortColumn::Name if row.cum_now == 0 => FAINT,
             _ => Style::new(),
         };
         Cell::new(aligned(text, column)).style(style)
     };
-    let mut cells: Vec<_> = Column::of(top.tab).iter().copied().map(cell).collect();
+    let mut cells: Vec<_> = SortColumn::of(top.tab).iter().copied().map(cell).collect();
     if place > 0 {
         cells.push(Cell::new(fitted(row.place, usize::from(place))).style(FAINT));
     }
     Cells::new(cells)
 }
 
-fn keys(top: &Top) -> Line<'static> {
+fn keys(top: &LiveTop) -> Line<'static> {
     if !top.said.is_empty() {
         return Line::from(Span::styled(
             crate::text::printable(&top.said).into_owned(),

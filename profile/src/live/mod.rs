@@ -1,8 +1,8 @@
 //! The table of `top`: what PHP does now, by function, line, route and worker.
 //!
-//! Its input is profiles of one second (a tick), and its output is rows ([`Top`], pure). [`draw`]
-//! draws them, and [`screen`] handles the terminal. The host's `phpprof top` and the plugin's `top
-//! --live` both use it. The pod's image and the operator are built without it (feature `live`).
+//! Its input is profiles of one second (a tick), and its output is rows ([`LiveTop`], pure). [`draw`] draws them, and [`screen`] handles the
+//! terminal. The host's `phpprof top` and the plugin's `top --live` both use it. The pod's image and the operator are built without it
+//! (feature `live`).
 //!
 //! Invariant: memory is bounded for any running time. Further rows are added up in one row:
 //! `(other)` in the table, and `[other]` in the saved profile.
@@ -16,4 +16,4 @@ mod text;
 mod top;
 
 pub use sums::{MAX_ROWS, Tab};
-pub use top::{Action, Clock, Column, Row, Top};
+pub use top::{Action, LiveRow, LiveTop, ShownTime, SortColumn};

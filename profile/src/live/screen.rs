@@ -1,4 +1,4 @@
-//! Shows the table on a terminal: a thin layer around [`Top`] and [`draw`](super::draw::draw).
+//! Shows the table on a terminal: a thin layer around [`LiveTop`] and [`draw`](super::draw::draw).
 //!
 //! Invariant: the terminal is restored at the end, even after a panic, for which a hook exists.
 
@@ -12,7 +12,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
 
 use super::draw::{Theme, draw};
-use super::top::{Action, Top};
+use super::top::{Action, LiveTop};
 use crate::proto::Profile;
 
 /// Keys are handled at once, and ticks at most this late.
@@ -40,7 +40,7 @@ pub fn is_there() -> bool {
 ///
 /// # Errors
 /// The terminal is gone, or cannot be drawn on.
-pub fn run(top: &mut Top, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>> {
+pub fn run(top: &mut LiveTop, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>> {
     let mut terminal = ratatui::try_init()?;
     let ended = keys().and_then(|keys| shown(top, updates, &keys, &mut terminal));
     let cursor = terminal.show_cursor();
@@ -70,7 +70,7 @@ fn keys() -> io::Result<Receiver<Input>> {
 }
 
 fn shown(
-    top: &mut Top,
+    top: &mut LiveTop,
     updates: &Receiver<Update>,
     keys: &Receiver<Input>,
     terminal: &mut DefaultTerminal,
@@ -107,7 +107,7 @@ fn shown(
     }
 }
 
-fn take(top: &mut Top, update: Update) {
+fn take(top: &mut LiveTop, update: Update) {
     match update {
         Update::Tick(profiles, span) => {
             if let Err(error) = top.add(profiles, span) {
@@ -119,7 +119,7 @@ fn take(top: &mut Top, update: Update) {
 }
 
 /// Saves the samples, and returns where.
-fn save(top: &Top, saved: &mut Vec<PathBuf>) -> String {
+fn save(top: &LiveTop, saved: &mut Vec<PathBuf>) -> String {
     let file = match top.file() {
         Ok(file) => file,
         Err(_) => return "no samples yet".to_owned(),

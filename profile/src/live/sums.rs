@@ -34,13 +34,13 @@ impl Tab {
 }
 
 /// Nanoseconds on the wall's clock and on a CPU.
-pub(crate) type Times = [i64; 2];
+pub(crate) type WallAndCpu = [i64; 2];
 
 /// The time of one row: self time, and including its callees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    pub flat: Times,
-    pub cum: Times,
+    pub flat: WallAndCpu,
+    pub cum: WallAndCpu,
 }
 
 impl Used {
@@ -67,8 +67,8 @@ pub(crate) type Name = (String, String);
 pub(crate) struct Sums {
     tables: [HashMap<Name, Sum>; 4],
     /// The totals of all samples.
-    pub now: Times,
-    pub all: Times,
+    pub now: WallAndCpu,
+    pub all: WallAndCpu,
     /// Nanoseconds of the last tick, and of all ticks.
     pub span: i64,
     pub spans: i64,
@@ -81,11 +81,11 @@ struct Tick<'a> {
     functions: HashMap<(&'a str, &'a str), Used>,
     lines: HashMap<(&'a str, &'a str, i64), Used>,
     routes: HashMap<String, Used>,
-    workers: HashMap<String, Worker>,
+    workers: HashMap<String, LiveWorker>,
 }
 
 #[derive(Default)]
-struct Worker {
+struct LiveWorker {
     used: Used,
     /// The largest wall time of its samples, and what that sample did.
     most: i64,
@@ -147,7 +147,7 @@ impl Sums {
 }
 
 impl<'a> Tick<'a> {
-    fn add(&mut self, profile: &Profile, lookup: &Lookup<'a>, sample: &Sample, times: Times) {
+    fn add(&mut self, profile: &Profile, lookup: &Lookup<'a>, sample: &Sample, times: WallAndCpu) {
         let (mut functions, mut lines) = (HashSet::new(), HashSet::new());
         let mut leaf = None;
         for frame in lookup.frames(sample) {
@@ -234,7 +234,7 @@ fn worker(label: &impl Fn(&str) -> Option<String>) -> Option<String> {
     })
 }
 
-fn add(sum: &mut Times, more: Times) {
+fn add(sum: &mut WallAndCpu, more: WallAndCpu) {
     for (sum, more) in sum.iter_mut().zip(more) {
         *sum = sum.saturating_add(more);
     }

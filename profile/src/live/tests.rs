@@ -9,7 +9,7 @@ use ratatui::style::Color;
 
 use super::draw::{Theme, draw};
 use super::*;
-use crate::{Builder, FrameRef, Label, Limits, Profile, Settings, decode, total};
+use crate::{Builder, DecodeLimits, FrameRef, Profile, SampleTag, Settings, decode, total};
 
 const SECOND: Duration = Duration::from_secs(1);
 const CART: &str = "App\\Http\\Controllers\\Checkout\\Presentation\\ShoppingCartPresentationController::formatLineItemWithTaxesAndDiscounts";
@@ -47,9 +47,9 @@ fn second(number: i64, share: i64) -> Profile {
     let ns = 10_000_000;
     let labels = |pid, route| {
         [
-            Label::Num("pid", pid, ""),
-            Label::Str("method", "GET"),
-            Label::Str("route", route),
+            SampleTag::Num("pid", pid, ""),
+            SampleTag::Str("method", "GET"),
+            SampleTag::Str("route", route),
         ]
     };
     let cpu = share * ns;
@@ -61,14 +61,14 @@ fn second(number: i64, share: i64) -> Profile {
 }
 
 /// Two seconds: a quarter, then half of the time in the cart.
-fn top() -> Top {
-    let mut top = Top::new("pool www".to_owned());
+fn top() -> LiveTop {
+    let mut top = LiveTop::new("pool www".to_owned());
     top.add(vec![second(0, 25)], SECOND).unwrap();
     top.add(vec![second(1, 50)], SECOND).unwrap();
     top
 }
 
-fn press(top: &mut Top, keys: &str) -> Action {
+fn press(top: &mut LiveTop, keys: &str) -> Action {
     let code = |letter| match letter {
         '\n' => KeyCode::Enter,
         '\x1b' => KeyCode::Esc,
@@ -82,17 +82,17 @@ fn press(top: &mut Top, keys: &str) -> Action {
     action
 }
 
-fn names(top: &Top) -> Vec<&str> {
+fn names(top: &LiveTop) -> Vec<&str> {
     top.rows().iter().map(|row| row.name).collect()
 }
 
-fn row<'a>(top: &'a Top, name: &str) -> Row<'a> {
+fn row<'a>(top: &'a LiveTop, name: &str) -> LiveRow<'a> {
     let mut rows = top.rows().into_iter();
     rows.find(|row| row.name == name).unwrap()
 }
 
 #[track_caller]
-fn check(top: &Top, name: &str, now: [i64; 2], all: [i64; 2]) {
+fn check(top: &LiveTop, name: &str, now: [i64; 2], all: [i64; 2]) {
     let row = row(top, name);
     let ms = 1_000_000;
     assert_eq!([row.flat_now, row.cum_now], now.map(|it| it * ms), "{name}");
@@ -122,7 +122,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
     let mut top = top();
     assert_eq!(names(&top)[..2], ["usleep", "md5"]);
     press(&mut top, ">");
-    assert_eq!(top.sorted(), (Column::CumNow, false));
+    assert_eq!(top.sorted(), (SortColumn::CumNow, false));
     assert_eq!(names(&top)[0], "{main}");
     press(&mut top, ">>>>>>");
     assert_eq!(names(&top), [CART, "md5", "query", "usleep", "{main}"]);
@@ -130,7 +130,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
     assert_eq!(names(&top)[0], "{main}");
     // Each table has its own order.
     press(&mut top, "\t");
-    assert_eq!(top.sorted(), (Column::FlatNow, false));
+    assert_eq!(top.sorted(), (SortColumn::FlatNow, false));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_pause_holds_what_is_shown_and_loses_nothing() {
 fn what_is_saved_is_one_profile_of_all_that_was_sampled() {
     let mut top = top();
     assert_eq!(press(&mut top, "s"), Action::Save);
-    let saved = decode(&top.file().unwrap(), &Limits::default()).unwrap();
+    let saved = decode(&top.file().unwrap(), &DecodeLimits::default()).unwrap();
     assert_eq!(total(&saved, "samples"), 200);
     assert_eq!(total(&saved, "cpu"), 750_000_000);
     assert_eq!(saved.sample.len(), 2);
@@ -171,9 +171,9 @@ fn what_is_saved_is_one_profile_of_all_that_was_sampled() {
     assert_eq!((begin, long), (1_000_000_000_000, 2_000_000_000));
     assert_eq!(saved.comments().count(), 0);
     top.add(vec![second(2, 1)], SECOND).unwrap();
-    let saved = decode(&top.file().unwrap(), &Limits::default()).unwrap();
+    let saved = decode(&top.file().unwrap(), &DecodeLimits::default()).unwrap();
     assert_eq!(total(&saved, "samples"), 300);
-    assert!(Top::new(String::new()).file().is_err());
+    assert!(LiveTop::new(String::new()).file().is_err());
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn ctrl_c_ends_it_whatever_is_typed() {
 
 #[test]
 fn rows_beyond_the_bound_are_one() {
-    let mut top = Top::new(String::new());
+    let mut top = LiveTop::new(String::new());
     let half = MAX_ROWS / 2 + 100;
     for tick in 0..2 {
         let mut builder = Builder::new(Settings::default());
@@ -203,7 +203,7 @@ fn rows_beyond_the_bound_are_one() {
     assert_eq!(row(&top, "(other)").flat, 200);
 }
 
-fn picture(top: &Top, columns: u16, rows: u16) -> String {
+fn picture(top: &LiveTop, columns: u16, rows: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     let theme = Theme { has_colour: true };
     terminal.draw(|frame| draw(top, theme, frame)).unwrap();
@@ -239,7 +239,7 @@ fn a_paused_table_with_a_filter_says_so_and_one_without_rows_says_why() {
     press(&mut top, "\x1b");
     top.said = "saved phpprof-top-120000.pb.gz".to_owned();
     let saved = picture(&top, 80, 8);
-    let nothing = picture(&Top::new("pid 7".to_owned()), 80, 8);
+    let nothing = picture(&LiveTop::new("pid 7".to_owned()), 80, 8);
     insta::assert_snapshot!([typed, saved, nothing].join("\n"));
 }
 

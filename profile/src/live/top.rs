@@ -23,7 +23,7 @@ const PAGE: usize = 10;
 
 /// Which time is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clock {
+pub enum ShownTime {
     /// Time that passed.
     #[default]
     Wall,
@@ -33,7 +33,7 @@ pub enum Clock {
 
 /// What rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
+pub enum SortColumn {
     /// The self time in the last tick.
     FlatNow,
     /// The time in the last tick, including callees.
@@ -46,25 +46,27 @@ pub enum Column {
     Name,
 }
 
-impl Column {
+impl SortColumn {
     /// The columns of a table, from left to right.
-    pub fn of(tab: Tab) -> &'static [Column] {
+    pub fn of(tab: Tab) -> &'static [SortColumn] {
         match tab {
             Tab::Functions | Tab::Lines => &[
-                Column::FlatNow,
-                Column::CumNow,
-                Column::Flat,
-                Column::Cum,
-                Column::Name,
+                SortColumn::FlatNow,
+                SortColumn::CumNow,
+                SortColumn::Flat,
+                SortColumn::Cum,
+                SortColumn::Name,
             ],
-            Tab::Routes | Tab::Workers => &[Column::FlatNow, Column::Flat, Column::Name],
+            Tab::Routes | Tab::Workers => {
+                &[SortColumn::FlatNow, SortColumn::Flat, SortColumn::Name]
+            }
         }
     }
 }
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct LiveRow<'a> {
     /// The name of the function, line, route or worker.
     pub name: &'a str,
     /// The file of a function, the function of a line, or what a worker does.
@@ -84,7 +86,7 @@ pub struct Row<'a> {
 pub enum Action {
     /// Draw the table again.
     None,
-    /// Write [`Top::file`].
+    /// Write [`LiveTop::file`].
     Save,
     /// Restore the terminal and end.
     Quit,
@@ -92,7 +94,7 @@ pub enum Action {
 
 /// The table's state.
 #[derive(Clone, Debug)]
-pub struct Top {
+pub struct LiveTop {
     /// What is sampled, in a few words.
     pub title: String,
     sums: Sums,
@@ -103,7 +105,7 @@ pub struct Top {
     /// The selected table.
     pub tab: Tab,
     /// Which time is shown.
-    pub clock: Clock,
+    pub clock: ShownTime,
     /// For each tab: the column, and whether the order is reversed.
     sorted: [(usize, bool); 4],
     /// Only rows whose name or place contains this are shown; empty for all.
@@ -116,7 +118,7 @@ pub struct Top {
     pub said: String,
 }
 
-impl Top {
+impl LiveTop {
     /// A table without rows, by wall time.
     #[must_use]
     pub fn new(title: String) -> Self {
@@ -127,7 +129,7 @@ impl Top {
             merged: Merger::new(&Settings::default(), 1, LIMITS, &[]),
             began: None,
             tab: Tab::Functions,
-            clock: Clock::Wall,
+            clock: ShownTime::Wall,
             sorted: [(0, false); 4],
             filter: String::new(),
             is_typing: false,
@@ -179,15 +181,15 @@ impl Top {
 
     /// The column that rows are sorted by, and whether the order is reversed.
     #[must_use]
-    pub fn sorted(&self) -> (Column, bool) {
+    pub fn sorted(&self) -> (SortColumn, bool) {
         let (index, reversed) = self.sorted[self.tab as usize];
-        let column = Column::of(self.tab).get(index).copied();
-        (column.unwrap_or(Column::Name), reversed)
+        let column = SortColumn::of(self.tab).get(index).copied();
+        (column.unwrap_or(SortColumn::Name), reversed)
     }
 
     /// The rows that match the filter, in order.
     #[must_use]
-    pub fn rows(&self) -> Vec<Row<'_>> {
+    pub fn rows(&self) -> Vec<LiveRow<'_>> {
         let wanted = self.filter.to_lowercase();
         let fits = |text: &str| text.to_lowercase().contains(&wanted);
         let rows = self.shown().table(self.tab).iter();
@@ -203,9 +205,9 @@ impl Top {
         rows
     }
 
-    fn row<'a>(&self, ((name, place), sum): (&'a Name, &'a Sum)) -> Row<'a> {
+    fn row<'a>(&self, ((name, place), sum): (&'a Name, &'a Sum)) -> LiveRow<'a> {
         let clock = self.clock as usize;
-        Row {
+        LiveRow {
             name,
             place: match self.tab {
                 Tab::Workers => &sum.doing,
@@ -237,8 +239,8 @@ impl Top {
             }
             KeyCode::Char('c') => {
                 self.clock = match self.clock {
-                    Clock::Wall => Clock::Cpu,
-                    Clock::Cpu => Clock::Wall,
+                    ShownTime::Wall => ShownTime::Cpu,
+                    ShownTime::Cpu => ShownTime::Wall,
                 }
             }
             KeyCode::Char('r') => {
@@ -288,7 +290,7 @@ impl Top {
     }
 
     fn sort(&mut self, by: isize) {
-        let last = Column::of(self.tab).len() - 1;
+        let last = SortColumn::of(self.tab).len() - 1;
         let (index, _) = &mut self.sorted[self.tab as usize];
         *index = index.saturating_add_signed(by).min(last);
     }
@@ -303,16 +305,16 @@ impl Top {
 }
 
 /// The largest first. Equal rows are ordered by their value since the beginning, then by name.
-fn compare(one: &Row<'_>, other: &Row<'_>, column: Column) -> Ordering {
-    let value = |row: &Row<'_>| match column {
-        Column::FlatNow => row.flat_now,
-        Column::CumNow => row.cum_now,
-        Column::Flat => row.flat,
-        Column::Cum => row.cum,
-        Column::Name => 0,
+fn compare(one: &LiveRow<'_>, other: &LiveRow<'_>, column: SortColumn) -> Ordering {
+    let value = |row: &LiveRow<'_>| match column {
+        SortColumn::FlatNow => row.flat_now,
+        SortColumn::CumNow => row.cum_now,
+        SortColumn::Flat => row.flat,
+        SortColumn::Cum => row.cum,
+        SortColumn::Name => 0,
     };
-    let sums = |row: &Row<'_>| match column {
-        Column::Name => (0, 0),
+    let sums = |row: &LiveRow<'_>| match column {
+        SortColumn::Name => (0, 0),
         _ => (row.flat, row.cum),
     };
     let largest = (value(other), sums(other)).cmp(&(value(one), sums(one)));

@@ -10,7 +10,7 @@ use crate::bounds::MAX_LABELS;
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
 use crate::roots::plain;
 use crate::rows;
-use crate::tables::Tables;
+use crate::tables::ProfileTables;
 
 /// What a location with one line, its function and its mapping take in the tables, without their
 /// names.
@@ -102,7 +102,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The stack, leaf first.
-    pub fn stack(&mut self, sample: &Sample, tables: &mut Tables) -> Vec<u64> {
+    pub fn stack(&mut self, sample: &Sample, tables: &mut ProfileTables) -> Vec<u64> {
         let mut stack = Vec::with_capacity(sample.location_id.len());
         for id in &sample.location_id {
             let known = self.known.get(id).copied();
@@ -115,7 +115,7 @@ impl<'a> Incoming<'a> {
         stack
     }
 
-    fn string(&mut self, index: i64, tables: &mut Tables) -> i64 {
+    fn string(&mut self, index: i64, tables: &mut ProfileTables) -> i64 {
         let known = usize::try_from(index).ok();
         match known.and_then(|index| self.strings.get_mut(index)) {
             Some(known) => *known.get_or_insert_with(|| tables.string(self.profile.string(index))),
@@ -123,7 +123,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    fn location(&mut self, id: u64, tables: &mut Tables) -> Option<u64> {
+    fn location(&mut self, id: u64, tables: &mut ProfileTables) -> Option<u64> {
         let row = *self.locations.get(&id)?;
         let mapping = self.mappings.get(&row.mapping_id).copied();
         let mapping_id = mapping.map_or(0, |row| {
@@ -165,7 +165,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The labels of the sample and of the trusted metadata, in order.
-    pub fn labels(&mut self, sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+    pub fn labels(&mut self, sample: &Sample, tables: &mut ProfileTables) -> Vec<Label> {
         let mut labels = self.own_labels(tables);
         let theirs: Vec<Label> = self.kept_labels(sample).copied().collect();
         labels.extend(theirs.into_iter().map(|label| Label {
@@ -179,7 +179,7 @@ impl<'a> Incoming<'a> {
         labels
     }
 
-    pub fn own_labels(&self, tables: &mut Tables) -> Vec<Label> {
+    pub fn own_labels(&self, tables: &mut ProfileTables) -> Vec<Label> {
         let own = self.own.iter().map(|(key, value)| Label {
             key: tables.string(key),
             str: tables.string(value),
@@ -210,16 +210,16 @@ mod tests {
     #[test]
     fn each_string_of_a_profile_is_looked_up_once() {
         let mut builder = Builder::new(Settings::default());
-        let labels = [builder::Label::Str("route", "/cart")];
+        let labels = [builder::SampleTag::Str("route", "/cart")];
         builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
         let profile = builder.finish();
         let known = TrustedMetadata::default();
         let mut incoming = Incoming::new(&profile, Vec::new(), &known, &[]);
         let sample = &profile.sample[0];
-        let mut tables = Tables::new();
+        let mut tables = ProfileTables::new();
         let labels = incoming.labels(sample, &mut tables);
         assert!(tables.bytes > 0);
-        let mut others = Tables::new();
+        let mut others = ProfileTables::new();
         assert_eq!(incoming.labels(sample, &mut others), labels);
         assert_eq!(others.bytes, 0, "nothing was asked for again");
     }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use crate::lookup::Lookup;
 use crate::proto::{self, Profile, Sample};
-use crate::source::Source;
-use crate::stacks::{Numbers, Step, View, ViewError, label_value};
-use crate::waiting::{self, Waiting};
+use crate::source::SampleSource;
+use crate::stacks::{Numbers, StackStep, View, ViewError, label_value};
+use crate::waiting::{self, WaitingTimes};
 
 /// The most that a call path takes in the tables, because they double when they grow. In the page, it takes about a third.
 const NODE_BYTES: usize = 48;
@@ -18,30 +18,30 @@ const LABEL_BYTES: usize = 240;
 
 /// The rows that samples refer to, each once.
 #[derive(Default)]
-pub(super) struct Tables<'a> {
+pub(super) struct PageTables<'a> {
     /// Whether start lines are dropped. They move with every edit, and would make functions of two profiles differ.
     pub compared: bool,
     /// Whether labels are dropped.
     pub together: bool,
     pub numbers: Numbers<'a>,
     pub nodes: Vec<u32>,
-    pub labels: Vec<Label<'a>>,
+    pub labels: Vec<PageLabel<'a>>,
     pub sets: Vec<Vec<usize>>,
     children: HashMap<(u32, u32), u32>,
-    label_numbers: HashMap<Label<'a>, usize>,
+    label_numbers: HashMap<PageLabel<'a>, usize>,
     set_numbers: HashMap<Vec<usize>, usize>,
     /// The most bytes of the page.
     room: usize,
 }
 
 /// Key and value.
-type Label<'a> = (&'a str, Cow<'a, str>);
+type PageLabel<'a> = (&'a str, Cow<'a, str>);
 
-impl<'a> Tables<'a> {
+impl<'a> PageTables<'a> {
     pub fn within(room: usize) -> Self {
-        Tables {
+        PageTables {
             room,
-            ..Tables::default()
+            ..PageTables::default()
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a> Tables<'a> {
     ///
     /// # Errors
     /// [`ViewError::PageTooLarge`] if there are too many call paths or labels.
-    pub fn samples<S: Source + ?Sized>(
+    pub fn samples<S: SampleSource + ?Sized>(
         &mut self,
         source: &'a S,
         view: &View,
@@ -64,11 +64,11 @@ impl<'a> Tables<'a> {
         };
         let waiting = match self.together {
             true => None,
-            false => Waiting::of(source),
+            false => WaitingTimes::of(source),
         };
-        let mut rows = Rows {
+        let mut rows = PageRows {
             width,
-            ..Rows::default()
+            ..PageRows::default()
         };
         let place = |index: usize| order.get(index).copied().unwrap_or(index);
         let mut known = HashMap::new();
@@ -104,7 +104,7 @@ impl<'a> Tables<'a> {
         self.nodes.len() / 2 > self.room / NODE_BYTES || self.labels.len() > self.room / LABEL_BYTES
     }
 
-    fn node(&mut self, steps: &[Step]) -> u32 {
+    fn node(&mut self, steps: &[StackStep]) -> u32 {
         let mut at = 0;
         for (function, _) in steps {
             let key = (at, number(*function));
@@ -135,7 +135,7 @@ impl<'a> Tables<'a> {
         labels.map(&mut number).collect()
     }
 
-    fn label(&mut self, label: Label<'a>) -> usize {
+    fn label(&mut self, label: PageLabel<'a>) -> usize {
         let next = self.labels.len();
         let number = *self.label_numbers.entry(label.clone()).or_insert(next);
         if number == next {
@@ -157,13 +157,13 @@ impl<'a> Tables<'a> {
 
 /// Node, set and values of each row, in sequence.
 #[derive(Default)]
-struct Rows {
+struct PageRows {
     width: usize,
     values: Vec<i64>,
     known: HashMap<(u32, u32), usize>,
 }
 
-impl Rows {
+impl PageRows {
     fn add(&mut self, node: u32, set: usize, values: impl Iterator<Item = i64>) {
         let set = number(set);
         let next = self.values.len();
@@ -198,7 +198,7 @@ mod tests {
                 name,
                 ..FrameRef::default()
             });
-            let labels = [builder::Label::Num("pid", stack + 1, "")];
+            let labels = [builder::SampleTag::Num("pid", stack + 1, "")];
             builder.add(&frames, &[1, 1, 1], &labels);
         }
         builder.finish()
@@ -207,9 +207,9 @@ mod tests {
     #[track_caller]
     fn check(stacks: i64, together: bool, room: usize, fits: bool) {
         let profile = profile(stacks);
-        let mut tables = Tables {
+        let mut tables = PageTables {
             together,
-            ..Tables::within(room)
+            ..PageTables::within(room)
         };
         let samples = tables.samples(&profile, &View::default(), &[]);
         assert_eq!(samples.is_ok(), fits);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn each_label_of_a_profile_is_looked_up_once() {
         let profile = profile(2);
-        let (mut tables, mut known) = (Tables::within(0), HashMap::new());
+        let (mut tables, mut known) = (PageTables::within(0), HashMap::new());
         for _ in 0..2 {
             let samples = profile.sample.iter();
             let numbers = samples.map(|sample| tables.labels(&profile, sample, &mut known));

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::bounds;
 
 use super::{
-    Cell, FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Part, Request, Timeline, Tree,
-    VERSION,
+    FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Timeline, TimelineCell, TimelinePart,
+    TimelineRequest, TimelineTree, VERSION,
 };
 
 /// The most bytes of the stored file. A larger one is refused unread.
@@ -82,7 +82,7 @@ pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
 
 /// The file, and the length of the JSON in it.
 fn written(timeline: &Timeline) -> io::Result<(Vec<u8>, u64)> {
-    let mut json = Counted {
+    let mut json = CountedWriter {
         gzip: GzEncoder::new(Vec::new(), Compression::default()),
         count: 0,
     };
@@ -90,12 +90,12 @@ fn written(timeline: &Timeline) -> io::Result<(Vec<u8>, u64)> {
     Ok((json.gzip.finish()?, json.count))
 }
 
-struct Counted {
+struct CountedWriter {
     gzip: GzEncoder<Vec<u8>>,
     count: u64,
 }
 
-impl Write for Counted {
+impl Write for CountedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.gzip.write(bytes)?;
         self.count += written as u64;
@@ -131,7 +131,7 @@ impl Timeline {
         let stacks = self.parts.iter().map(|part| part.stacks.len()).max();
         if let (0, Some(stacks @ 1..)) = (recorded, stacks) {
             self.parts.iter_mut().for_each(|part| part.keep(stacks / 2));
-            return Tree::default().replace(self);
+            return TimelineTree::default().replace(self);
         }
         if recorded == 0 {
             let kept = self.requests.len() / 2;
@@ -148,10 +148,10 @@ impl Timeline {
             }
             before += usize::from(is_recorded);
         }
-        Tree::default().replace(self);
+        TimelineTree::default().replace(self);
     }
 
-    fn recorded(&self) -> impl Iterator<Item = &Request> {
+    fn recorded(&self) -> impl Iterator<Item = &TimelineRequest> {
         let requests = self.requests.iter();
         requests.filter(|request| !request.moments.is_empty())
     }
@@ -175,7 +175,7 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
         times.contains(&step) && step % FIRST_STEP == 0 && (step / FIRST_STEP).count_ones() == 1;
     let has_times = times.contains(&timeline.began_unix_nanoseconds)
         && times.contains(&timeline.duration_nanoseconds);
-    let texts = |request: &Request| {
+    let texts = |request: &TimelineRequest| {
         let texts = [
             &request.pod,
             &request.method,
@@ -193,7 +193,7 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
     let count = timeline.nodes.len();
     let mut nodes = timeline.nodes.iter().enumerate();
     let mut parts = timeline.parts.iter();
-    let longest_first = timeline.requests.iter().map(Request::duration);
+    let longest_first = timeline.requests.iter().map(TimelineRequest::duration);
     let checks = [
         (has_step, "its step"),
         (has_times, "its times"),
@@ -241,8 +241,8 @@ fn is_short(text: &str) -> bool {
     text.len() <= MAX_STRING
 }
 
-fn are_ordered(cells: &[Cell]) -> bool {
-    let is_right = |cell: &Cell| {
+fn are_ordered(cells: &[TimelineCell]) -> bool {
+    let is_right = |cell: &TimelineCell| {
         (cell.step as usize) < MAX_STEPS
             && (0..=MAX_TIME).contains(&cell.busy)
             && (0..=MAX_TIME).contains(&cell.waiting)
@@ -250,14 +250,14 @@ fn are_ordered(cells: &[Cell]) -> bool {
     cells.iter().all(is_right) && cells.is_sorted_by(|one, next| one.step < next.step)
 }
 
-fn has_sense(request: &Request) -> bool {
+fn has_sense(request: &TimelineRequest) -> bool {
     (-MAX_TIME..=MAX_TIME).contains(&request.begin)
         && (request.begin..=MAX_TIME).contains(&request.end)
         && (0..=MAX_TIME).contains(&request.wall_nanoseconds)
         && (0..=MAX_TIME).contains(&request.cpu_nanoseconds)
 }
 
-fn is_part(part: &Part, nodes: usize) -> bool {
+fn is_part(part: &TimelinePart, nodes: usize) -> bool {
     let times = 0..=MAX_TIME;
     let is_right = |stack: &super::PartStack| {
         times.contains(&stack.busy)
@@ -286,9 +286,9 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct List<T, const MOST: usize>(PhantomData<T>);
+    struct BoundedList<T, const MOST: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for BoundedList<T, MOST> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -307,7 +307,7 @@ where
         }
     }
 
-    from.deserialize_seq(List::<T, MOST>(PhantomData))
+    from.deserialize_seq(BoundedList::<T, MOST>(PhantomData))
 }
 
 #[cfg(test)]

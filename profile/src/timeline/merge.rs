@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 
 use super::codec::{MAX_TIME, step_of};
 use super::parts::Parts;
-use super::tree::Known;
+use super::tree::NodeNumbers;
 use super::{
-    Cell, FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, Request, RouteRow,
-    Rows, Slot, Timeline, Tree, VERSION, WorkerRow,
+    FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, RouteRow, Slot, Timeline,
+    TimelineCell, TimelineRequest, TimelineRows, TimelineTree, VERSION, WorkerRow,
 };
 use crate::bounds::beginning;
 
@@ -23,17 +23,17 @@ type WorkerKey = (String, i32, i32);
 
 /// Timelines while they are merged.
 #[derive(Debug, Default)]
-pub struct Merger {
+pub struct TimelineMerger {
     /// Its times are Unix times until it is finished.
     sum: Timeline,
     last: Option<i64>,
-    workers: Rows<WorkerKey>,
-    routes: Rows<String>,
+    workers: TimelineRows<WorkerKey>,
+    routes: TimelineRows<String>,
     /// On the axis of the first timeline.
     parts: Option<Parts<u32>>,
 }
 
-impl Merger {
+impl TimelineMerger {
     /// Starts empty.
     #[must_use]
     pub fn new() -> Self {
@@ -48,7 +48,7 @@ impl Merger {
         let began = other.began_unix_nanoseconds;
         let ended = began.saturating_add(other.duration_nanoseconds);
         self.widen(began, ended, other.step_nanoseconds);
-        let slot = |step: i64, cell: &Cell| Slot {
+        let slot = |step: i64, cell: &TimelineCell| Slot {
             at: began
                 .saturating_add(i64::from(cell.step).saturating_mul(other.step_nanoseconds))
                 .div_euclid(step),
@@ -107,7 +107,7 @@ impl Merger {
     fn take(&mut self, mut other: Timeline) {
         let old = std::mem::take(&mut self.sum.requests).into_iter();
         let new = std::mem::take(&mut other.requests).into_iter();
-        let mut all: Vec<(bool, Request)> = old
+        let mut all: Vec<(bool, TimelineRequest)> = old
             .map(|request| (false, request))
             .chain(new.map(|request| (true, request)))
             .collect();
@@ -115,8 +115,8 @@ impl Merger {
         self.sum.unlisted_requests += all.len().saturating_sub(MAX_REQUESTS) as u64;
         all.truncate(MAX_REQUESTS);
         let (functions, nodes) = (&self.sum.functions, &self.sum.nodes);
-        let (mut tree, mut recorded) = (Tree::default(), 0);
-        let (mut of_old, mut of_new) = (Known::new(), Known::new());
+        let (mut tree, mut recorded) = (TimelineTree::default(), 0);
+        let (mut of_old, mut of_new) = (NodeNumbers::new(), NodeNumbers::new());
         for (is_new, request) in &mut all {
             if recorded == MAX_RECORDED {
                 request.moments = Vec::new();
@@ -154,9 +154,9 @@ impl Merger {
         let first = all.began_unix_nanoseconds.div_euclid(step);
         let began = first.saturating_mul(step);
         let ended = self.last.unwrap_or(began);
-        let cells = |slots: Vec<Slot>| -> Vec<Cell> {
+        let cells = |slots: Vec<Slot>| -> Vec<TimelineCell> {
             // Data of an upload after its own end counts in its last step.
-            let mut cells = Rows::<()>::default();
+            let mut cells = TimelineRows::<()>::default();
             for slot in slots {
                 let at = slot.at.min(first + steps - 1);
                 cells.add(None, Slot { at, ..slot });
@@ -204,7 +204,7 @@ impl Merger {
     }
 }
 
-impl Request {
+impl TimelineRequest {
     /// How long it was seen, in nanoseconds.
     #[must_use]
     pub fn duration(&self) -> i64 {
@@ -213,8 +213,8 @@ impl Request {
 }
 
 /// Orders the slowest first.
-fn order(request: &Request) -> impl Ord + '_ {
-    let Request {
+fn order(request: &TimelineRequest) -> impl Ord + '_ {
+    let TimelineRequest {
         begin,
         pod,
         pid,

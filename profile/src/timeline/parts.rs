@@ -25,7 +25,7 @@ pub const FIRST_PART: i64 = 60_000_000_000;
 /// What ran in a part of the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Part {
+pub struct TimelinePart {
     /// Nanoseconds since the run began.
     pub begin: i64,
     /// Nanoseconds since the run began.
@@ -56,12 +56,12 @@ pub struct Parts<K> {
     origin: i64,
     length: i64,
     /// By number. Negative numbers are before the origin.
-    open: BTreeMap<i64, Open<K>>,
+    open: BTreeMap<i64, OpenPart<K>>,
 }
 
 /// A part while it grows.
 #[derive(Debug)]
-pub struct Open<K> {
+pub struct OpenPart<K> {
     /// By the clock of the origin.
     pub begin: i64,
     /// By the clock of the origin.
@@ -93,7 +93,12 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
     }
 
     /// Adds a part of another run. `key` translates its stacks, if there is room for them.
-    pub fn add_part(&mut self, part: &Part, began: i64, mut key: impl FnMut(u32) -> Option<K>) {
+    pub fn add_part(
+        &mut self,
+        part: &TimelinePart,
+        began: i64,
+        mut key: impl FnMut(u32) -> Option<K>,
+    ) {
         let [begin, end] = [part.begin, part.end].map(|time| time.saturating_add(began));
         let length = end.saturating_sub(begin);
         // The last part of a run may be shorter.
@@ -122,13 +127,12 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// This part, extended to at least this range. All other parts are cut to their final number of
-    /// stacks.
-    fn part(&mut self, number: i64, begin: i64, end: i64) -> &mut Open<K> {
+    /// This part, extended to at least this range. All other parts are cut to their final number of stacks.
+    fn part(&mut self, number: i64, begin: i64, end: i64) -> &mut OpenPart<K> {
         if !self.open.contains_key(&number) {
             self.open.values_mut().for_each(|it| it.keep(MAX_STACKS));
         }
-        let part = self.open.entry(number).or_insert_with(|| Open {
+        let part = self.open.entry(number).or_insert_with(|| OpenPart {
             begin,
             end,
             stacks: HashMap::new(),
@@ -156,8 +160,8 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         self,
         mut key: impl FnMut(K) -> Option<L>,
     ) -> Parts<L> {
-        let mut renamed = |part: Open<K>| {
-            let mut own = Open {
+        let mut renamed = |part: OpenPart<K>| {
+            let mut own = OpenPart {
                 begin: part.begin,
                 end: part.end,
                 stacks: HashMap::new(),
@@ -184,12 +188,12 @@ impl Parts<u32> {
     /// The parts of a run with this beginning and duration. Empty if the run is not longer than one
     /// part.
     #[must_use]
-    pub fn finish(self, began: i64, duration: i64) -> Vec<Part> {
+    pub fn finish(self, began: i64, duration: i64) -> Vec<TimelinePart> {
         if self.open.len() < 2 {
             return Vec::new();
         }
         let since = |time: i64| time.saturating_sub(began).clamp(0, duration);
-        let finished = |mut part: Open<u32>| {
+        let finished = |mut part: OpenPart<u32>| {
             part.keep(MAX_STACKS);
             let stacks = part.stacks.into_iter();
             let mut stacks: Vec<_> = stacks
@@ -200,7 +204,7 @@ impl Parts<u32> {
                 })
                 .collect();
             stacks.sort_unstable_by_key(|stack| stack.node);
-            Part {
+            TimelinePart {
                 begin: since(part.begin),
                 end: since(part.end),
                 stacks,
@@ -213,7 +217,7 @@ impl Parts<u32> {
     }
 }
 
-impl<K: Copy + Eq + Hash + Ord> Open<K> {
+impl<K: Copy + Eq + Hash + Ord> OpenPart<K> {
     fn add(&mut self, key: Option<K>, [busy, waiting]: [i64; 2]) {
         let Some(key) = key else {
             self.other = self.other.saturating_add(busy).saturating_add(waiting);
@@ -243,7 +247,7 @@ impl<K: Copy + Eq + Hash + Ord> Open<K> {
     }
 }
 
-impl Part {
+impl TimelinePart {
     /// Keeps at most this many stacks: those with the most time.
     pub(super) fn keep(&mut self, most: usize) {
         self.stacks
@@ -280,7 +284,7 @@ mod tests {
 
     const MINUTE: i64 = FIRST_PART;
 
-    fn times(parts: &[Part]) -> Vec<(i64, i64)> {
+    fn times(parts: &[TimelinePart]) -> Vec<(i64, i64)> {
         let times = parts.iter();
         times
             .map(|it| (it.begin / MINUTE, it.end / MINUTE))
@@ -339,7 +343,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_pods_that_began_a_little_apart_are_the_same_ones() {
-        let own = |begin: i64, end: i64| Part {
+        let own = |begin: i64, end: i64| TimelinePart {
             begin,
             end,
             stacks: vec![PartStack {

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cell, MAX_ROWS, MAX_STEPS};
+use super::{MAX_ROWS, MAX_STEPS, TimelineCell};
 
 /// The most cells of all rows except `(other)`: as many as the written rows have, and a quarter more.
 const MAX_CELLS: usize = MAX_ROWS * MAX_STEPS * 5 / 4;
@@ -18,7 +18,7 @@ const MAX_KEPT: usize = 4 * MAX_ROWS;
 pub struct Slot {
     /// The number of the step, counted from any beginning.
     pub at: i64,
-    /// As in [`Cell`]. The same applies to the next two.
+    /// As in [`TimelineCell`]. The same applies to the next two.
     pub busy: i64,
     /// Nanoseconds of wall time in samples that slept.
     pub waiting: i64,
@@ -35,9 +35,9 @@ impl Slot {
 
     /// The cell at its step, counted from `first`; `None` if there is no such step.
     #[must_use]
-    pub fn cell(self, first: i64) -> Option<Cell> {
+    pub fn cell(self, first: i64) -> Option<TimelineCell> {
         let step = u32::try_from(self.at.checked_sub(first)?).ok()?;
-        Some(Cell {
+        Some(TimelineCell {
             step,
             busy: self.busy,
             waiting: self.waiting,
@@ -51,7 +51,7 @@ type Slots = Vec<Slot>;
 
 /// Rows by key.
 #[derive(Debug)]
-pub struct Rows<K> {
+pub struct TimelineRows<K> {
     rows: BTreeMap<K, Slots>,
     /// Keys that are in `(other)` for good.
     folded: BTreeSet<K>,
@@ -59,7 +59,7 @@ pub struct Rows<K> {
     cells: usize,
 }
 
-impl<K> Default for Rows<K> {
+impl<K> Default for TimelineRows<K> {
     fn default() -> Self {
         Self {
             rows: BTreeMap::new(),
@@ -70,7 +70,7 @@ impl<K> Default for Rows<K> {
     }
 }
 
-impl<K: Ord + Clone> Rows<K> {
+impl<K: Ord + Clone> TimelineRows<K> {
     /// Adds to a row; `None` means `(other)`.
     pub fn add(&mut self, key: Option<&K>, slot: Slot) {
         let Some(key) = key.filter(|key| !self.folded.contains(key)) else {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_row_that_finds_no_room_is_in_other_from_its_begin_to_its_end() {
-        let mut rows = Rows::default();
+        let mut rows = TimelineRows::default();
         for row in 0..=MAX_KEPT {
             rows.add(Some(&row), busy(0, if row == 7 { 1 } else { 10 }));
         }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn cells_are_bounded_whatever_the_steps_are() {
-        let mut rows = Rows::default();
+        let mut rows = TimelineRows::default();
         for step in 0..MAX_STEPS as i64 {
             for row in 0..200 {
                 rows.add(Some(&row), busy(step, 1));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn two_steps_become_one_without_a_loss() {
-        let mut rows = Rows::default();
+        let mut rows = TimelineRows::default();
         for at in [-3, -2, -1, 0, 1, 3] {
             let heap = u64::try_from(at + 5).unwrap();
             rows.add(

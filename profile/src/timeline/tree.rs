@@ -6,34 +6,37 @@
 
 use std::collections::HashMap;
 
-use super::{Function, MAX_FUNCTIONS, MAX_NODES, Node, Part, PartStack, Request, Timeline};
+use super::{
+    MAX_FUNCTIONS, MAX_NODES, PartStack, Timeline, TimelineNode, TimelinePart, TimelineRequest,
+    TreeFunction,
+};
 use crate::bounds;
 
 /// Paths and functions, by number.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub struct TimelineTree {
     /// Nodes have indexes into this list.
-    pub functions: Vec<Function>,
+    pub functions: Vec<TreeFunction>,
     /// A parent comes before its children.
-    pub nodes: Vec<Node>,
-    function_numbers: HashMap<Function, u32>,
-    node_numbers: HashMap<Node, u32>,
+    pub nodes: Vec<TimelineNode>,
+    function_numbers: HashMap<TreeFunction, u32>,
+    node_numbers: HashMap<TimelineNode, u32>,
 }
 
 /// The numbers in this tree of another tree's nodes.
-pub(super) type Known = HashMap<u32, u32>;
+pub(super) type NodeNumbers = HashMap<u32, u32>;
 
-impl Tree {
+impl TimelineTree {
     /// The number of a function. A name that is too long is cut, as in a profile.
     pub fn function(&mut self, name: &str, file: &str) -> Option<u32> {
-        let function = Function {
+        let function = TreeFunction {
             name: bounds::text(name).into_owned(),
             file: bounds::text(file).into_owned(),
         };
         self.add_function(&function)
     }
 
-    fn add_function(&mut self, function: &Function) -> Option<u32> {
+    fn add_function(&mut self, function: &TreeFunction) -> Option<u32> {
         if let Some(&number) = self.function_numbers.get(function) {
             return Some(number);
         }
@@ -44,7 +47,7 @@ impl Tree {
     }
 
     /// The number of a frame.
-    pub fn node(&mut self, node: Node) -> Option<u32> {
+    pub fn node(&mut self, node: TimelineNode) -> Option<u32> {
         if let Some(&number) = self.node_numbers.get(&node) {
             return Some(number);
         }
@@ -57,8 +60,8 @@ impl Tree {
     /// Copies a path of another tree.
     pub(super) fn path(
         &mut self,
-        of: (&[Function], &[Node]),
-        known: &mut Known,
+        of: (&[TreeFunction], &[TimelineNode]),
+        known: &mut NodeNumbers,
         leaf: u32,
     ) -> Option<u32> {
         let (functions, nodes) = of;
@@ -71,7 +74,7 @@ impl Tree {
         for number in above.into_iter().rev() {
             let node = nodes.get(number as usize)?;
             let function = self.add_function(functions.get(node.function as usize)?)?;
-            let new = self.node(Node {
+            let new = self.node(TimelineNode {
                 parent,
                 function,
                 line: node.line,
@@ -86,9 +89,9 @@ impl Tree {
     /// keeps none.
     pub(super) fn take(
         &mut self,
-        of: (&[Function], &[Node]),
-        known: &mut Known,
-        request: &mut Request,
+        of: (&[TreeFunction], &[TimelineNode]),
+        known: &mut NodeNumbers,
+        request: &mut TimelineRequest,
     ) {
         let found = request.moments.iter_mut().all(|moment| {
             let path = self.path(of, known, moment.node);
@@ -100,9 +103,13 @@ impl Tree {
         }
     }
 
-    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the
-    /// others.
-    fn take_part(&mut self, of: (&[Function], &[Node]), known: &mut Known, part: &mut Part) {
+    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the others.
+    fn take_part(
+        &mut self,
+        of: (&[TreeFunction], &[TimelineNode]),
+        known: &mut NodeNumbers,
+        part: &mut TimelinePart,
+    ) {
         for stack in std::mem::take(&mut part.stacks) {
             match self.path(of, known, stack.node) {
                 Some(node) => part.stacks.push(PartStack { node, ..stack }),
@@ -118,7 +125,7 @@ impl Tree {
     /// Replaces a timeline's tree, with the nodes that its requests still need.
     pub(super) fn replace(mut self, timeline: &mut Timeline) {
         let (functions, nodes) = (&timeline.functions, &timeline.nodes);
-        let mut known = Known::new();
+        let mut known = NodeNumbers::new();
         for request in &mut timeline.requests {
             self.take((functions, nodes), &mut known, request);
         }

@@ -27,7 +27,7 @@ fn profile(leaves: &[(&str, [i64; 3])]) -> Profile {
 
 /// The wall time of each kind, in milliseconds.
 fn waits(profile: &Profile) -> Vec<(&'static str, i64)> {
-    let waiting = Waiting::of(profile).unwrap();
+    let waiting = WaitingTimes::of(profile).unwrap();
     let waits = profile.sample.iter().filter_map(|it| waiting.wall(it));
     waits.map(|(kind, wall)| (kind, wall / 1_000_000)).collect()
 }
@@ -140,14 +140,14 @@ fn functions_are_known_as_versions_spell_them() {
 /// Half of the time in the same leaves, by a sampler's label.
 fn with_labels(kinds: &[&str]) -> Profile {
     let mut builder = Builder::new(Settings::default());
-    let mut add = |leaf, values: [i64; 3], labels: &[crate::Label<'_>]| {
+    let mut add = |leaf, values: [i64; 3], labels: &[crate::SampleTag<'_>]| {
         let values = values.map(|value| value * 1_000_000);
         builder.add(&[frame(leaf), frame("{main}")], &values, labels);
     };
     add("PDO::query", [1, 5, 100], &[]);
     add("{main}", [1, 100, 100], &[]);
     for kind in kinds {
-        let labels = [crate::Label::Str(LABEL, kind)];
+        let labels = [crate::SampleTag::Str(LABEL, kind)];
         add("PDO::query", [1, 0, 1000], &labels);
         add("{main}", [1, 0, 1000], &labels);
     }
@@ -177,7 +177,7 @@ fn what_a_sampler_labels_stays_and_says_nothing_of_its_leaf() {
     );
     assert_eq!(total(&shown, "wall"), total(&profile, "wall"));
     // What was shown and stored is not split again.
-    assert!(Waiting::of(&shown).is_none());
+    assert!(WaitingTimes::of(&shown).is_none());
 }
 
 #[test]

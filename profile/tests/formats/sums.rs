@@ -2,7 +2,7 @@
 //!
 //! Invariant: the crate's own code reads no format here except pprof.
 
-use phpprof_profile::{Format, Limits, Profile, Stacks, View, decode, total};
+use phpprof_profile::{DecodeLimits, Format, Profile, Stacks, View, decode, total};
 
 use crate::profiles::TYPES;
 
@@ -84,7 +84,7 @@ pub fn check_sums(profile: &Profile, labels: &[(&str, &str)]) {
             .map(|(key, value)| ((*key).into(), (*value).into()))
             .collect();
         let file = Format::Pprof.write(profile, &view, "shop", None).unwrap();
-        let expected = total(&decode(&file, &Limits::default()).unwrap(), name);
+        let expected = total(&decode(&file, &DecodeLimits::default()).unwrap(), name);
         assert!(expected > 0);
         assert_eq!(folded_sum(profile, &view), expected, "folded {name}");
         assert_eq!(

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every call gives the same profile.
 
-use phpprof_profile::{Builder, FrameRef, Label, MappingInfo, Profile, Settings};
+use phpprof_profile::{Builder, FrameRef, MappingInfo, Profile, SampleTag, Settings};
 
 pub const TYPES: [&str; 3] = ["samples", "cpu", "wall"];
 
@@ -37,9 +37,9 @@ pub fn shop(price_milliseconds: i64) -> Profile {
     for (pod, weight) in [("web-1", 1), ("web-2", 3)] {
         for (route, weight) in [("checkout", 2 * weight), ("search", weight)] {
             let labels = [
-                Label::Str("pod", pod),
-                Label::Str("route", route),
-                Label::Num("pid", 7 + weight, ""),
+                SampleTag::Str("pod", pod),
+                SampleTag::Str("route", route),
+                SampleTag::Num("pid", 7 + weight, ""),
             ];
             let mut add = |stack: &[FrameRef<'_>], milliseconds: i64| {
                 let wall = milliseconds * weight * 1_000_000;
@@ -110,7 +110,7 @@ pub fn hostile() -> Profile {
         builder.add(
             &stack,
             &[value, value * 1_000_000, value * 1_000_000],
-            &[Label::Str(name, name), Label::Str("pod", name)],
+            &[SampleTag::Str(name, name), SampleTag::Str("pod", name)],
         );
     }
     builder.comment(format!("{{\"php\":{{\"version\":{:?}}}}}", HOSTILE[0]));
@@ -155,7 +155,7 @@ pub fn large(stacks: usize) -> Profile {
         builder.add(
             &frames,
             &[value, value * 9_000_000, value * 10_000_000],
-            &[Label::Str(
+            &[SampleTag::Str(
                 "pod",
                 if stack % 2 == 0 { "web-1" } else { "web-2" },
             )],

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-pub struct File {
+pub struct ServedFile {
     pub kind: &'static str,
     pub policy: Option<&'static str>,
     pub bytes: Vec<u8>,
 }
 
 /// Serves the files by their paths, or by `POST` and their paths. Returns the origin.
-pub fn serve(files: HashMap<String, File>) -> String {
+pub fn serve(files: HashMap<String, ServedFile>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -24,7 +24,7 @@ pub fn serve(files: HashMap<String, File>) -> String {
     origin
 }
 
-fn answer(mut stream: TcpStream, files: &HashMap<String, File>) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, files: &HashMap<String, ServedFile>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut request, mut length) = (String::new(), 0);
     reader.read_line(&mut request)?;

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use phpprof_profile::timeline::{
-    Cell, Function, MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_ROWS, MAX_STEPS, Moment, Node,
-    Request, RouteRow, Timeline, VERSION, WorkerRow,
+    MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_ROWS, MAX_STEPS, Moment, RouteRow, Timeline,
+    TimelineCell, TimelineNode, TimelineRequest, TreeFunction, VERSION, WorkerRow,
 };
 
 const MILLISECOND: i64 = 1_000_000;
@@ -17,7 +17,7 @@ const WORKERS: usize = 8;
 pub const RECORDED: usize = 40;
 
 /// Frames from the root: function, file, line.
-type Stack = &'static [(&'static str, &'static str, u32)];
+type RouteStack = &'static [(&'static str, &'static str, u32)];
 
 const MAIN: (&str, &str, u32) = ("{main}", "/srv/app/index.php", 12);
 const LATER: (&str, &str, u32) = ("{main}", "/srv/app/index.php", 19);
@@ -28,9 +28,9 @@ const RENDER: (&str, &str, u32) = (r"Shop\View::render", "/srv/app/src/View.php"
 const INTERNAL: &str = "<internal:standard>";
 
 /// An action in a route's requests: stack, share of the time, whether the worker sleeps.
-type Part = (Stack, i64, bool);
+type RouteAction = (RouteStack, i64, bool);
 
-const BUYS: &[Part] = &[
+const BUYS: &[RouteAction] = &[
     (&[MAIN, ("[compiling]", "", 0)], 3, false),
     (&[MAIN, HANDLE, ("session_start", INTERNAL, 0)], 7, true),
     (
@@ -94,7 +94,7 @@ const BUYS: &[Part] = &[
     ),
     (&[LATER, RENDER, ("[gc]", "", 0)], 5, false),
 ];
-const SEARCHES: &[Part] = &[
+const SEARCHES: &[RouteAction] = &[
     (
         &[
             MAIN,
@@ -117,7 +117,7 @@ const SEARCHES: &[Part] = &[
     ),
     (&[LATER, RENDER], 15, false),
 ];
-const SHOWS: &[Part] = &[
+const SHOWS: &[RouteAction] = &[
     (
         &[
             MAIN,
@@ -140,7 +140,7 @@ const SHOWS: &[Part] = &[
 ];
 
 /// Method, route, duration in milliseconds, frequency, actions.
-const ROUTES: [(&str, &str, i64, u64, &[Part]); 9] = [
+const ROUTES: [(&str, &str, i64, u64, &[RouteAction]); 9] = [
     ("POST", "/cart/{id}/checkout", 620, 14, BUYS),
     ("GET", "/search", 240, 22, SEARCHES),
     ("GET", "/product/{id}", 60, 34, SHOWS),
@@ -167,15 +167,15 @@ impl Dice {
 
 /// The call tree while it grows.
 #[derive(Default)]
-struct Tree {
-    functions: Vec<Function>,
-    nodes: Vec<Node>,
+struct GrowingTree {
+    functions: Vec<TreeFunction>,
+    nodes: Vec<TimelineNode>,
     known: HashMap<(Option<u32>, u32, u32), u32>,
 }
 
-impl Tree {
+impl GrowingTree {
     fn function(&mut self, name: &str, file: &str) -> u32 {
-        let function = Function {
+        let function = TreeFunction {
             name: name.to_owned(),
             file: file.to_owned(),
         };
@@ -192,7 +192,7 @@ impl Tree {
             .known
             .entry((parent, function, line))
             .or_insert_with(|| {
-                self.nodes.push(Node {
+                self.nodes.push(TimelineNode {
                     parent,
                     function,
                     line,
@@ -201,7 +201,7 @@ impl Tree {
             })
     }
 
-    fn leaf(&mut self, stack: Stack) -> u32 {
+    fn leaf(&mut self, stack: RouteStack) -> u32 {
         let mut at = None;
         for (name, file, line) in stack {
             let function = self.function(name, file);
@@ -211,7 +211,7 @@ impl Tree {
     }
 }
 
-fn spread(cells: &mut [Cell], (begin, end): (i64, i64), waits: bool, heap: u64) {
+fn spread(cells: &mut [TimelineCell], (begin, end): (i64, i64), waits: bool, heap: u64) {
     for (index, cell) in cells.iter_mut().enumerate() {
         let from = index as i64 * STEP;
         let part = end.min(from + STEP) - begin.max(from);
@@ -226,18 +226,18 @@ fn spread(cells: &mut [Cell], (begin, end): (i64, i64), waits: bool, heap: u64) 
     }
 }
 
-fn cells() -> Vec<Cell> {
+fn cells() -> Vec<TimelineCell> {
     let steps = 0..STEPS as u32;
     steps
-        .map(|step| Cell {
+        .map(|step| TimelineCell {
             step,
-            ..Cell::default()
+            ..TimelineCell::default()
         })
         .collect()
 }
 
-fn used(cells: Vec<Cell>) -> Vec<Cell> {
-    let is_used = |cell: &Cell| cell.busy > 0 || cell.waiting > 0;
+fn used(cells: Vec<TimelineCell>) -> Vec<TimelineCell> {
+    let is_used = |cell: &TimelineCell| cell.busy > 0 || cell.waiting > 0;
     cells.into_iter().filter(is_used).collect()
 }
 
@@ -246,7 +246,7 @@ fn used(cells: Vec<Cell>) -> Vec<Cell> {
 pub fn shop_timeline() -> Timeline {
     let end = STEP * STEPS as i64;
     let mut dice = Dice(7);
-    let mut tree = Tree::default();
+    let mut tree = GrowingTree::default();
     let mut routes: Vec<_> = ROUTES.iter().map(|_| cells()).collect();
     let mut workers = Vec::new();
     let mut requests = Vec::new();
@@ -264,7 +264,7 @@ pub fn shop_timeline() -> Timeline {
             });
             let route = route.unwrap();
             let took = ROUTES[route].2 * MILLISECOND * (60 + dice.roll(90) as i64) / 100;
-            let mut request = Request {
+            let mut request = TimelineRequest {
                 begin: now,
                 pod: pod.clone(),
                 pid,
@@ -277,7 +277,7 @@ pub fn shop_timeline() -> Timeline {
                     dice.roll(1 << 30)
                 ),
                 peak_heap_bytes: (4 << 20) + dice.roll(9 << 20) + (took as u64 / 40),
-                ..Request::default()
+                ..TimelineRequest::default()
             };
             let mut at = now;
             for (stack, share, waits) in ROUTES[route].4 {
@@ -340,7 +340,7 @@ pub fn shop_timeline() -> Timeline {
 /// A timeline at its bounds, with stacks of a hundred frames.
 pub fn largest_timeline() -> Timeline {
     let mut dice = Dice(11);
-    let mut tree = Tree::default();
+    let mut tree = GrowingTree::default();
     let functions: Vec<_> = (0..400)
         .map(|index| {
             tree.function(
@@ -364,10 +364,10 @@ pub fn largest_timeline() -> Timeline {
             at.unwrap()
         })
         .collect();
-    let row = |dice: &mut Dice| -> Vec<Cell> {
+    let row = |dice: &mut Dice| -> Vec<TimelineCell> {
         let steps = 0..MAX_STEPS as u32;
         steps
-            .map(|step| Cell {
+            .map(|step| TimelineCell {
                 step,
                 busy: dice.roll(25) as i64 * MILLISECOND,
                 waiting: dice.roll(25) as i64 * MILLISECOND,
@@ -380,7 +380,7 @@ pub fn largest_timeline() -> Timeline {
         let moments = if index < MAX_RECORDED { MAX_MOMENTS } else { 0 };
         let each = length / MAX_MOMENTS as i64;
         let begin = dice.roll(10_000) as i64 * MILLISECOND;
-        Request {
+        TimelineRequest {
             begin,
             end: begin + length,
             pod: format!("web-7d9f5c6b8-{:05}", index % 50),
@@ -401,7 +401,7 @@ pub fn largest_timeline() -> Timeline {
                     waits: moment % 3 == 0,
                 })
                 .collect(),
-            ..Request::default()
+            ..TimelineRequest::default()
         }
     };
     let requests = (0..MAX_REQUESTS)

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phpprof_profile::dump::{Frame, Worker};
+use phpprof_profile::dump::{DumpFrame, DumpWorker};
 use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
 use phpprof_profile::room::Lost;
-use phpprof_profile::{FrameRef, Label, MappingInfo, Settings, Writer, depth_within};
+use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
 use phpprof_profile::{unnamed, waiting};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, OpcacheState};
@@ -258,7 +258,7 @@ fn values(sum: &StackSum, has_heap: bool) -> Vec<i64> {
 #[must_use]
 pub fn of_workers(
     snapshot: &Snapshot,
-    workers: &[Worker],
+    workers: &[DumpWorker],
     labels: &[(String, String)],
     of_sampler: OfSampler,
 ) -> ProfileFile {
@@ -276,7 +276,9 @@ pub fn of_workers(
             &frames
         };
         let given = labels.iter();
-        let mut all: Vec<_> = given.map(|(key, value)| Label::Str(key, value)).collect();
+        let mut all: Vec<_> = given
+            .map(|(key, value)| SampleTag::Str(key, value))
+            .collect();
         all.extend(worker.labels());
         writer.add(frames, &[1, 0, 0], &all);
     }
@@ -294,7 +296,7 @@ pub fn of_workers(
     }
 }
 
-fn frame_of(frame: &Frame) -> FrameRef<'_> {
+fn frame_of(frame: &DumpFrame) -> FrameRef<'_> {
     FrameRef {
         name: &frame.function,
         file: &frame.file,
@@ -344,13 +346,13 @@ pub fn output(
                 }
             })
             .collect();
-        let mut all: Vec<Label<'_>> = labels
+        let mut all: Vec<SampleTag<'_>> = labels
             .iter()
-            .map(|(key, value)| Label::Str(key, value))
+            .map(|(key, value)| SampleTag::Str(key, value))
             .collect();
         if let Some(told) = &snapshot.requests {
             let of_request = told.table.labels(*of_request);
-            all.extend(of_request.map(|(key, value)| Label::Str(key, value)));
+            all.extend(of_request.map(|(key, value)| SampleTag::Str(key, value)));
         }
         all.extend(of_worker(snapshot, *tid).into_iter().flatten());
         all.extend(waits(stack.held, frames.first()));
@@ -390,27 +392,26 @@ fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts 
 }
 
 /// The labels of a worker. A container may run several PHP versions, so each sample has its own.
-fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Label<'_>; 4]>> {
+fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[SampleTag<'_>; 4]>> {
     let worker = snapshot.seen.get(&tid)?;
     let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
     let mut labels = SmallVec::from_iter([
-        Label::Str(php, &worker.engine.version),
-        Label::Str(sapi, &worker.engine.sapi),
-        Label::Num(pid, i64::from(worker.pid), ""),
+        SampleTag::Str(php, &worker.engine.version),
+        SampleTag::Str(sapi, &worker.engine.sapi),
+        SampleTag::Num(pid, i64::from(worker.pid), ""),
     ]);
     if worker.engine.is_thread_safe() {
-        labels.push(Label::Num(thread, i64::from(tid), ""));
+        labels.push(SampleTag::Num(thread, i64::from(tid), ""));
     }
     Some(labels)
 }
 
-/// The label of a worker that cannot continue. A leaf that names what it waits for says more than
-/// that it waits for a disk.
-fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<Label<'static>> {
+/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that it waits for a disk.
+fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<SampleTag<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {
-        Held::Stopped => Some(Label::Str(waiting::LABEL, waiting::STOPPED)),
-        Held::Disk if !says() => Some(Label::Str(waiting::LABEL, waiting::DISK)),
+        Held::Stopped => Some(SampleTag::Str(waiting::LABEL, waiting::STOPPED)),
+        Held::Disk if !says() => Some(SampleTag::Str(waiting::LABEL, waiting::DISK)),
         Held::Disk | Held::No => None,
     }
 }

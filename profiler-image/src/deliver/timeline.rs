@@ -6,7 +6,8 @@
 //! requested labels.
 
 use phpprof_profile::timeline::{
-    Cell, Moment, Node, OTHER, Request, RouteRow, Slot, Timeline, Tree, VERSION, WorkerRow,
+    Moment, OTHER, RouteRow, Slot, Timeline, TimelineCell, TimelineNode, TimelineRequest,
+    TimelineTree, VERSION, WorkerRow,
 };
 use rustc_hash::FxHashMap;
 
@@ -77,7 +78,7 @@ fn request(
     snapshot: &Snapshot,
     table: &ValueTable,
     paths: &mut MomentPaths<'_>,
-) -> Request {
+) -> TimelineRequest {
     let value = |label: SampleLabel| {
         let value = table.value(label, seen.values[label as usize]);
         value.to_owned()
@@ -89,7 +90,7 @@ fn request(
         .filter(|moment| moment.to() > seen.began)
         .map(|moment| paths.moment(moment, seen.began))
         .collect();
-    Request {
+    TimelineRequest {
         begin: since(seen.began),
         end: since(seen.ended.max(seen.began)),
         is_unfinished: seen.is_unfinished,
@@ -120,11 +121,11 @@ fn worker(summed_as: i32, snapshot: &Snapshot) -> (i32, i32) {
     }
 }
 
-fn cells(slots: Vec<Slot>) -> Vec<Cell> {
+fn cells(slots: Vec<Slot>) -> Vec<TimelineCell> {
     slots.into_iter().filter_map(|slot| slot.cell(0)).collect()
 }
 
-fn some(slots: Vec<Slot>) -> Option<Vec<Cell>> {
+fn some(slots: Vec<Slot>) -> Option<Vec<TimelineCell>> {
     Some(cells(slots)).filter(|cells| !cells.is_empty())
 }
 
@@ -135,7 +136,7 @@ fn signed(number: u128) -> i64 {
 /// The stacks of moments as call paths in the file's tree.
 struct MomentPaths<'a> {
     snapshot: &'a Snapshot,
-    tree: Tree,
+    tree: TimelineTree,
     known: FxHashMap<SummedStack, Option<u32>>,
 }
 
@@ -143,7 +144,7 @@ impl<'a> MomentPaths<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             snapshot,
-            tree: Tree::default(),
+            tree: TimelineTree::default(),
             known: FxHashMap::default(),
         }
     }
@@ -171,7 +172,7 @@ impl<'a> MomentPaths<'a> {
             let name = names.get(name);
             let function = self.tree.function(name.name, name.file);
             parent = function.and_then(|function| {
-                self.tree.node(Node {
+                self.tree.node(TimelineNode {
                     parent,
                     function,
                     line,

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
-use phpprof_profile::dump::Call;
+use phpprof_profile::dump::WaitingCall;
 use phpprof_zend::memory::Memory as _;
 
 use crate::run::WorkerLabels;
@@ -71,7 +71,7 @@ const CALLS: &[(libc::c_long, &str, bool)] = &[
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KernelReport {
     /// Only if it has not run since the run began.
-    pub call: Option<Call>,
+    pub call: Option<WaitingCall>,
     /// It runs, or waits for a CPU.
     pub is_runnable: bool,
     /// It was stopped, or is frozen.
@@ -154,10 +154,10 @@ impl InCall {
         (number >= 0).then_some(Self { number, arguments })
     }
 
-    fn call(self, pid: i32, memory: Option<&ProcessMemory>) -> Option<Call> {
+    fn call(self, pid: i32, memory: Option<&ProcessMemory>) -> Option<WaitingCall> {
         let known = CALLS.iter().find(|(number, ..)| *number == self.number);
         let Some(&(_, name, has_descriptor)) = known else {
-            return Some(Call {
+            return Some(WaitingCall {
                 name: format!("system call {}", self.number),
                 on: None,
                 peer_port: None,
@@ -173,7 +173,7 @@ impl InCall {
             let link = read_link(proc_path(format_args!("{pid}/fd/{descriptor}"))).ok()?;
             Some(link.to_string_lossy().into_owned())
         });
-        Some(Call {
+        Some(WaitingCall {
             name: name.to_owned(),
             on: link.as_deref().map(|link| kind(link).to_owned()),
             peer_port: link.as_deref().and_then(|link| {

@@ -11,7 +11,7 @@ mod kernel;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use phpprof_profile::dump::{Frame, State, Worker};
+use phpprof_profile::dump::{DumpFrame, DumpState, DumpWorker};
 
 use crate::request::asked::SampleLabels;
 use crate::run::aggregate::{Settlement, StackSum};
@@ -34,7 +34,7 @@ struct SampledWorker {
 }
 
 /// The workers with a sample.
-pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<Worker> {
+pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<DumpWorker> {
     let mut sampled: BTreeMap<i32, SampledWorker> = BTreeMap::new();
     snapshot.samples.settled.each(|stack| {
         let known = sampled.get(&stack.tid).map(|known| known.most);
@@ -66,30 +66,30 @@ fn worker(
     tid: i32,
     sampled: &SampledWorker,
     said: &KernelReport,
-) -> Option<Worker> {
+) -> Option<DumpWorker> {
     // A thread id that is no worker's has the samples of all workers without room of their own.
     let seen = snapshot.seen.get(&tid)?;
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);
     let is_idle = matches!(lines.last(), Some(&(FunctionNames::IDLE, _)));
     let state = if said.is_stopped {
-        State::Stopped
+        DumpState::Stopped
     } else if is_idle {
-        State::Idle
+        DumpState::Idle
     } else if mostly_slept(&sampled.most.sum) && !said.is_runnable {
-        State::Waiting
+        DumpState::Waiting
     } else {
-        State::Running
+        DumpState::Running
     };
     let frame = |&(id, line): &(_, u32)| {
         let name = snapshot.samples.names.get(id);
-        Frame {
+        DumpFrame {
             function: name.name.to_owned(),
             file: name.file.to_owned(),
             line: line.into(),
         }
     };
-    let slept = state == State::Waiting && sampled.is_only;
+    let slept = state == DumpState::Waiting && sampled.is_only;
     let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
     let told = snapshot.requests.as_ref().map(|told| &told.table);
     let of_request = |key: &str| {
@@ -98,7 +98,7 @@ fn worker(
             .find(|(of, _)| *of == key)
             .map(|(_, value)| value.to_owned())
     };
-    Some(Worker {
+    Some(DumpWorker {
         pod: None,
         container: None,
         pid: seen.pid.into(),

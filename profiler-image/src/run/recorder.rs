@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use phpprof_profile::timeline::FIRST_STEP;
 use phpprof_profile::timeline::{
-    MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, Parts, Rows, Slot,
+    MAX_MOMENTS, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, Parts, Slot, TimelineRows,
 };
 use rustc_hash::FxHashMap;
 
@@ -112,9 +112,9 @@ pub struct Recorder {
     /// How long each step is, in nanoseconds.
     pub step: u64,
     /// By the number that samples are summed under.
-    pub workers: Rows<i32>,
+    pub workers: TimelineRows<i32>,
     /// By the number of the label's value.
-    pub routes: Rows<u16>,
+    pub routes: TimelineRows<u16>,
     /// Its times are since the first step.
     pub parts: Parts<SummedStack>,
     live: FxHashMap<i32, LiveRequest>,
@@ -140,8 +140,8 @@ impl Recorder {
         Self {
             began,
             step: FIRST_STEP.unsigned_abs(),
-            workers: Rows::default(),
-            routes: Rows::default(),
+            workers: TimelineRows::default(),
+            routes: TimelineRows::default(),
             parts: Parts::new(0),
             live: FxHashMap::default(),
             slowest: Slowest::default(),

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 use serde_json::Value;
 
 use crate::target::Target;
@@ -54,7 +54,7 @@ fn cpu(process: &Child) -> Result<u64> {
 fn told(ended: &Output, file: &Path) -> Result<(String, Value)> {
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     ensure!(ended.status.success(), "{said}");
-    let profile = decode(&fs::read(file)?, &Limits::default())?;
+    let profile = decode(&fs::read(file)?, &DecodeLimits::default())?;
     let receipt = profile.comments().next().context("no receipt")?;
     Ok((said, serde_json::from_str(receipt)?))
 }

@@ -12,7 +12,7 @@ use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::snapshot::{Keep, Snapshot};
 use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 
 use crate::target::{Target, options};
 
@@ -88,7 +88,7 @@ fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
     kept.push((0, profile(&recording.snapshot())));
     let (mut samples, mut took) = (0, 0);
     for (_, bytes) in kept {
-        let profile = decode(&bytes, &Limits::default())?;
+        let profile = decode(&bytes, &DecodeLimits::default())?;
         let receipt = profile.comments().next().context("no receipt")?;
         let receipt: serde_json::Value = serde_json::from_str(receipt)?;
         ensure!(
@@ -133,7 +133,7 @@ fn a_store_that_refuses_is_no_harm() -> Result<()> {
     let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
     ensure!(kept.is_empty(), "{:?}", numbers(&kept));
     ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
-    let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
+    let profile = decode(&profile(&recording.snapshot()), &DecodeLimits::default())?;
     ensure!(total(&profile, "samples") > 0, "nothing was sampled");
     Ok(())
 }
@@ -153,11 +153,11 @@ fn seconds(slow: Duration) -> Result<(Recording, u64, Vec<Snapshot>)> {
 fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     let (recording, on_cpu, deltas) = seconds(slow)?;
     ensure!(deltas.len() == expected, "{} deltas", deltas.len());
-    let whole = decode(&profile(&recording.snapshot()), &Limits::default())?;
+    let whole = decode(&profile(&recording.snapshot()), &DecodeLimits::default())?;
     let (mut samples, mut cpu) = (0, 0);
     let mut until = recording.began_unix_nanoseconds;
     for delta in &deltas {
-        let profile = decode(&profile(delta), &Limits::default())?;
+        let profile = decode(&profile(delta), &DecodeLimits::default())?;
         samples += total(&profile, "samples");
         cpu += total(&profile, "cpu");
         ensure!(profile.string_table.iter().any(|text| text == "spin"));

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{RecordError, Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::engine::EngineRefusal;
 use tempfile::TempDir;
 
@@ -69,7 +69,7 @@ fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
     let recording = sampled(scope, seconds).map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let profile = decode(
         &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
-        &Limits::default(),
+        &DecodeLimits::default(),
     )?;
     for function in functions {
         ensure!(

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use tempfile::TempDir;
 
 use crate::target::{Target, options};
@@ -110,7 +110,7 @@ fn sampled_for(target: &Target, folder: &Path, duration: Duration) -> Result<Has
     let recording = recording?;
     let profile = decode(
         &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
-        &Limits::default(),
+        &DecodeLimits::default(),
     )?;
     let lookup = Lookup::new(&profile);
     let mut stacks = HashMap::new();

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Profile;
-use phpprof_profile::{Limits, Lookup, decode, total};
+use phpprof_profile::{DecodeLimits, Lookup, decode, total};
 use tempfile::TempDir;
 
 /// In percentage points.
@@ -106,7 +106,7 @@ impl Scene {
             .output()?;
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         ensure!(out.status.success(), "{said}");
-        let profile = decode(&std::fs::read(&path)?, &Limits::default())?;
+        let profile = decode(&std::fs::read(&path)?, &DecodeLimits::default())?;
         Ok(Recorded { profile, said })
     }
 }

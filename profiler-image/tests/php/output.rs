@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof_profile::{Limits, Profile, decode, total};
+use phpprof_profile::{DecodeLimits, Profile, decode, total};
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";
@@ -88,7 +88,7 @@ fn sampling(command: &mut Command) -> Result<Running> {
 }
 
 fn profile(bytes: &[u8]) -> Result<Profile> {
-    let profile = decode(bytes, &Limits::default())?;
+    let profile = decode(bytes, &DecodeLimits::default())?;
     ensure!(total(&profile, "samples") > 10, "too few samples");
     Ok(profile)
 }

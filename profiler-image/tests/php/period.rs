@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 
 use crate::target::{Target, options};
 
@@ -72,7 +72,7 @@ fn ran(program: &str, rate: u32) -> Result<Ran> {
     let quality = recording.sampler.quality;
     let missed = quality.late as f64 / quality.due.max(1) as f64;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let lookup = Lookup::new(&profile);
     let (mut samples, mut cpu) = (HashMap::new(), HashMap::new());
     for sample in &profile.sample {

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use tempfile::TempDir;
 
 /// Compiles a large file and collects cycles, in turns.
@@ -197,7 +197,7 @@ fn stacks(recording: &Recording) -> HashMap<String, i64> {
 fn values(recording: &Recording, name: &str) -> HashMap<String, i64> {
     let file = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
     // If the file is not a profile, there are no stacks.
-    let profile = decode(&file, &Limits::default()).unwrap_or_default();
+    let profile = decode(&file, &DecodeLimits::default()).unwrap_or_default();
     let lookup = Lookup::new(&profile);
     let index = profile.value_index(name);
     let mut stacks = HashMap::new();

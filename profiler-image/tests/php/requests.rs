@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::request::asked::{RequestSettings, SampleLabels};
 use phpprof::run::RecordingOptions;
 use phpprof::target::Scope;
-use phpprof_profile::timeline::{self, Request};
+use phpprof_profile::timeline::{self, TimelineRequest};
 
 /// The largest number of memory reads for a request.
 const READS_OF_A_REQUEST: f64 = 8.0;
@@ -95,10 +95,10 @@ fn check_slow(fpm: &Fpm) -> Result<()> {
     let logged = fpm.durations(since, "/steps")?;
     let timeline = recorded.timeline.context("no list")?;
     // Requests at the beginning and end of the run are not complete.
-    let whole = |request: &&Request| {
+    let whole = |request: &&TimelineRequest| {
         request.begin > 0 && !request.is_unfinished && request.route == "/steps"
     };
-    let slow: Vec<&Request> = timeline.requests.iter().filter(whole).collect();
+    let slow: Vec<&TimelineRequest> = timeline.requests.iter().filter(whole).collect();
     ensure!(slow.len() >= 4, "{} requests", slow.len());
     for request in slow {
         let duration = request.duration() / 1_000_000;

@@ -20,7 +20,7 @@ use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
-use phpprof_profile::{Limits, Lookup, Profile, decode};
+use phpprof_profile::{DecodeLimits, Lookup, Profile, decode};
 use phpprof_zend::extensions::OpcacheState;
 use tempfile::TempDir;
 
@@ -270,7 +270,7 @@ fn page_of_request(profile: &Profile, sample: &Sample) -> Option<char> {
 /// and that most samples have a page.
 fn check(recording: &Recording) -> Result<()> {
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let lookup = Lookup::new(&profile);
     let (mut all, mut named, mut known) = (0, 0, 0);
     let (mut mixed, mut others) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use tempfile::TempDir;
 
 use crate::target::{Target, options};
@@ -117,7 +117,7 @@ fn ran(php: &Path, program: &str, milliseconds: u32) -> Result<Ran> {
     ))?;
     let (truth, of_children, own): (f64, f64, f64) = serde_json::from_reader(stdout)?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let lookup = Lookup::new(&profile);
     let (mut samples, mut cpu, mut sampled, mut all_cpu) = (0.0, 0.0, 0.0, 0.0);
     for sample in &profile.sample {

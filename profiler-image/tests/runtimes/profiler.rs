@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof_profile::proto::Profile;
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 use tempfile::TempDir;
 
 /// A recording in progress; it is ended when this is dropped.
@@ -87,7 +87,7 @@ impl Recorder {
         );
         let path = self.file("profile.pb.gz");
         let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        Ok(decode(&bytes, &Limits::default())?)
+        Ok(decode(&bytes, &DecodeLimits::default())?)
     }
 
     fn said(&self) -> String {

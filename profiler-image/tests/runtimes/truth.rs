@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::time::ClockId;
 use phpprof_profile::proto::{Profile, Sample};
-use phpprof_profile::{Builder, FrameRef, Label, Lookup, Settings, plain_name, total};
+use phpprof_profile::{Builder, FrameRef, Lookup, SampleTag, Settings, plain_name, total};
 
 /// The name of a code path in the answers, and its first function.
 const PATHS: [(&str, &str); 4] = [
@@ -334,7 +334,7 @@ fn made_up(stack: &[&str]) -> Profile {
     builder.add(
         &frames,
         &[SAMPLES_PER_WORKER, 0, 1_000_000],
-        &[Label::Num("pid", 1, "")],
+        &[SampleTag::Num("pid", 1, "")],
     );
     builder.finish()
 }

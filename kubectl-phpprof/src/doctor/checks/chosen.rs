@@ -1,51 +1,51 @@
 //! Checks the pods from which the operator would choose, with the same functions as the operator.
 
-use phpprof_crds::{ContainerChoice, Reason, TargetReason};
-use phpprof_decide::container::Found;
-use phpprof_decide::mode::{Mode, mode};
+use phpprof_crds::{ContainerChoice, RequestReason, TargetReason};
+use phpprof_decide::container::FoundContainer;
+use phpprof_decide::mode::{ReadMode, mode};
 use phpprof_decide::pod::PodView;
 use phpprof_decide::select::{PodAndContainer, affordable, candidates};
 
-use super::{Check, DryRun, Observed, Unseen, Verdict, check, limits};
+use super::{Check, CheckVerdict, DryRunAnswer, ObservedRelease, Unseen, check, limits};
 
-pub(super) fn pods(observed: &Observed) -> Check {
+pub(super) fn pods(observed: &ObservedRelease) -> Check {
     match &observed.pods {
         Err(Unseen::Missing(why)) => check(
             "pods",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             why.clone(),
             "compare with kubectl get pods --show-labels",
         ),
         Err(Unseen::Hidden(why)) => check(
             "pods",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             why.clone(),
             "the operator sees the pods; for this check, ask for the rights of the cluster role view",
         ),
         Ok(pods) if pods.is_empty() => check(
             "pods",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!("{} has no pods", observed.target),
             "scale it up, or choose another workload",
         ),
         Ok(pods) => match candidates(&observed.spec, pods) {
-            Err(refusal) if refusal.reason == Reason::NoPodsReady => check(
+            Err(refusal) if refusal.reason == RequestReason::NoPodsReady => check(
                 "pods",
-                Verdict::Bad,
+                CheckVerdict::Bad,
                 refusal.message,
                 "kubectl describe pod says why",
             ),
-            Err(refusal) if refusal.reason == Reason::StaticPod => check(
+            Err(refusal) if refusal.reason == RequestReason::StaticPod => check(
                 "pods",
-                Verdict::Bad,
+                CheckVerdict::Bad,
                 refusal.message,
-                Reason::StaticPod.remedy().unwrap_or_default(),
+                RequestReason::StaticPod.remedy().unwrap_or_default(),
             ),
             _ => {
                 let ready = pods.iter().filter(|pod| pod.ready && !pod.deleting);
                 check(
                     "pods",
-                    Verdict::Good,
+                    CheckVerdict::Good,
                     format!("{} of {} pods are ready", ready.count(), pods.len()),
                     "",
                 )
@@ -54,9 +54,8 @@ pub(super) fn pods(observed: &Observed) -> Check {
     }
 }
 
-/// The pod that the operator would choose first, and the container in it, even if the operator
-/// could not choose at all.
-pub fn first(observed: &Observed) -> Option<PodAndContainer<'_>> {
+/// The pod that the operator would choose first, and the container in it, even if the operator could not choose at all.
+pub fn first(observed: &ObservedRelease) -> Option<PodAndContainer<'_>> {
     let pods = observed.pods.as_deref().ok()?;
     let candidates = candidates(&observed.spec, pods).ok()?;
     let order = |(pod, _): &PodAndContainer<'_>| (pod.samplers.len(), pod.name.clone());
@@ -64,34 +63,34 @@ pub fn first(observed: &Observed) -> Option<PodAndContainer<'_>> {
 }
 
 /// Why there is no pod to check.
-pub fn nothing(observed: &Observed) -> &'static str {
+pub fn nothing(observed: &ObservedRelease) -> &'static str {
     let pods = observed.pods.as_deref().unwrap_or_default();
     match candidates(&observed.spec, pods) {
-        Err(refusal) if refusal.reason == Reason::ContainerNotFound => {
+        Err(refusal) if refusal.reason == RequestReason::ContainerNotFound => {
             "no running container to look at"
         }
-        Err(refusal) if refusal.reason == Reason::ContainerAmbiguous => {
+        Err(refusal) if refusal.reason == RequestReason::ContainerAmbiguous => {
             "it is not clear which container runs PHP"
         }
-        Err(refusal) if refusal.reason == Reason::StaticPod => "only static pods to look at",
+        Err(refusal) if refusal.reason == RequestReason::StaticPod => "only static pods to look at",
         _ => "no ready pod to look at",
     }
 }
 
-pub(super) fn container(observed: &Observed) -> Check {
+pub(super) fn container(observed: &ObservedRelease) -> Check {
     let pods = observed.pods.as_deref().unwrap_or_default();
-    let unknown = || check("container", Verdict::Unknown, nothing(observed), "");
+    let unknown = || check("container", CheckVerdict::Unknown, nothing(observed), "");
     let Some((pod, found)) = first(observed) else {
         return match candidates(&observed.spec, pods) {
-            Err(refusal) if refusal.reason == Reason::ContainerNotFound => check(
+            Err(refusal) if refusal.reason == RequestReason::ContainerNotFound => check(
                 "container",
-                Verdict::Bad,
+                CheckVerdict::Bad,
                 refusal.message,
                 "choose one of these with --container; if yours is one of them, kubectl describe pod says why it does not run",
             ),
-            Err(refusal) if refusal.reason == Reason::ContainerAmbiguous => check(
+            Err(refusal) if refusal.reason == RequestReason::ContainerAmbiguous => check(
                 "container",
-                Verdict::Bad,
+                CheckVerdict::Bad,
                 refusal.message,
                 "name the one that runs PHP with --container, or in the pods' annotation kubectl.kubernetes.io/default-container",
             ),
@@ -104,7 +103,7 @@ pub(super) fn container(observed: &Observed) -> Check {
     {
         return check(
             "container",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!(
                 "the pod's runtime class is {runtime}, whose kernel does not let the sampler read PHP's memory"
             ),
@@ -114,7 +113,7 @@ pub(super) fn container(observed: &Observed) -> Check {
     let name = &found.container.name;
     check(
         "container",
-        Verdict::Good,
+        CheckVerdict::Good,
         format!(
             "{name}{}; only a run shows whether it runs PHP",
             why(pod, found)
@@ -124,7 +123,7 @@ pub(super) fn container(observed: &Observed) -> Check {
 }
 
 /// Why this container, if the command line does not name it, and the others of the pod.
-fn why(pod: &PodView, found: Found<'_>) -> String {
+fn why(pod: &PodView, found: FoundContainer<'_>) -> String {
     let why = match found.choice {
         ContainerChoice::Request => return String::new(),
         ContainerChoice::Annotation => "the pod's default",
@@ -143,20 +142,20 @@ fn why(pod: &PodView, found: Found<'_>) -> String {
 }
 
 /// Whether the sampler finds the operator's relay by its name, as far as the pod's spec says.
-pub(super) fn names(observed: &Observed) -> Check {
+pub(super) fn names(observed: &ObservedRelease) -> Check {
     let Some((pod, _)) = first(observed) else {
-        return check("names", Verdict::Unknown, nothing(observed), "");
+        return check("names", CheckVerdict::Unknown, nothing(observed), "");
     };
     match &pod.names_trouble {
         None => check(
             "names",
-            Verdict::Good,
+            CheckVerdict::Good,
             "the pod's spec lets it resolve names of the cluster",
             "",
         ),
         Some(why) => check(
             "names",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!(
                 "{why}; the sampler then connects to the relay by the Service's address, and only a run shows whether that works"
             ),
@@ -166,24 +165,24 @@ pub(super) fn names(observed: &Observed) -> Check {
 }
 
 /// The mode in which the operator would add the sampler.
-pub fn sampler_mode(observed: &Observed) -> Option<Mode> {
+pub fn sampler_mode(observed: &ObservedRelease) -> Option<ReadMode> {
     let (_, found) = first(observed)?;
     Some(mode(Some(found.container), &observed.spec))
 }
 
-pub(super) fn mode_of(observed: &Observed) -> Check {
+pub(super) fn mode_of(observed: &ObservedRelease) -> Check {
     let (verdict, found) = match sampler_mode(observed) {
-        None => (Verdict::Unknown, nothing(observed).to_owned()),
-        Some(Mode::SameUser { uid, .. }) => (
-            Verdict::Good,
-            format!("SameUser: as user {uid}, without capabilities"),
+        None => (CheckVerdict::Unknown, nothing(observed).to_owned()),
+        Some(ReadMode::SameUser { uid, .. }) => (
+            CheckVerdict::Good,
+            format!("SameUser: as user {uid}, without a capability"),
         ),
-        Some(Mode::Ptrace { user_known: true }) => (
-            Verdict::Good,
+        Some(ReadMode::Ptrace { user_known: true }) => (
+            CheckVerdict::Good,
             "Ptrace: the pod runs PHP as root, so the sampler needs SYS_PTRACE".to_owned(),
         ),
-        Some(Mode::Ptrace { user_known: false }) => (
-            Verdict::Good,
+        Some(ReadMode::Ptrace { user_known: false }) => (
+            CheckVerdict::Good,
             "Ptrace: the pod does not name the user that PHP runs as, so the sampler needs SYS_PTRACE"
                 .to_owned(),
         ),
@@ -191,12 +190,12 @@ pub(super) fn mode_of(observed: &Observed) -> Check {
     check("mode", verdict, found, "")
 }
 
-pub(super) fn admission(observed: &Observed) -> Check {
+pub(super) fn admission(observed: &ObservedRelease) -> Check {
     // Only the level is known.
     let reason = match sampler_mode(observed) {
-        Some(Mode::Ptrace { user_known: true }) => Some(TargetReason::PodSecurityDenied),
-        Some(Mode::Ptrace { user_known: false }) => Some(TargetReason::UserUnknown),
-        Some(Mode::SameUser { .. }) | None => None,
+        Some(ReadMode::Ptrace { user_known: true }) => Some(TargetReason::PodSecurityDenied),
+        Some(ReadMode::Ptrace { user_known: false }) => Some(TargetReason::UserUnknown),
+        Some(ReadMode::SameUser { .. }) | None => None,
     };
     let level = observed
         .namespace_labels
@@ -205,44 +204,44 @@ pub(super) fn admission(observed: &Observed) -> Check {
         .unwrap_or("");
     let strict = ["baseline", "restricted"].contains(&level);
     match &observed.dry_run {
-        DryRun::Accepted => check(
+        DryRunAnswer::Accepted => check(
             "admission",
-            Verdict::Good,
+            CheckVerdict::Good,
             "a dry run of adding the sampler's container succeeded",
             "",
         ),
-        DryRun::Refused(reason, message) => check(
+        DryRunAnswer::Refused(reason, message) => check(
             "admission",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!("a dry run of adding the sampler's container failed: {message}"),
             reason.remedy(),
         ),
-        DryRun::NotTried(_) if strict && let Some(reason) = reason => check(
+        DryRunAnswer::NotTried(_) if strict && let Some(reason) = reason => check(
             "admission",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!("Pod Security {level} refuses SYS_PTRACE"),
             reason.remedy(),
         ),
-        DryRun::NotTried(why) => check(
+        DryRunAnswer::NotTried(why) => check(
             "admission",
-            Verdict::Unknown,
+            CheckVerdict::Unknown,
             format!("not tried: {why}"),
             "the operator does this dry run itself",
         ),
     }
 }
 
-pub(super) fn budget(observed: &Observed) -> Check {
+pub(super) fn budget(observed: &ObservedRelease) -> Check {
     let (limits, pods) = (limits(observed), observed.pods.as_deref());
     let limit = limits.ephemeral_containers;
     let Ok(candidates) = candidates(&observed.spec, pods.unwrap_or_default()) else {
-        return check("budget", Verdict::Unknown, nothing(observed), "");
+        return check("budget", CheckVerdict::Unknown, nothing(observed), "");
     };
     let fewest = candidates.iter().map(|(pod, _)| pod.samplers.len()).min();
     match affordable(candidates, &limits) {
         Err(_) => check(
             "budget",
-            Verdict::Bad,
+            CheckVerdict::Bad,
             format!(
                 "every ready pod has had {limit} samplers, and ephemeral containers are never removed"
             ),
@@ -250,7 +249,7 @@ pub(super) fn budget(observed: &Observed) -> Check {
         ),
         Ok(_) => check(
             "budget",
-            Verdict::Good,
+            CheckVerdict::Good,
             format!(
                 "{} of {limit} samplers used by the pod with the fewest",
                 fewest.unwrap_or_default()

@@ -3,9 +3,9 @@
 //! Invariant: the store is good only by the operator's own word. A setting of the Deployment is
 //! none.
 
-use super::{Check, Observed, Verdict, api, check, operator, reached, store_as_told};
+use super::{Check, CheckVerdict, ObservedRelease, api, check, operator, reached, store_as_told};
 
-pub fn check_release(observed: &Observed) -> Vec<Check> {
+pub fn check_release(observed: &ObservedRelease) -> Vec<Check> {
     vec![
         api(observed),
         operator(observed),
@@ -14,14 +14,14 @@ pub fn check_release(observed: &Observed) -> Vec<Check> {
     ]
 }
 
-fn store(observed: &Observed) -> Check {
+fn store(observed: &ObservedRelease) -> Check {
     match &observed.store {
         Ok(facts) => store_as_told(observed, facts, ""),
         Err(why) => check(
             "store",
-            Verdict::Unknown,
-            format!("the state of the operator's store cannot be read: {why}"),
-            "try again in a few seconds, or ask for the Role …-operator-results",
+            CheckVerdict::Unknown,
+            format!("how the operator's store is cannot be read: {why}"),
+            "try again in some seconds, or ask for the Role …-operator-results",
         ),
     }
 }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Outcome::{Answered, NoConnection, Unauthorized};
-use super::{Row, admin, config, row};
+use super::{ConnectionRow, admin, config, row};
 use crate::cluster::Cluster;
 
-pub fn files(cluster: &Cluster) -> Vec<Row> {
+pub fn files(cluster: &Cluster) -> Vec<ConnectionRow> {
     let near = cluster.cluster("10.99.0.1");
     let part = |name: &str, value: &Value| {
         let path = cluster.folder.join(name);
@@ -30,7 +30,7 @@ pub fn files(cluster: &Cluster) -> Vec<Row> {
         row.files = Some(files);
         row
     };
-    let named = |name, row: Row| Row { name, ..row };
+    let named = |name, row: ConnectionRow| ConnectionRow { name, ..row };
     let mut alone = named("files-one-is-not-enough", chosen("SELF".into()));
     alone.wanted = NoConnection;
     let wrong = part(
@@ -66,7 +66,7 @@ pub fn files(cluster: &Cluster) -> Vec<Row> {
 }
 
 /// In a pod, whose service account is an administrator's.
-pub fn pods(cluster: &Cluster) -> Vec<Row> {
+pub fn pods(cluster: &Cluster) -> Vec<ConnectionRow> {
     let account = std::path::Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
     std::fs::create_dir_all(account).unwrap();
     std::fs::write(account.join("token"), "admin\n").unwrap();

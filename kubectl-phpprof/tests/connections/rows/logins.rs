@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::Outcome::{Answered, Forbidden, NoConnection, Unauthorized};
-use super::{Row, admin, changed, row};
+use super::{ConnectionRow, admin, changed, row};
 use crate::authority::{self as made, text};
 use crate::cluster::Cluster;
 use crate::plugins;
 
-pub fn tokens(cluster: &Cluster) -> Vec<Row> {
+pub fn tokens(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let (file, old) = (
         cluster.folder.join("token"),
@@ -93,7 +93,7 @@ pub fn tokens(cluster: &Cluster) -> Vec<Row> {
     ]
 }
 
-pub fn execs(cluster: &Cluster) -> Vec<Row> {
+pub fn execs(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;
     let token = plugins::answering(folder, "exec-token.sh", &json!({"token": "admin"}));
@@ -209,9 +209,8 @@ pub fn execs(cluster: &Cluster) -> Vec<Row> {
     ]
 }
 
-/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each
-/// plugin.
-pub fn policies(cluster: &Cluster) -> Vec<Row> {
+/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each plugin.
+pub fn policies(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;
     let token = plugins::answering(folder, "exec-policy.sh", &json!({"token": "admin"}));
@@ -249,7 +248,7 @@ pub fn policies(cluster: &Cluster) -> Vec<Row> {
     ]
 }
 
-pub fn providers(cluster: &Cluster) -> Vec<Row> {
+pub fn providers(cluster: &Cluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let (provider, authority) = (&cluster.provider, cluster.authority.certificate());
     let user = |id: &str, refresh: &str| provider.user(&authority, id, refresh);

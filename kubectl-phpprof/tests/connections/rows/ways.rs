@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Outcome::{Answered, NoConnection};
-use super::{Row, admin, changed, row};
+use super::{ConnectionRow, admin, changed, row};
 use crate::cluster::Cluster;
 
-pub fn proxies(cluster: &Cluster) -> Vec<Row> {
+pub fn proxies(cluster: &Cluster) -> Vec<ConnectionRow> {
     let far = cluster.cluster("far.phpprof.test");
     // A certificate for the far name: api.phpprof.test's.
     let far = changed(far, &json!({"tls-server-name": "api.phpprof.test"}));

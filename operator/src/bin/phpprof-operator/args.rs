@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use jiff::SignedDuration;
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 use phpprof_operator::export::exporter::ExportArgs;
-use phpprof_operator::export::links::Template;
+use phpprof_operator::export::links::LinkTemplate;
 use phpprof_operator::http::source::VerifySource;
 use phpprof_operator::sampler::container::{DirectChecksum, SamplerConfig};
 use phpprof_operator::sampler::route::{self, Route};
-use phpprof_operator::storage::store::{Store, StoreConfig};
+use phpprof_operator::storage::store::{ProfileStore, StoreConfig};
 
 use crate::Failed;
 
@@ -169,7 +169,7 @@ pub struct Args {
     /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload},
     /// {service}, {accessKey}, {from} and {to}. May be repeated
     #[arg(long)]
-    pub link: Vec<Template>,
+    pub link: Vec<LinkTemplate>,
     /// Memory limit of the operator's container in bytes, for its metrics
     #[arg(long, env = "PHPPROF_MEMORY_LIMIT_BYTES")]
     pub memory_limit_bytes: Option<u64>,
@@ -225,8 +225,8 @@ impl Args {
         })
     }
 
-    pub fn limits(&self, store: &Store, exports: bool) -> Limits {
-        Limits {
+    pub fn limits(&self, store: &ProfileStore, exports: bool) -> AdminLimits {
+        AdminLimits {
             namespace_opt_in: !self.all_namespaces,
             duration_seconds: self.max_duration_seconds,
             samples_per_second: self.max_samples_per_second,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use phpprof_crds::chain;
 use phpprof_operator::http::health::{self, Readiness};
 use phpprof_operator::http::keyring::KeySecret;
-use phpprof_operator::http::relay::Relay;
+use phpprof_operator::http::relay::RelayParts;
 use phpprof_operator::http::tls::{self, Certificate};
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::memory;
@@ -124,7 +124,7 @@ fn watch_store(args: &Args, context: &Context) -> Result<(), Failed> {
 }
 
 /// The relay's router. It counts the relay's answers.
-fn counted(relay: &Arc<Relay>, metrics: &Metrics) -> Router {
+fn counted(relay: &Arc<RelayParts>, metrics: &Metrics) -> Router {
     let metrics = metrics.clone();
     let count = MapResponseLayer::new(move |answer: Response| {
         metrics.relayed(answer.status().as_u16());

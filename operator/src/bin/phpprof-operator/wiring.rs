@@ -11,21 +11,21 @@ use phpprof_operator::export::links;
 use phpprof_operator::http::addresses::RelayAddresses;
 use phpprof_operator::http::keyring::{KeySecret, Keyring};
 use phpprof_operator::http::live::Live;
-use phpprof_operator::http::relay::{Gone, Relay};
+use phpprof_operator::http::relay::{Gone, RelayParts};
 use phpprof_operator::http::runs::Runs;
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
-use phpprof_operator::reconcile::archives::{Archives, Changes};
-use phpprof_operator::reconcile::context::{Cluster, Contact, Context, Policy, Storage};
+use phpprof_operator::reconcile::archives::{ArchiveChanges, Archives};
+use phpprof_operator::reconcile::context::{AdminPolicy, ClusterView, Contact, Context, Storage};
 use phpprof_operator::reconcile::halts::Halts;
-use phpprof_operator::reconcile::requests::Requests;
+use phpprof_operator::reconcile::requests::RequestLookup;
 use phpprof_operator::reconcile::residents;
 use phpprof_operator::reconcile::watches::{PodWatches, RequestRef};
 use phpprof_operator::sampler::cancellation::Cancellations;
 use phpprof_operator::storage::archive::Archive;
 use phpprof_operator::storage::collector::Collector;
-use phpprof_operator::storage::store::Store;
-use phpprof_operator::storage::usage::Usage;
+use phpprof_operator::storage::store::ProfileStore;
+use phpprof_operator::storage::usage::StorageUsage;
 use tower::BoxError;
 use tower::util::MapResultLayer;
 
@@ -35,7 +35,7 @@ use crate::args::{Args, split};
 /// Objects that changed and have to be reconciled again.
 pub struct Queues {
     pub requests: UnboundedReceiver<RequestRef>,
-    pub archives: Changes,
+    pub archives: ArchiveChanges,
 }
 
 /// A client whose calls are counted.
@@ -81,7 +81,7 @@ pub fn context(
     role: Arc<Role>,
 ) -> Result<(Arc<Context>, Queues), Failed> {
     let ca_bundle = args.ca_bundle()?;
-    let store = Store::open(&args.store(ca_bundle.clone()))?.counted(metrics.store_errors());
+    let store = ProfileStore::open(&args.store(ca_bundle.clone()))?.counted(metrics.store_errors());
     let exporter = args.exporter.clone().open(ca_bundle.as_deref())?;
     let page = args.results_url.as_deref().map(links::page);
     let grafana = args.exporter.templates()?;
@@ -96,14 +96,14 @@ pub fn context(
     );
     let collector = Collector::new(store.clone());
     let (watches, requests_changed) = PodWatches::new(client.clone());
-    let policy = Policy {
+    let policy = AdminPolicy {
         limits: args.limits(&store, !exporter.is_empty()),
         sampler: args.sampler(ca_bundle)?,
         links: links.chain(args.link.clone()).collect(),
     };
     let live = Live::new(role.clone(), collector.desk());
-    let cluster = Cluster {
-        requests: Arc::new(Requests::new(client.clone(), store.prefix())),
+    let cluster = ClusterView {
+        requests: Arc::new(RequestLookup::new(client.clone(), store.prefix())),
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         halts: Arc::new(halts(args)),
         client,
@@ -112,7 +112,7 @@ pub fn context(
         archives,
     };
     let storage = Storage {
-        usage: Usage::new(store.clone()),
+        usage: StorageUsage::new(store.clone()),
         store,
         collector,
         archive,
@@ -152,7 +152,7 @@ fn contact(args: &Args, keyring: Keyring, live: Live) -> Contact {
     }
 }
 
-pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
+pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<RelayParts> {
     let known = context.cluster.requests.clone();
     let gone: Gone = Box::new(move |key| {
         let known = known.clone();
@@ -163,7 +163,7 @@ pub fn relay(args: &Args, context: &Arc<Context>) -> Arc<Relay> {
         Box::new(move |asker, spoken| residents::answer(asked.clone(), asker, spoken).boxed()),
         Box::new(move |asker, seen| residents::news(waiting.clone(), asker, seen).boxed()),
     );
-    let mut relay = Relay::new(
+    let mut relay = RelayParts::new(
         context.contact.keyring.clone(),
         context.storage.store.clone(),
         context.contact.cancellations.clone(),

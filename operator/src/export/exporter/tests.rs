@@ -12,16 +12,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, ProfileResult, TargetState, TargetStatus, condition};
 use phpprof_profile::{
-    Builder, FrameRef, Label, Limits as Bounds, Profile, Settings, decode, encode_gzip, top, total,
+    Builder, DecodeLimits as Bounds, FrameRef, Profile, SampleTag, Settings, decode, encode_gzip,
+    top, total,
 };
 use serde_json::{Value, json};
 
-use self::server::{Server, TOKEN};
+use self::server::{ExportServer, TOKEN};
 use super::*;
 use crate::export::series::KINDS;
 use crate::sampler::object_keys::MERGED;
 use crate::sampler::object_keys::key;
-use crate::storage::store::Store;
+use crate::storage::store::ProfileStore;
 use crate::testing::request;
 
 const PODS: [&str; 2] = ["web-1", "web-2"];
@@ -33,10 +34,10 @@ const RECORDED: &[u8] = include_bytes!(concat!(
 ));
 
 /// A request that ended a moment ago, and a store with the profiles of its two pods.
-struct Scene {
+struct ExportScene {
     collector: Collector,
     request: ProfileRequest,
-    limits: Limits,
+    limits: AdminLimits,
 }
 
 /// This many stacks for each pod, of a function with a name of this length. Each stack has 10 ms of
@@ -50,18 +51,18 @@ fn merged(stacks: i64, length: usize) -> Profile {
             ..FrameRef::default()
         };
         for pod in PODS {
-            let labels = [Label::Str("pod", pod)];
+            let labels = [SampleTag::Str("pod", pod)];
             builder.add(&[frame], &[1, 3_000_000, 10_000_000], &labels);
         }
     }
     builder.finish()
 }
 
-async fn scene() -> Scene {
+async fn scene() -> ExportScene {
     scene_of(&merged(STACKS, 1)).await
 }
 
-async fn scene_of(profile: &Profile) -> Scene {
+async fn scene_of(profile: &Profile) -> ExportScene {
     let now = Timestamp::now();
     let workload = format!("e2e-{}", now.as_nanosecond());
     let mut request = request(json!({"target": {"workloadRef": {
@@ -89,19 +90,19 @@ async fn scene_of(profile: &Profile) -> Scene {
         }],
         ..ProfileRequestStatus::default()
     });
-    let limits = Limits::default();
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let limits = AdminLimits::default();
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let file = encode_gzip(profile);
     let place = key(&request, &limits.key_prefix, MERGED);
     store.create(&place, file).await.unwrap();
-    Scene {
+    ExportScene {
         collector: Collector::new(store),
         request,
         limits,
     }
 }
 
-impl Scene {
+impl ExportScene {
     /// The reasons and notes of the events.
     async fn tell(&self, exporter: &Exporter) -> Vec<(String, String)> {
         let events = exporter
@@ -159,7 +160,7 @@ impl Scene {
 }
 
 async fn url() -> String {
-    let stub = Server::default().start().await;
+    let stub = ExportServer::default().start().await;
     std::env::var("PYROSCOPE_URL").unwrap_or(stub)
 }
 
@@ -228,7 +229,7 @@ async fn a_recorded_profile_arrives_with_its_totals_and_every_function() {
 
 #[tokio::test]
 async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
-    let server = Server::default();
+    let server = ExportServer::default();
     server.told(|told| told.busy = 1);
     let arguments = ExportArgs {
         pyroscope_tenant: Some("shop".to_owned()),
@@ -244,7 +245,7 @@ async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
 
 #[tokio::test]
 async fn who_stays_busy_is_given_up_and_an_event_says_so() {
-    let server = Server::default();
+    let server = ExportServer::default();
     server.told(|told| told.busy = u32::MAX);
     let exporter = exporter(
         pyroscope(&server.start().await),
@@ -275,7 +276,7 @@ async fn a_server_that_is_not_there_is_an_event_and_no_more() {
 
 #[tokio::test]
 async fn an_annotation_is_made_with_the_token_and_marks_the_requests_time() {
-    let server = Server::default();
+    let server = ExportServer::default();
     let url = server.start().await;
     let scene = scene().await;
     let told = scene
@@ -289,7 +290,7 @@ async fn an_annotation_is_made_with_the_token_and_marks_the_requests_time() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_not_tried_again_and_is_in_no_event() {
-    let url = Server::default().start().await;
+    let url = ExportServer::default().start().await;
     let told = scene()
         .await
         .tell(&exporter(grafana(&url, "glsa_wrong"), PATIENCE))

@@ -81,7 +81,7 @@ struct Pane {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Query {
     ref_id: String,
-    datasource: Source,
+    datasource: AnnotationSource,
     query_type: String,
     profile_type_id: String,
     label_selector: String,
@@ -91,7 +91,7 @@ struct Query {
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct Source {
+struct AnnotationSource {
     r#type: String,
     uid: String,
 }

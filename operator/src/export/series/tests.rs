@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use phpprof_crds::{ProfileRequestStatus, TargetStatus};
-use phpprof_profile::{Builder, FrameRef, Label, Limits, Settings, decode, total};
+use phpprof_profile::{Builder, DecodeLimits, FrameRef, SampleTag, Settings, decode, total};
 
 use super::*;
 use crate::testing::{at, request};
@@ -52,7 +52,7 @@ fn merged(stacks: usize) -> Profile {
             ..FrameRef::default()
         };
         for pod in ["web-1", "web-2"] {
-            let labels = [Label::Str("pod", pod), Label::Num("pid", 7, "")];
+            let labels = [SampleTag::Str("pod", pod), SampleTag::Num("pid", 7, "")];
             builder.add(&[frame], &[1, 3_000_000, 10_000_000], &labels);
         }
     }
@@ -70,9 +70,9 @@ fn pushed(body: &str) -> (Vec<(String, String)>, Profile) {
     let profile = text(&series["samples"][0]["rawProfile"]);
     let profile = STANDARD.decode(profile).unwrap();
     // A receiver takes longer names than a sampler writes.
-    let limits = Limits {
+    let limits = DecodeLimits {
         string: LONGEST_STRING,
-        ..Limits::default()
+        ..DecodeLimits::default()
     };
     (labels, decode(&profile, &limits).unwrap())
 }
@@ -184,7 +184,7 @@ fn what_ran_for_an_hour_is_young_enough_for_pyroscope() {
 
 #[track_caller]
 fn check_workload(target: Value, expected: &str) {
-    let target: Target = serde_json::from_value(target).unwrap();
+    let target: ProfileTarget = serde_json::from_value(target).unwrap();
     assert_eq!(workload(&target), expected);
 }
 

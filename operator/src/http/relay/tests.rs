@@ -13,8 +13,8 @@ use crate::http::keyring::GrantPod;
 use crate::http::keys::Keys;
 use crate::http::runs::ask;
 use crate::http::tls::{Certificate, start};
-use crate::sampler::grant::Grant;
-use crate::sampler::offer::{Answer, Ask, Asker};
+use crate::sampler::grant::KeyGrant;
+use crate::sampler::offer::{PollGrant, ResidentPod, RunsOffer};
 use crate::storage::store::StoreConfig;
 use crate::testing::at;
 
@@ -31,28 +31,28 @@ const POD: GrantPod<'_> = GrantPod {
 };
 
 /// A relay, and what a test observes from outside.
-struct Scene {
+struct RelayScene {
     keyring: Keyring,
     cancellations: Arc<Cancellations>,
-    store: Store,
+    store: ProfileStore,
     address: SocketAddr,
     certificate: Arc<Certificate>,
     live: Arc<Live>,
-    relay: Arc<Relay>,
+    relay: Arc<RelayParts>,
     role: Arc<Role>,
     /// Wakes the samplers that have already got everything.
     news: Arc<Notify>,
 }
 
-async fn scene(store: Store) -> Scene {
+async fn scene(store: ProfileStore) -> RelayScene {
     scene_in(store, false).await
 }
 
-async fn scene_in(store: Store, deleted: bool) -> Scene {
+async fn scene_in(store: ProfileStore, deleted: bool) -> RelayScene {
     scene_with(store, deleted, VerifySource::Enforce).await
 }
 
-async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) -> Scene {
+async fn scene_with(store: ProfileStore, deleted: bool, verify_source: VerifySource) -> RelayScene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
     let cancellations = Arc::new(Cancellations::default());
     let gone = Box::new(move |_| std::future::ready(deleted).boxed());
@@ -70,7 +70,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
             .boxed()
         }),
     );
-    let mut relay = Relay::new(
+    let mut relay = RelayParts::new(
         keyring.clone(),
         store.clone(),
         cancellations.clone(),
@@ -84,7 +84,7 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
     relay.live = live.clone();
     let relay = Arc::new(relay);
     let (address, certificate) = start(&keyring, relay.clone().router()).await;
-    Scene {
+    RelayScene {
         keyring,
         cancellations,
         store,
@@ -98,15 +98,15 @@ async fn scene_with(store: Store, deleted: bool, verify_source: VerifySource) ->
 }
 
 /// As if no sampler that asks had a run. The address says which number of the contract is spoken.
-fn offered(asker: &Asker, spoken: u32) -> Result<Option<Answer>, String> {
+fn offered(asker: &ResidentPod, spoken: u32) -> Result<Option<RunsOffer>, String> {
     match asker.namespace.as_str() {
         "stopped" => Ok(None),
         "broken" => Err("no signature".to_owned()),
-        namespace => Ok(Some(Answer {
+        namespace => Ok(Some(RunsOffer {
             ask_again_seconds: 30,
             hold_seconds: Some(25),
             lease_seconds: 900,
-            ask: Ask {
+            ask: PollGrant {
                 url: format!(
                     "https://{namespace}/{}/{spoken}",
                     asker.ephemeral_container_name
@@ -119,12 +119,12 @@ fn offered(asker: &Asker, spoken: u32) -> Result<Option<Answer>, String> {
     }
 }
 
-fn in_memory() -> Store {
-    Store::in_memory(Arc::new(InMemory::new()))
+fn in_memory() -> ProfileStore {
+    ProfileStore::in_memory(Arc::new(InMemory::new()))
 }
 
-impl Scene {
-    fn grant(&self, until: Timestamp) -> Grant {
+impl RelayScene {
+    fn grant(&self, until: Timestamp) -> KeyGrant {
         let address = format!("https://{}", self.address);
         grant(&self.keyring, &address, POD, KEY, until).unwrap()
     }
@@ -137,13 +137,13 @@ impl Scene {
     }
 
     /// The answer to a PUT with this grant.
-    async fn put(&self, grant: &Grant, body: &'static [u8]) -> (u16, String) {
+    async fn put(&self, grant: &KeyGrant, body: &'static [u8]) -> (u16, String) {
         let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body);
         let digest = format!("sha-256=:{}:", STANDARD.encode(hash));
         self.put_with(grant, body, &digest).await
     }
 
-    async fn put_with(&self, grant: &Grant, body: &'static [u8], digest: &str) -> (u16, String) {
+    async fn put_with(&self, grant: &KeyGrant, body: &'static [u8], digest: &str) -> (u16, String) {
         let answer = self
             .client()
             .put(&grant.url)
@@ -188,16 +188,16 @@ async fn a_grant_that_is_bent_is_refused() {
     let grant = scene.grant(at(60));
     let bent = |from: &str, to: &str| {
         assert!(grant.url.contains(from), "{}", grant.url);
-        Grant {
+        KeyGrant {
             url: grant.url.replace(from, to),
             ..grant.clone()
         }
     };
-    let unsigned = Grant {
+    let unsigned = KeyGrant {
         headers: [("authorization".into(), "Bearer x".into())].into(),
         ..grant.clone()
     };
-    let twice = Grant {
+    let twice = KeyGrant {
         url: format!("{}&key=other", grant.url),
         ..grant.clone()
     };
@@ -289,7 +289,7 @@ async fn a_store_that_is_away_is_503_and_nothing_is_claimed() {
         url: format!("file://{}", folder.path().display()),
         ..StoreConfig::default()
     };
-    let scene = scene(Store::open(&config).unwrap()).await;
+    let scene = scene(ProfileStore::open(&config).unwrap()).await;
     let grant = scene.grant(at(60));
     let in_the_way = folder.path().join("shop");
     std::fs::write(&in_the_way, "a file where a folder has to be").unwrap();

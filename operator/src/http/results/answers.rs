@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use serde::Serialize;
 
-use crate::http::shares::Share;
+use crate::http::shares::KeyShare;
 
 /// Serialising strings, numbers and lists cannot fail.
 pub(super) fn json(answer: &impl Serialize) -> Response {
@@ -41,7 +41,7 @@ pub(super) fn busy() -> Response {
 }
 
 /// Holds the share until the client has received the whole answer.
-pub(super) fn held(response: Response, share: Share) -> Response {
+pub(super) fn held(response: Response, share: KeyShare) -> Response {
     let length = response.body().size_hint().exact();
     let held = response.map(|body| {
         let chunks = body.into_data_stream().map(move |chunk| {

@@ -16,12 +16,12 @@ use futures::stream;
 use serde::Deserialize;
 
 use super::{
-    COMPARISON, File, Question, Results, away, busy, files, held, no_question, private, question,
-    refuse,
+    COMPARISON, KeyQuestion, LinkedFile, Results, away, busy, files, held, no_question, private,
+    question, refuse,
 };
 use crate::http::keyring::ArchiveRef;
 use crate::sampler::object_keys::{UID_LENGTH, namespace_folder, request_folder};
-use crate::storage::archive::Listing;
+use crate::storage::archive::ArchiveListing;
 
 const NEW_KEY: &str = "this accessKey does not open what is stored of this namespace; it stands in the namespace's archive: \
     kubectl get profilearchive profiles -o jsonpath='{.status.accessKey}'";
@@ -55,10 +55,9 @@ pub(super) async fn list(
     }
 }
 
-/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client
-/// does not hold a copy of the list.
-fn written(listing: Listing) -> Body {
-    let Listing {
+/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client does not hold a copy of the list.
+fn written(listing: ArchiveListing) -> Body {
+    let ArchiveListing {
         profiles,
         left_out,
         bytes,
@@ -118,9 +117,9 @@ pub(super) async fn open(
 }
 
 /// The page that compares a request with the one in this folder.
-fn comparison(before: &str) -> File {
+fn comparison(before: &str) -> LinkedFile {
     let (begin, end) = COMPARISON;
-    File {
+    LinkedFile {
         link: "diff".to_owned(),
         name: format!("{begin}{before}{end}"),
     }
@@ -132,7 +131,7 @@ async fn opened(
     results: &Results,
     namespace: &str,
     body: Body,
-) -> Result<(String, Question), Response> {
+) -> Result<(String, KeyQuestion), Response> {
     let question = question(body).await.ok_or_else(no_question)?;
     let archive = (results.find_archive)(namespace);
     let opened = archive.and_then(|archive| {

@@ -22,13 +22,13 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The format of contract/live.json.
 #[derive(Serialize)]
-struct Answer<'a> {
-    seconds: Vec<Second<'a>>,
+struct LiveSeconds<'a> {
+    seconds: Vec<SentSecond<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Second<'a> {
+struct SentSecond<'a> {
     number: i64,
     pod: &'a str,
     container: &'a str,
@@ -70,14 +70,14 @@ pub(super) async fn read(
         .into_iter()
         .filter_map(|(place, second)| {
             let target = targets.get(place)?;
-            Some(Second {
+            Some(SentSecond {
                 number: second.number,
                 pod: &target.pod_name,
                 container: &target.container_name,
                 profile: STANDARD.encode(&second.profile),
             })
         });
-    let answer = Answer {
+    let answer = LiveSeconds {
         seconds: seconds.collect(),
     };
     // Serialising strings and numbers cannot fail.

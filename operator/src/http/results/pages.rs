@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use phpprof_profile::{Limits as Bounds, Packed, View, ViewError, page, timeline};
+use phpprof_profile::{DecodeLimits as Bounds, Packed, View, ViewError, page, timeline};
 
 use super::answers::{busy, html, refuse, sized};
 use super::{LARGEST_DRAWN, LARGEST_PAGE, NAMES_DRAWN, Results, TAKEN_WITHIN, drawn};

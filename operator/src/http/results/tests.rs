@@ -70,7 +70,7 @@ fn pass(seconds: i64) {
     NOW.with(|now| now.store(seconds, Ordering::Relaxed));
 }
 
-struct Scene {
+struct ResultsScene {
     router: Router,
     keyring: Keyring,
     live: Arc<Live>,
@@ -79,14 +79,14 @@ struct Scene {
     object_key: String,
 }
 
-async fn scene() -> Scene {
+async fn scene() -> ResultsScene {
     scene_with(false).await
 }
 
 /// Optionally with a request whose keys have the form of older operators.
-async fn scene_with(is_old: bool) -> Scene {
+async fn scene_with(is_old: bool) -> ResultsScene {
     let keyring = Keyring::new(Keys::new(at(0)).unwrap());
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut first = request(json!({"target": {"podName": "web"}}));
     let namespace_uid = (!is_old).then(|| NAMESPACE_UID.to_owned());
     first.status = Some(ProfileRequestStatus {
@@ -147,7 +147,7 @@ async fn scene_with(is_old: bool) -> Scene {
         live: live.clone(),
         live_turns: Results::live_turns(),
     };
-    Scene {
+    ResultsScene {
         router: results.router(),
         keyring,
         live,
@@ -167,7 +167,7 @@ fn archive_of_shop() -> ProfileArchive {
     archive
 }
 
-impl Scene {
+impl ResultsScene {
     async fn call(&self, method: &str, path: &str, body: &str) -> (u16, HeaderMap, String) {
         let call = Request::builder().method(method).uri(path);
         let call = call.body(Body::from(body.to_owned())).unwrap();
@@ -340,7 +340,7 @@ async fn who_has_the_key_of_an_archive_gets_the_list_as_the_contract_says_and_ev
 }
 
 /// Asks for a comparison of a stored request with another one, with the namespace's key.
-async fn compared(scene: &Scene, before: Value) -> (u16, Value) {
+async fn compared(scene: &ResultsScene, before: Value) -> (u16, Value) {
     let archive = archive_of_shop();
     let bound = ArchiveRef::new(&archive, NAMESPACE_UID);
     let key = scene.keyring.archive_key(&bound);
@@ -428,7 +428,7 @@ async fn a_name_that_leads_elsewhere_is_refused() {
 }
 
 /// Asks, but does not read the answer's body.
-async fn begin(scene: &Scene, path: &str) -> Response {
+async fn begin(scene: &ResultsScene, path: &str) -> Response {
     let call = Request::builder().uri(path).body(Body::empty()).unwrap();
     scene.router.clone().oneshot(call).await.unwrap()
 }

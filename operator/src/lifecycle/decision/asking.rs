@@ -7,7 +7,7 @@ use phpprof_decide::limits::Deadlines;
 
 use super::Round;
 use crate::lifecycle::checkpoints;
-use crate::lifecycle::effect::{Job, ReceiptKey, Recovery, Upload};
+use crate::lifecycle::effect::{Job, ReceiptKey, Recovery, ReportedUpload};
 use crate::lifecycle::status::fail;
 use crate::sampler::object_keys::receipt_key;
 use crate::sampler::receipt::UploadReceipt;
@@ -27,7 +27,7 @@ impl Round<'_> {
                 Err(self.now)
             }
             Some(trouble) if self.now < trouble.retry_at => Err(trouble.retry_at),
-            _ => Ok(Job::Verify(Upload {
+            _ => Ok(Job::Verify(ReportedUpload {
                 pod_uid: target.pod_uid.clone(),
                 key: target.object_key.clone(),
                 receipt,

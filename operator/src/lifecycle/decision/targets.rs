@@ -14,94 +14,96 @@ use crate::lifecycle::observed::{Halt, PodView};
 use crate::lifecycle::run::{run, subject};
 use crate::lifecycle::silence;
 use crate::lifecycle::status::fail;
-use crate::lifecycle::target::{Step, step};
+use crate::lifecycle::target::{TargetStep, step};
 use crate::sampler::injection::{Injection, Residence, Subject, Task};
 
 /// The effect and the job of a target's step, and when to decide again even if nothing changes.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct TargetTurn {
     pub effect: Option<Effect>,
     pub job: Option<Job>,
     pub wake_at: Option<Timestamp>,
 }
 
-impl Turn {
+impl TargetTurn {
     fn of(effect: Effect) -> Self {
-        Turn {
+        TargetTurn {
             effect: Some(effect),
-            ..Turn::default()
+            ..TargetTurn::default()
         }
     }
 
     fn waiting(until: Timestamp) -> Self {
-        Turn {
+        TargetTurn {
             wake_at: Some(until),
-            ..Turn::default()
+            ..TargetTurn::default()
         }
     }
 
     /// A question to the store, or when to ask.
     fn asking(asked: Result<Job, Timestamp>) -> Self {
         match asked {
-            Ok(job) => Turn {
+            Ok(job) => TargetTurn {
                 job: Some(job),
-                ..Turn::default()
+                ..TargetTurn::default()
             },
-            Err(retry_at) => Turn::waiting(retry_at),
+            Err(retry_at) => TargetTurn::waiting(retry_at),
         }
     }
 }
 
 impl Round<'_> {
     /// Sets the state of a target that is not settled.
-    pub(super) fn advance(&self, target: &mut TargetStatus, deadlines: &Deadlines) -> Turn {
+    pub(super) fn advance(&self, target: &mut TargetStatus, deadlines: &Deadlines) -> TargetTurn {
         let pod = self.observed.pods.get(&target.pod_uid);
         let read = self.observed.receipts.get(&target.pod_uid);
         match (step(self.now, target, pod, read, deadlines), pod) {
-            (Step::Settled, _) | (Step::Inject, None) => Turn::default(),
-            (Step::Inject, Some(_)) if self.ends_early() => {
+            (TargetStep::Settled, _) | (TargetStep::Inject, None) => TargetTurn::default(),
+            (TargetStep::Inject, Some(_)) if self.ends_early() => {
                 let why = self.stopped_by().unwrap_or("the request was cancelled");
                 let message = format!("{why} before this pod's sampler was added");
                 fail(target, TargetReason::Cancelled, &message);
-                Turn::default()
+                TargetTurn::default()
             }
-            (Step::Inject, Some(_)) if self.observed.halted.is_some() => {
-                Turn::waiting(later(self.now, HALTED))
+            (TargetStep::Inject, Some(_)) if self.observed.halted.is_some() => {
+                TargetTurn::waiting(later(self.now, HALTED))
             }
-            (Step::Inject, Some(pod)) => {
-                Turn::of(Effect::Inject(Box::new(self.injection(target, pod))))
+            (TargetStep::Inject, Some(pod)) => {
+                TargetTurn::of(Effect::Inject(Box::new(self.injection(target, pod))))
             }
-            (Step::Fail(..) | Step::Verify(_), _) if self.is_under_way(target) => Turn::default(),
-            (Step::ReadReceipt(state), _) => {
+            (TargetStep::Fail(..) | TargetStep::Verify(_), _) if self.is_under_way(target) => {
+                TargetTurn::default()
+            }
+            (TargetStep::ReadReceipt(state), _) => {
                 target.state = state;
                 let cancel = self.cancel(target, deadlines);
                 let asked = self.read_receipt(target, deadlines);
-                let turn = asked.map(Turn::asking).unwrap_or_default();
+                let turn = asked.map(TargetTurn::asking).unwrap_or_default();
                 let look_again = self.listen(target);
-                Turn {
+                TargetTurn {
                     effect: cancel,
                     job: turn.job,
                     wake_at: turn.wake_at.into_iter().chain(look_again).min(),
                 }
             }
-            (Step::Fail(reason, message), _) => {
+            (TargetStep::Fail(reason, message), _) => {
                 silence::clear(target);
                 let asked = self.recover(target, reason, message, deadlines);
-                asked.map(Turn::asking).unwrap_or_default()
+                asked.map(TargetTurn::asking).unwrap_or_default()
             }
-            (Step::Wait { state, until }, _) => {
+            (TargetStep::Wait { state, until }, _) => {
                 target.state = state;
                 let look_again = self.listen(target);
-                Turn {
+                TargetTurn {
                     effect: self.cancel(target, deadlines),
                     job: None,
                     wake_at: look_again.into_iter().chain([until]).min(),
                 }
             }
-            (Step::Verify(receipt), _) => {
+            (TargetStep::Verify(receipt), _) => {
                 silence::clear(target);
                 target.state = TargetState::Verifying;
-                Turn::asking(self.verify(target, receipt, deadlines))
+                TargetTurn::asking(self.verify(target, receipt, deadlines))
             }
         }
     }

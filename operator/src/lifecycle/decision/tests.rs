@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::lifecycle::effect::{Done, record};
-use crate::lifecycle::observed::{Admission, Refusal, SamplerState, StoreTrouble};
+use crate::lifecycle::observed::{Admission, RequestRefusal, SamplerState, StoreTrouble};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 use crate::testing::{NAMESPACE_UID, at, pod, request, sampler};
 use phpprof_crds::ProfileResult;
@@ -19,9 +19,9 @@ fn spec() -> Value {
     json!({"target": {"selector": {"matchLabels": {"app": "web"}}}, "durationSeconds": 30})
 }
 
-fn admission(pods: &[&str]) -> Observed {
+fn admission(pods: &[&str]) -> ObservedCluster {
     let matched = Ok(pods.iter().map(|name| pod(name)).collect());
-    Observed {
+    ObservedCluster {
         admission: Some(Admission {
             namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: true,
@@ -31,12 +31,12 @@ fn admission(pods: &[&str]) -> Observed {
             waits_since: at(0),
             matched,
         }),
-        ..Observed::default()
+        ..ObservedCluster::default()
     }
 }
 
 /// Pods whose samplers are in these states. A pod without a state has no sampler yet.
-fn pods(states: &[(&str, Option<SamplerState>)]) -> Observed {
+fn pods(states: &[(&str, Option<SamplerState>)]) -> ObservedCluster {
     let view = |(name, state): &(&str, Option<SamplerState>)| {
         let mut pod = pod(name);
         if let Some(state) = state {
@@ -44,9 +44,9 @@ fn pods(states: &[(&str, Option<SamplerState>)]) -> Observed {
         }
         (pod.uid.clone(), pod)
     };
-    Observed {
+    ObservedCluster {
         pods: states.iter().map(view).collect(),
-        ..Observed::default()
+        ..ObservedCluster::default()
     }
 }
 
@@ -58,12 +58,12 @@ fn ended(message: &str) -> Option<SamplerState> {
     })
 }
 
-fn trouble(observed: Observed, retry_second: i64) -> Observed {
+fn trouble(observed: ObservedCluster, retry_second: i64) -> ObservedCluster {
     let store_trouble = Some(StoreTrouble {
         message: "connection refused".into(),
         retry_at: at(retry_second),
     });
-    Observed {
+    ObservedCluster {
         store_trouble,
         ..observed
     }
@@ -82,7 +82,7 @@ fn accepted(pods: &[&str]) -> ProfileRequestStatus {
         at(0),
         &request(spec()),
         &admission(pods),
-        &Limits::default(),
+        &AdminLimits::default(),
     )
     .status
 }
@@ -112,23 +112,28 @@ fn short(decision: &Decision) -> String {
     let effects = decision.effects.iter().map(effect);
     let effects: Vec<String> = effects.chain(decision.jobs.iter().map(job)).collect();
     let next = match decision.next {
-        Next::OnChange => "on change".to_owned(),
-        Next::Now => "now".to_owned(),
-        Next::At(instant) => format!("at {}", instant.as_second() - at(0).as_second()),
+        NextLook::OnChange => "on change".to_owned(),
+        NextLook::Now => "now".to_owned(),
+        NextLook::At(instant) => format!("at {}", instant.as_second() - at(0).as_second()),
     };
     format!("{reason}; {}; {next}", effects.join(", "))
 }
 
 #[track_caller]
-fn check(second: i64, request: &ProfileRequest, observed: &Observed, expected: &str) {
+fn check(second: i64, request: &ProfileRequest, observed: &ObservedCluster, expected: &str) {
     assert_eq!(
-        short(&decide(at(second), request, observed, &Limits::default())),
+        short(&decide(
+            at(second),
+            request,
+            observed,
+            &AdminLimits::default()
+        )),
         expected
     );
 }
 
 #[track_caller]
-fn check_refusal(spec: Value, limits: &Limits, observed: &Observed, expected: &str) {
+fn check_refusal(spec: Value, limits: &AdminLimits, observed: &ObservedCluster, expected: &str) {
     let decision = decide(at(0), &request(spec), observed, limits);
     let current = &decision.status.conditions[0];
     assert_eq!(
@@ -151,7 +156,7 @@ fn targets_are_in_the_status_before_anything_is_injected() {
         at(0),
         &request(spec()),
         &admission(&["a", "b"]),
-        &Limits::default(),
+        &AdminLimits::default(),
     );
     assert_eq!(short(&decision), "Starting; ; now");
     assert_eq!(decision.status.targets.len(), 2);
@@ -165,7 +170,7 @@ fn targets_are_in_the_status_before_anything_is_injected() {
     );
 }
 
-fn running(pods_: &[&str]) -> Observed {
+fn running(pods_: &[&str]) -> ObservedCluster {
     let states: Vec<_> = pods_
         .iter()
         .map(|pod| (*pod, Some(SamplerState::Running)))
@@ -182,7 +187,7 @@ fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
     check(5, &request, &observed, "Sampling; stop uid-of-a; at 695");
     observed.stopped = ["uid-of-a".to_owned()].into();
     check(6, &request, &observed, "Sampling; ; at 695");
-    let decision = decide(at(5), &request, &observed, &Limits::default());
+    let decision = decide(at(5), &request, &observed, &AdminLimits::default());
     let reasons: Vec<_> = decision
         .status
         .targets
@@ -196,8 +201,19 @@ fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
 fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
     let mut request = request(spec());
     request.spec.suspend = true;
-    check(0, &request, &Observed::default(), "Suspended; ; on change");
-    let status = decide(at(0), &request, &Observed::default(), &Limits::default()).status;
+    check(
+        0,
+        &request,
+        &ObservedCluster::default(),
+        "Suspended; ; on change",
+    );
+    let status = decide(
+        at(0),
+        &request,
+        &ObservedCluster::default(),
+        &AdminLimits::default(),
+    )
+    .status;
     assert_eq!(status.completion_time, None);
     assert!(
         status
@@ -210,7 +226,7 @@ fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
     check(
         1,
         &request,
-        &Observed::default(),
+        &ObservedCluster::default(),
         "CancelledBeforeStart; ; now",
     );
     request.spec.cancel = false;
@@ -223,7 +239,12 @@ fn nothing_is_begun_for_a_request_that_is_being_deleted() {
     let mut request = with(accepted(&["a", "b"]));
     request.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(5)));
-    check(5, &request, &Observed::default(), "Starting; ; on change");
+    check(
+        5,
+        &request,
+        &ObservedCluster::default(),
+        "Starting; ; on change",
+    );
     let observed = pods(&[("a", None), ("b", None)]);
     check(5, &request, &observed, "Starting; ; on change");
 }
@@ -260,7 +281,7 @@ fn merged(cancelled: bool) -> Done {
 
 #[test]
 fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
-    let observed = Observed {
+    let observed = ObservedCluster {
         admission: Some(Admission {
             namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: false,
@@ -270,17 +291,17 @@ fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
             waits_since: at(0),
             matched: Ok(vec![pod("a")]),
         }),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     check_refusal(
         spec(),
-        &Limits::default(),
+        &AdminLimits::default(),
         &observed,
         "NamespaceNotEnabled: profiling is not enabled in this namespace. Enable it: kubectl label namespace shop phpprof.dev/profiling=enabled",
     );
-    let open = Limits {
+    let open = AdminLimits {
         namespace_opt_in: false,
-        ..Limits::default()
+        ..AdminLimits::default()
     };
     assert_eq!(
         short(&decide(at(0), &request(spec()), &observed, &open)),
@@ -290,10 +311,10 @@ fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
 
 #[test]
 fn the_administrators_limits_are_kept() {
-    let strict = Limits {
+    let strict = AdminLimits {
         duration_seconds: 20,
         samples_per_second: 50,
-        ..Limits::default()
+        ..AdminLimits::default()
     };
     let mut slow = spec();
     slow["durationSeconds"] = json!(20);
@@ -313,11 +334,11 @@ fn the_administrators_limits_are_kept() {
 
 #[test]
 fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
-    let matched = Err(Refusal {
-        reason: Reason::NoPodsMatched,
+    let matched = Err(RequestRefusal {
+        reason: RequestReason::NoPodsMatched,
         message: "no pod matches".into(),
     });
-    let observed = Observed {
+    let observed = ObservedCluster {
         admission: Some(Admission {
             namespace_uid: NAMESPACE_UID.into(),
             namespace_enabled: true,
@@ -327,11 +348,11 @@ fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
             waits_since: at(0),
             matched,
         }),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     check_refusal(
         spec(),
-        &Limits::default(),
+        &AdminLimits::default(),
         &observed,
         "NoPodsMatched: no pod matches. Compare the target with kubectl get pods --show-labels",
     );
@@ -355,19 +376,19 @@ fn when_every_target_failed_the_request_fails_with_the_first_reason() {
         at(41),
         &with(accepted(&["a"])),
         &observed,
-        &Limits::default(),
+        &AdminLimits::default(),
     );
     assert_eq!(short(&decision), "Collecting; ; now");
     let listing = decide(
         at(41),
         &with(decision.status),
         &observed,
-        &Limits::default(),
+        &AdminLimits::default(),
     );
     assert_eq!(short(&listing), "Collecting; list; now");
     let mut status = listing.status;
     record(&mut status, &[Done::Listed], Some(1), at(41));
-    let decision = decide(at(41), &with(status), &observed, &Limits::default());
+    let decision = decide(at(41), &with(status), &observed, &AdminLimits::default());
     assert_eq!(decision.status.conditions[0].reason, "AllTargetsFailed");
     let message = &decision.status.conditions[0].message;
     assert!(
@@ -404,7 +425,7 @@ fn a_store_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end() {
         at(1051),
         &request,
         &trouble(observed, 43),
-        &Limits::default(),
+        &AdminLimits::default(),
     );
     assert_eq!(
         given_up.status.targets[0].reason,
@@ -438,24 +459,29 @@ fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
 #[test]
 fn a_merge_waits_for_the_store_and_no_profile_is_claimed_without_it() {
     let request = with(verified(accepted(&["a"])));
-    check(42, &request, &Observed::default(), "Collecting; merge; now");
     check(
         42,
         &request,
-        &trouble(Observed::default(), 44),
+        &ObservedCluster::default(),
+        "Collecting; merge; now",
+    );
+    check(
+        42,
+        &request,
+        &trouble(ObservedCluster::default(), 44),
         "WaitingForStore; ; at 44",
     );
     check(
         44,
         &request,
-        &trouble(Observed::default(), 44),
+        &trouble(ObservedCluster::default(), 44),
         "WaitingForStore; merge; now",
     );
     let given_up = decide(
         at(1051),
         &request,
-        &trouble(Observed::default(), 44),
-        &Limits::default(),
+        &trouble(ObservedCluster::default(), 44),
+        &AdminLimits::default(),
     );
     assert_eq!(short(&given_up), "StoreUnavailable; ; now");
     assert_eq!(given_up.status.profile, None);
@@ -468,11 +494,16 @@ fn a_finished_request_is_deleted_when_its_time_is_over() {
     let mut status = request.status.clone().unwrap();
     record(&mut status, &[merged(false)], Some(1), at(43));
     request.status = Some(status);
-    check(44, &request, &Observed::default(), "Complete; ; at 103");
+    check(
+        44,
+        &request,
+        &ObservedCluster::default(),
+        "Complete; ; at 103",
+    );
     check(
         103,
         &request,
-        &Observed::default(),
+        &ObservedCluster::default(),
         "Complete; delete; on change",
     );
 }

@@ -1,6 +1,6 @@
 //! One pod, from its choice to its end: which step follows at which instant.
 
-use phpprof_decide::limits::Limits;
+use phpprof_decide::limits::AdminLimits;
 
 use super::*;
 use crate::testing::{at, pod, sampler};
@@ -52,16 +52,16 @@ fn ended(exit_code: i32, message: &str) -> SamplerState {
 /// `expected` is the step in short: what to do, until when, or why it failed.
 #[track_caller]
 fn check(second: i64, pod: Option<PodView>, expected: &str) {
-    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let deadlines = Deadlines::new(at(0), 30, &AdminLimits::default());
     let actual = match step(at(second), &target(), pod.as_ref(), None, &deadlines) {
-        Step::Settled => "settled".to_owned(),
-        Step::Wait { state, until } => {
+        TargetStep::Settled => "settled".to_owned(),
+        TargetStep::Wait { state, until } => {
             format!("{state:?} until {}", until.as_second() - at(0).as_second())
         }
-        Step::ReadReceipt(state) => format!("{state:?}, read the receipt"),
-        Step::Inject => "inject".to_owned(),
-        Step::Verify(receipt) => format!("verify {}", receipt.size),
-        Step::Fail(reason, message) => format!("{reason}: {message}"),
+        TargetStep::ReadReceipt(state) => format!("{state:?}, read the receipt"),
+        TargetStep::Inject => "inject".to_owned(),
+        TargetStep::Verify(receipt) => format!("verify {}", receipt.size),
+        TargetStep::Fail(reason, message) => format!("{reason}: {message}"),
     };
     assert!(actual.starts_with(expected), "{actual}");
 }
@@ -173,9 +173,9 @@ fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
             &target(),
             Some(&with(ended(14, line))),
             None,
-            &Deadlines::new(at(0), 30, &Limits::default()),
+            &Deadlines::new(at(0), 30, &AdminLimits::default()),
         );
-        if let Step::Fail(reason, message) = step {
+        if let TargetStep::Fail(reason, message) = step {
             assert!(
                 !message.starts_with("the sampler gave up"),
                 "{reason}: {message}"
@@ -188,7 +188,7 @@ fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
 fn a_refused_upload_is_told_with_its_cause_and_one_of_the_relay_as_it_is() {
     let refused = |detail: &str| {
         let line = format!(r#"{{"reason":"UploadRefused","detail":"{detail}"}}"#);
-        let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+        let deadlines = Deadlines::new(at(0), 30, &AdminLimits::default());
         match step(
             at(41),
             &target(),
@@ -196,7 +196,7 @@ fn a_refused_upload_is_told_with_its_cause_and_one_of_the_relay_as_it_is() {
             None,
             &deadlines,
         ) {
-            Step::Fail(TargetReason::UploadRefused, message) => message,
+            TargetStep::Fail(TargetReason::UploadRefused, message) => message,
             other => format!("{other:?}"),
         }
     };
@@ -267,13 +267,13 @@ fn check_resident(second: i64, state: SamplerState, read: Option<(i64, &str)>, e
         message: (!message.is_empty()).then(|| message.to_owned()),
         at: at(second),
     });
-    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let deadlines = Deadlines::new(at(0), 30, &AdminLimits::default());
     let actual = match step(at(second), &target, Some(&pod), read.as_ref(), &deadlines) {
-        Step::Wait { state, until } => {
+        TargetStep::Wait { state, until } => {
             format!("{state:?} until {}", until.as_second() - at(0).as_second())
         }
-        Step::Fail(reason, _) => reason.to_string(),
-        Step::Verify(receipt) => format!("verify {}", receipt.samples),
+        TargetStep::Fail(reason, _) => reason.to_string(),
+        TargetStep::Verify(receipt) => format!("verify {}", receipt.samples),
         other => format!("{other:?}"),
     };
     assert_eq!(actual, expected);
@@ -300,7 +300,7 @@ fn the_receipt_of_a_resident_samplers_run_is_looked_for_in_the_store() {
 /// A user waits for it.
 #[test]
 fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
-    let deadlines = Deadlines::new(at(0), 1, &Limits::default());
+    let deadlines = Deadlines::new(at(0), 1, &AdminLimits::default());
     let asked = |read: Timestamp, now: Timestamp| {
         let read = ReceiptRead {
             message: None,
@@ -309,13 +309,16 @@ fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
         read_receipt(now, TargetState::Sampling, Some(&read), &deadlines)
     };
     let half = later(at(1), SignedDuration::from_millis(500));
-    let wait = |until| Step::Wait {
+    let wait = |until| TargetStep::Wait {
         state: TargetState::Sampling,
         until,
     };
     assert_eq!(asked(at(0), at(0)), wait(at(1)));
     assert_eq!(asked(at(1), at(1)), wait(half));
-    assert_eq!(asked(at(1), half), Step::ReadReceipt(TargetState::Sampling));
+    assert_eq!(
+        asked(at(1), half),
+        TargetStep::ReadReceipt(TargetState::Sampling)
+    );
 }
 
 #[test]
@@ -339,10 +342,10 @@ fn a_sampler_of_one_run_is_not_taken_for_one_that_stays() {
         resident: true,
         ..target()
     };
-    let deadlines = Deadlines::new(at(0), 30, &Limits::default());
+    let deadlines = Deadlines::new(at(0), 30, &AdminLimits::default());
     let step = step(at(1), &target, Some(&pod), None, &deadlines);
     assert!(matches!(
         step,
-        Step::Fail(TargetReason::InjectionRefused, _)
+        TargetStep::Fail(TargetReason::InjectionRefused, _)
     ));
 }

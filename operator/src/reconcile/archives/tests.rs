@@ -9,7 +9,7 @@ use serde_json::Value;
 use tower::service_fn;
 
 use super::*;
-use crate::storage::store::Store as Objects;
+use crate::storage::store::ProfileStore as Objects;
 use crate::testing::NAMESPACE_UID;
 
 const KEY: &str = "key";
@@ -29,10 +29,10 @@ fn a_status_is_written_where_it_would_say_something_else() {
     assert_eq!(opened(&written, "n1", KEY.into(), ""), None);
     assert!(opened(&written, "n1", "rotated".into(), "").is_some());
     assert!(opened(&written, "n1", KEY.into(), "https://x").is_some());
-    let listing = Listing {
+    let listing = ArchiveListing {
         left_out: 2,
         bytes: 7,
-        ..Listing::default()
+        ..ArchiveListing::default()
     };
     let status = counted(&written, &listing).unwrap();
     assert_eq!((status.profiles, status.bytes), (Some(2), Some(7)));
@@ -65,9 +65,9 @@ fn a_namespace_that_goes_is_no_failure() {
 }
 
 /// The writes to an API server with the namespace shop: method, path and body.
-type Written = Arc<Mutex<Vec<(String, String, Value)>>>;
+type WriteLog = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-async fn answer(request: Request<Body>, written: Written) -> Result<Response<Body>, kube::Error> {
+async fn answer(request: Request<Body>, written: WriteLog) -> Result<Response<Body>, kube::Error> {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(axum::body::Body::new(body), 1 << 20);
     let body: Value = serde_json::from_slice(&body.await.unwrap()).unwrap_or_default();
@@ -93,8 +93,8 @@ async fn answer(request: Request<Body>, written: Written) -> Result<Response<Bod
         .unwrap())
 }
 
-fn archives(store: Objects) -> (Arc<Archives>, Written) {
-    let written = Written::default();
+fn archives(store: Objects) -> (Arc<Archives>, WriteLog) {
+    let written = WriteLog::default();
     let to = written.clone();
     let client = Client::new(service_fn(move |it| answer(it, to.clone())), "default");
     let archive = Arc::new(Archive::new(store));
@@ -109,7 +109,7 @@ fn archives(store: Objects) -> (Arc<Archives>, Written) {
 }
 
 /// Reconciles an archive, and returns the status that was written, if any.
-async fn look(archives: &Arc<Archives>, written: &Written, archive: &ProfileArchive) -> Value {
+async fn look(archives: &Arc<Archives>, written: &WriteLog, archive: &ProfileArchive) -> Value {
     let guarded = Arc::new(DeserializeGuard(Ok(archive.clone())));
     reconcile(guarded, archives.clone()).await.unwrap();
     let Some((method, path, body)) = written.lock().unwrap().pop() else {

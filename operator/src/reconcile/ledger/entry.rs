@@ -9,13 +9,15 @@ use kube::ResourceExt as _;
 use phpprof_crds::{ProfileRequest, TargetStatus};
 use phpprof_decide::limits::later;
 
-use super::jobs::Jobs;
+use super::jobs::RunningJobs;
 use super::samplers::Samplers;
-use super::written::{Shown, Written};
+use super::written::{ShownVersion, Written};
 use crate::backoff::pause;
 use crate::lifecycle::effect::Done;
-use crate::lifecycle::observed::{Blind, Observed, PodView, Queued, ReceiptRead, StoreTrouble};
-use crate::lifecycle::pace::Writes;
+use crate::lifecycle::observed::{
+    Blind, ObservedCluster, PodView, Queued, ReceiptRead, StoreTrouble,
+};
+use crate::lifecycle::pace::StatusWrites;
 use crate::reconcile::watches::Subscription;
 
 /// The shortest time between two updates of a request's place in its status.
@@ -23,18 +25,17 @@ const PLACE_EVERY: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is remembered of one request.
 #[derive(Debug)]
-pub struct Entry {
+pub struct LedgerEntry {
     uid: String,
     written: Option<Written>,
-    pub(super) jobs: Jobs,
-    open: Option<Box<Open>>,
+    pub(super) jobs: RunningJobs,
+    open: Option<Box<OpenRequest>>,
 }
 
 /// What matters only until the request is over.
 #[derive(Debug, Default)]
-struct Open {
-    /// The request as last seen, if it runs. It is kept because the notice of a deletion has no
-    /// object.
+struct OpenRequest {
+    /// The request as last seen, if it runs. It is kept because the notice of a deletion has no object.
     running: Option<Arc<ProfileRequest>>,
     /// Keeps the watch of its namespace's pods.
     pods: Option<Arc<Subscription>>,
@@ -49,12 +50,12 @@ struct Open {
     queued: Option<(Queued, Timestamp)>,
 }
 
-impl Entry {
+impl LedgerEntry {
     pub(super) fn of(request: &ProfileRequest) -> Self {
-        Entry {
+        LedgerEntry {
             uid: request.uid().unwrap_or_default(),
             written: None,
-            jobs: Jobs::default(),
+            jobs: RunningJobs::default(),
             open: None,
         }
     }
@@ -67,7 +68,7 @@ impl Entry {
         self.written.is_none() && self.jobs.is_empty() && self.open.is_none()
     }
 
-    fn open(&mut self) -> &mut Open {
+    fn open(&mut self) -> &mut OpenRequest {
         self.open.get_or_insert_default()
     }
 
@@ -75,9 +76,9 @@ impl Entry {
     pub(super) fn newest(&mut self, seen: &ProfileRequest) -> ProfileRequest {
         let shown = self.written.as_mut().map(|written| written.compare(seen));
         match shown {
-            Some(Shown::Replaced(newest)) => return Arc::unwrap_or_clone(newest),
-            Some(Shown::Over) => self.written = None,
-            Some(Shown::Newest) | None => {}
+            Some(ShownVersion::Replaced(newest)) => return Arc::unwrap_or_clone(newest),
+            Some(ShownVersion::Over) => self.written = None,
+            Some(ShownVersion::Newest) | None => {}
         }
         seen.clone()
     }
@@ -93,7 +94,7 @@ impl Entry {
     }
 
     /// How often the request was written; `None` if never.
-    pub fn writes(&self) -> Option<Writes> {
+    pub fn writes(&self) -> Option<StatusWrites> {
         self.written.as_ref().map(Written::writes)
     }
 
@@ -124,13 +125,13 @@ impl Entry {
     pub(super) fn step_down(&mut self) {
         let running = self.open.take().and_then(|open| open.running);
         self.open = running.map(|running| {
-            Box::new(Open {
+            Box::new(OpenRequest {
                 running: Some(running),
-                ..Open::default()
+                ..OpenRequest::default()
             })
         });
         self.written = None;
-        self.jobs = Jobs::default();
+        self.jobs = RunningJobs::default();
     }
 
     /// The request, if it runs.
@@ -149,21 +150,21 @@ impl Entry {
     }
 
     /// What a decision may know of it.
-    pub fn remembered(&self) -> Observed {
+    pub fn remembered(&self) -> ObservedCluster {
         let under_way = self.jobs.under_way();
         let Some(open) = &self.open else {
-            return Observed {
+            return ObservedCluster {
                 under_way,
-                ..Observed::default()
+                ..ObservedCluster::default()
             };
         };
         let trouble = open.trouble.as_ref();
-        Observed {
+        ObservedCluster {
             under_way,
             store_trouble: trouble.map(|(_, trouble)| trouble.clone()),
             stopped: open.samplers.stopped().clone(),
             receipts: open.samplers.receipts().clone(),
-            ..Observed::default()
+            ..ObservedCluster::default()
         }
     }
 
@@ -289,8 +290,8 @@ mod tests {
     use super::*;
     use crate::testing::{at, request};
 
-    fn entry() -> Entry {
-        Entry::of(&request(json!({"target": {"podName": "web"}})))
+    fn entry() -> LedgerEntry {
+        LedgerEntry::of(&request(json!({"target": {"podName": "web"}})))
     }
 
     #[test]
@@ -327,8 +328,9 @@ mod tests {
     #[test]
     fn blindness_lasts_until_something_was_observed() {
         let mut entry = entry();
-        let since =
-            |entry: &mut Entry, second| entry.observation_failed("no".into(), at(second)).since;
+        let since = |entry: &mut LedgerEntry, second| {
+            entry.observation_failed("no".into(), at(second)).since
+        };
         assert_eq!((since(&mut entry, 1), since(&mut entry, 9)), (at(1), at(1)));
         entry.observed();
         assert_eq!(since(&mut entry, 11), at(11));

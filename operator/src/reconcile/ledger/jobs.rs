@@ -9,9 +9,9 @@ use crate::lifecycle::effect::{Done, JobKey};
 
 /// A job without an outcome is still running.
 #[derive(Debug, Default)]
-pub struct Jobs(BTreeMap<JobKey, Option<Done>>);
+pub struct RunningJobs(BTreeMap<JobKey, Option<Done>>);
 
-impl Jobs {
+impl RunningJobs {
     /// Jobs whose outcome has not been taken.
     pub fn under_way(&self) -> BTreeSet<JobKey> {
         self.0.keys().cloned().collect()
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_job_is_under_way_until_its_outcome_is_taken() {
-        let mut jobs = Jobs::default();
+        let mut jobs = RunningJobs::default();
         let (one, other) = (JobKey::Target("a".into()), JobKey::Collection);
         assert!(jobs.begin(&one) && jobs.begin(&other));
         jobs.end(&one, Done::Listed);
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn end_drops_a_job_that_has_not_begun() {
-        let mut jobs = Jobs::default();
+        let mut jobs = RunningJobs::default();
         jobs.end(&JobKey::Collection, Done::Listed);
         assert!(jobs.is_empty());
     }
 
     #[test]
     fn finish_keeps_the_export() {
-        let mut jobs = Jobs::default();
+        let mut jobs = RunningJobs::default();
         assert!(jobs.begin(&JobKey::Collection) && jobs.begin(&JobKey::Export));
         jobs.finish();
         assert_eq!(jobs.under_way(), [JobKey::Export].into());

@@ -13,23 +13,23 @@ use crate::lifecycle::effect::Injected;
 use crate::lifecycle::observed::{PodView, ReceiptRead, SamplerState, SamplerView};
 
 /// A pod's uid, and the name of a sampler in it.
-type Place = (String, String);
+type SamplerPlace = (String, String);
 
 #[derive(Debug, Default)]
 pub struct Samplers {
     /// Samplers that the pod watch may not show yet, by the uid of the pod.
     injected: HashMap<String, Injected>,
     /// When the operator first saw that a sampler had ended.
-    ended: HashMap<Place, Timestamp>,
+    ended: HashMap<SamplerPlace, Timestamp>,
     /// When the operator first saw that a sampler runs.
-    running: HashMap<Place, Timestamp>,
+    running: HashMap<SamplerPlace, Timestamp>,
     /// Uids of pods whose samplers were told to stop.
     stopped: BTreeSet<String>,
     /// The receipts of runs as last read from the store, by the uid of the pod.
     receipts: BTreeMap<String, ReceiptRead>,
 }
 
-fn place(pod: &PodView, name: &str) -> Place {
+fn place(pod: &PodView, name: &str) -> SamplerPlace {
     (pod.uid.clone(), name.to_owned())
 }
 

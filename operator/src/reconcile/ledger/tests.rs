@@ -9,31 +9,31 @@ use super::*;
 use crate::testing::{at, request};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Stage {
+enum LedgerStage {
     Waits,
     Runs,
     IsOver,
 }
 
 /// A version of the request `first` with this uid.
-fn version(uid: &str, stage: Stage, version: u32) -> ProfileRequest {
+fn version(uid: &str, stage: LedgerStage, version: u32) -> ProfileRequest {
     let mut request = request(json!({"target": {"podName": "web"}}));
     request.metadata.uid = Some(uid.to_owned());
     request.metadata.resource_version = Some(version.to_string());
     request.status = Some(ProfileRequestStatus {
-        start_time: (stage != Stage::Waits).then(|| Time(at(0))),
-        completion_time: (stage == Stage::IsOver).then(|| Time(at(9))),
+        start_time: (stage != LedgerStage::Waits).then(|| Time(at(0))),
+        completion_time: (stage == LedgerStage::IsOver).then(|| Time(at(9))),
         ..ProfileRequestStatus::default()
     });
     request
 }
 
-fn seen(uid: &str, stage: Stage) -> ProfileRequest {
+fn seen(uid: &str, stage: LedgerStage) -> ProfileRequest {
     version(uid, stage, 1)
 }
 
 fn first() -> RequestRef {
-    reference(&seen("a", Stage::Waits))
+    reference(&seen("a", LedgerStage::Waits))
 }
 
 fn uid(request: Option<ProfileRequest>) -> Option<String> {
@@ -59,11 +59,11 @@ fn full(request: &ProfileRequest) -> Ledger {
 
 #[test]
 fn forget_leaves_nothing() {
-    for stage in [Stage::Waits, Stage::Runs, Stage::IsOver] {
+    for stage in [LedgerStage::Waits, LedgerStage::Runs, LedgerStage::IsOver] {
         let request = seen("a", stage);
         let mut ledger = full(&request);
         let ran = uid(ledger.forget(&first())).is_some();
-        assert_eq!(ran, stage == Stage::Runs);
+        assert_eq!(ran, stage == LedgerStage::Runs);
         assert!(ledger.entries.is_empty(), "{:?}", ledger.entries);
         assert_eq!(ledger.forget(&first()), None);
         // A job that ends afterwards adds nothing.
@@ -76,11 +76,11 @@ fn forget_leaves_nothing() {
 #[test]
 fn see_keeps_a_request_while_it_runs() {
     let mut ledger = Ledger::default();
-    ledger.see(&seen("a", Stage::Waits));
+    ledger.see(&seen("a", LedgerStage::Waits));
     assert_eq!(ledger.running().count(), 0);
-    ledger.see(&seen("a", Stage::Runs));
+    ledger.see(&seen("a", LedgerStage::Runs));
     assert_eq!(ledger.running().count(), 1);
-    ledger.see(&seen("a", Stage::IsOver));
+    ledger.see(&seen("a", LedgerStage::IsOver));
     assert_eq!(ledger.running().count(), 0);
     assert_eq!(ledger.ended(), ["a"].into());
     assert!(ledger.entries.is_empty());
@@ -90,7 +90,7 @@ fn see_keeps_a_request_while_it_runs() {
 fn see_serves_namespaces_in_turn() {
     let mut ledger = Ledger::default();
     for (number, namespace) in ["shop", "blog", "shop"].into_iter().enumerate() {
-        let mut request = seen(&number.to_string(), Stage::Runs);
+        let mut request = seen(&number.to_string(), LedgerStage::Runs);
         request.metadata.name = Some(number.to_string());
         request.metadata.namespace = Some(namespace.to_owned());
         ledger.see(&request);
@@ -101,9 +101,9 @@ fn see_serves_namespaces_in_turn() {
 
 #[test]
 fn see_keeps_of_one_that_is_over_what_its_end_needs() {
-    let running = seen("a", Stage::Runs);
+    let running = seen("a", LedgerStage::Runs);
     let mut ledger = full(&running);
-    let over = version("a", Stage::IsOver, 2);
+    let over = version("a", LedgerStage::IsOver, 2);
     ledger.wrote(running.resource_version(), &over, at(1));
     ledger.see(&over);
     assert_eq!(ledger.running().count(), 0);
@@ -122,12 +122,12 @@ fn see_keeps_of_one_that_is_over_what_its_end_needs() {
 
 #[test]
 fn arrive_tells_of_one_that_was_replaced() {
-    for stage in [Stage::Waits, Stage::Runs] {
+    for stage in [LedgerStage::Waits, LedgerStage::Runs] {
         let mut ledger = full(&seen("a", stage));
-        let newer = seen("b", Stage::Waits);
+        let newer = seen("b", LedgerStage::Waits);
         let arrival = ledger.arrive(&newer);
         assert_eq!(arrival.newest, newer);
-        let ran = stage == Stage::Runs;
+        let ran = stage == LedgerStage::Runs;
         assert_eq!(uid(arrival.deleted), ran.then(|| "a".to_owned()));
         assert_eq!(ledger.ended().contains("a"), ran);
         // Nothing of the older one is taken for the newer one's.
@@ -139,7 +139,7 @@ fn arrive_tells_of_one_that_was_replaced() {
 #[test]
 fn arrive_gives_the_version_that_was_written() {
     let mut ledger = Ledger::default();
-    let version = |number| version("a", Stage::Runs, number);
+    let version = |number| version("a", LedgerStage::Runs, number);
     let newest = |ledger: &mut Ledger, number| {
         let newest = ledger.arrive(&version(number)).newest;
         newest.resource_version()
@@ -150,7 +150,10 @@ fn arrive_gives_the_version_that_was_written() {
     for seen in [1, 2, 3] {
         assert_eq!(newest(&mut ledger, seen).as_deref(), Some("3"));
     }
-    let writes = ledger.get(&version(1)).and_then(Entry::writes).unwrap();
+    let writes = ledger
+        .get(&version(1))
+        .and_then(LedgerEntry::writes)
+        .unwrap();
     assert_eq!((writes.count, writes.last), (2, at(2)));
     // Somebody else has changed the request.
     assert_eq!(newest(&mut ledger, 4).as_deref(), Some("4"));
@@ -158,7 +161,7 @@ fn arrive_gives_the_version_that_was_written() {
 
 #[test]
 fn step_down_keeps_which_requests_run() {
-    let running = seen("a", Stage::Runs);
+    let running = seen("a", LedgerStage::Runs);
     let mut ledger = full(&running);
     ledger.step_down();
     assert_eq!(ledger.running().count(), 1);
@@ -166,18 +169,18 @@ fn step_down_keeps_which_requests_run() {
     assert_eq!(remembered, Default::default());
     assert_eq!(ledger.get(&running).unwrap().writes(), None);
     assert_eq!(uid(ledger.forget(&first())).as_deref(), Some("a"));
-    let mut ledger = full(&seen("a", Stage::Waits));
+    let mut ledger = full(&seen("a", LedgerStage::Waits));
     ledger.step_down();
     assert!(ledger.entries.is_empty());
 }
 
 #[test]
 fn take_outcomes_takes_each_once() {
-    let request = seen("a", Stage::Runs);
+    let request = seen("a", LedgerStage::Runs);
     let mut ledger = Ledger::default();
     assert!(ledger.begin(&request, &JobKey::Collection));
     assert!(!ledger.begin(&request, &JobKey::Collection));
-    let another = seen("b", Stage::Runs);
+    let another = seen("b", LedgerStage::Runs);
     ledger.end_job(&another, &JobKey::Collection, Done::Exported);
     assert_eq!(ledger.take_outcomes(&request), []);
     ledger.end_job(&request, &JobKey::Collection, Done::Listed);
@@ -192,7 +195,7 @@ proptest! {
     fn each_deletion_of_a_running_request_is_told_once(
         lives in proptest::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 1..12),
     ) {
-        let stages = [Stage::Waits, Stage::Runs, Stage::Runs, Stage::IsOver];
+        let stages = [LedgerStage::Waits, LedgerStage::Runs, LedgerStage::Runs, LedgerStage::IsOver];
         let (mut ledger, mut told, mut expected) = (Ledger::default(), Vec::new(), Vec::new());
         for (number, (last, is_noticed, has_job)) in lives.into_iter().enumerate() {
             let name = number.to_string();

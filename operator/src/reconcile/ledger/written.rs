@@ -11,21 +11,21 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 
-use crate::lifecycle::pace::Writes;
+use crate::lifecycle::pace::StatusWrites;
 use crate::lifecycle::status::is_over;
 
 /// The last version of a request that this operator wrote.
 #[derive(Debug)]
 pub struct Written {
     request: Arc<ProfileRequest>,
-    writes: Writes,
+    writes: StatusWrites,
     /// Earlier versions that the watch may still show.
     replaced: HashSet<String>,
 }
 
 /// How a version of a request that a watch shows relates to the one that was written.
 #[derive(Debug, PartialEq)]
-pub enum Shown {
+pub enum ShownVersion {
     /// The written one has replaced it. Has the written one.
     Replaced(Arc<ProfileRequest>),
     /// The written one, or somebody else's.
@@ -48,7 +48,7 @@ impl Written {
         versions.extend(replaced);
         Written {
             request: Arc::new(written.clone()),
-            writes: Writes {
+            writes: StatusWrites {
                 count: count + 1,
                 last: now,
             },
@@ -57,21 +57,21 @@ impl Written {
     }
 
     /// Compares with a version that the watch shows.
-    pub fn compare(&mut self, seen: &ProfileRequest) -> Shown {
+    pub fn compare(&mut self, seen: &ProfileRequest) -> ShownVersion {
         let version = seen.resource_version();
         if version.is_some_and(|version| self.replaced.contains(&version)) {
-            return Shown::Replaced(self.request.clone());
+            return ShownVersion::Replaced(self.request.clone());
         }
         self.replaced.clear();
         if is_over(seen) {
-            Shown::Over
+            ShownVersion::Over
         } else {
-            Shown::Newest
+            ShownVersion::Newest
         }
     }
 
     /// How often the request was written, and when last.
-    pub fn writes(&self) -> Writes {
+    pub fn writes(&self) -> StatusWrites {
         self.writes
     }
 }

@@ -20,13 +20,13 @@ use crate::testing::request;
 const BEHIND: &str = "the API server has a newer state of the target's pods than its watch shows";
 
 /// An API server with one pod or none. What it has now reaches the watch when the test says so.
-struct ApiServer {
+struct OnePodServer {
     shown: Option<Value>,
     had: Option<Value>,
     news: Notify,
 }
 
-impl ApiServer {
+impl OnePodServer {
     async fn answer(&self, request: Request<Body>) -> String {
         let accept = request.headers().get(ACCEPT);
         let accept = accept.map_or("", |accept| accept.to_str().unwrap());
@@ -49,18 +49,18 @@ impl ApiServer {
 }
 
 /// A request that is not accepted yet.
-struct Candidate {
-    server: Arc<ApiServer>,
+struct UnacceptedRequest {
+    server: Arc<OnePodServer>,
     context: Context,
     changes: UnboundedReceiver<RequestRef>,
     request: ProfileRequest,
 }
 
-impl Candidate {
+impl UnacceptedRequest {
     /// The watch shows the first of these states of the pod, and the API server has the second.
     async fn new(target: &Value, [shown, had]: [Option<Value>; 2]) -> Self {
         let news = Notify::new();
-        let server = Arc::new(ApiServer { shown, had, news });
+        let server = Arc::new(OnePodServer { shown, had, news });
         let asked = server.clone();
         let answer = move |request| {
             let server = asked.clone();
@@ -72,7 +72,7 @@ impl Candidate {
         let (context, changes) = context(Client::new(service_fn(answer), "default"));
         let request = request(json!({"target": target}));
         pods(&context, &request).await.unwrap();
-        Candidate {
+        UnacceptedRequest {
             server,
             context,
             changes,
@@ -88,7 +88,7 @@ impl Candidate {
                     let ready: Vec<bool> = pods.iter().map(|pod| pod.ready).collect();
                     format!("ready: {ready:?}")
                 }
-                Err(Refusal { reason, message }) => format!("{reason}: {message}"),
+                Err(RequestRefusal { reason, message }) => format!("{reason}: {message}"),
             },
             Err(error) => error.to_string(),
         }
@@ -117,7 +117,7 @@ fn pod(version: &str, ready: &str) -> Option<Value> {
 async fn a_pod_that_is_ready_is_not_refused_while_the_watch_does_not_show_it_yet() {
     for target in targets() {
         for shown in [pod("9", "False"), None] {
-            let mut candidate = Candidate::new(&target, [shown, pod("10", "True")]).await;
+            let mut candidate = UnacceptedRequest::new(&target, [shown, pod("10", "True")]).await;
             assert_eq!(candidate.look().await, BEHIND);
             candidate.server.news.notify_one();
             let seen = async {
@@ -137,7 +137,7 @@ async fn a_pod_that_is_not_ready_waits_for_nothing_if_the_watch_is_as_new_as_the
     for target in targets() {
         for listed in ["10", "9"] {
             let states = [pod("10", "False"), pod(listed, "False")];
-            let candidate = Candidate::new(&target, states).await;
+            let candidate = UnacceptedRequest::new(&target, states).await;
             assert_eq!(candidate.look().await, "ready: [false]");
         }
     }
@@ -150,7 +150,7 @@ async fn a_pod_that_is_gone_does_not_exist_even_if_the_watch_shows_it() {
         "NoPodsMatched: no pod of namespace shop matches app=web",
     ];
     for (target, refusal) in targets().iter().zip(refusals) {
-        let candidate = Candidate::new(target, [pod("9", "False"), None]).await;
+        let candidate = UnacceptedRequest::new(target, [pod("9", "False"), None]).await;
         assert_eq!(candidate.look().await, refusal);
     }
 }

@@ -5,8 +5,8 @@ use phpprof_crds::{Filter, RequestLabel, UploadMode, UploadRoute};
 
 use super::*;
 use crate::http::runs::digest;
-use crate::sampler::injection::{Mode, Task};
-use crate::sampler::offer::{Answer, OfferedRun};
+use crate::sampler::injection::{ReadMode, Task};
+use crate::sampler::offer::{OfferedRun, RunsOffer};
 
 const STEM: &str =
     "phpprof/shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d/web-7d9f5c6b8-x2x4z.fpm.4f9c7a1d.0";
@@ -23,8 +23,8 @@ fn subject() -> Subject {
     }
 }
 
-fn run() -> Run {
-    Run {
+fn run() -> PodRun {
+    PodRun {
         object_key: format!("{STEM}.pb.gz"),
         checkpoint_seconds: 60,
         checkpoint_times: Vec::new(),
@@ -50,7 +50,7 @@ fn run() -> Run {
     }
 }
 
-fn injection(mode: Mode) -> Injection {
+fn injection(mode: ReadMode) -> Injection {
     Injection {
         subject: subject(),
         ephemeral_container_name: "phpprof-0b1c2d3e-0".into(),
@@ -59,8 +59,8 @@ fn injection(mode: Mode) -> Injection {
     }
 }
 
-fn of_a_short_run_given() -> Given {
-    Given::once(&subject(), &run(), &of_a_short_run(), &config())
+fn of_a_short_run_given() -> ContainerSettings {
+    ContainerSettings::once(&subject(), &run(), &of_a_short_run(), &config())
 }
 
 fn config() -> SamplerConfig {
@@ -75,9 +75,9 @@ fn config() -> SamplerConfig {
 }
 
 /// The grants of a run of 17 seconds.
-fn grants() -> Grants {
+fn grants() -> SamplerGrants {
     let unasked = |file: &str| {
-        let unasked = |grant| Grant {
+        let unasked = |grant| KeyGrant {
             stop: String::new(),
             live: String::new(),
             ..grant
@@ -85,7 +85,7 @@ fn grants() -> Grants {
         let routes = routes(&format!("{STEM}.{file}"));
         routes.into_iter().map(unasked).collect()
     };
-    Grants {
+    SamplerGrants {
         profile: routes(&format!("{STEM}.pb.gz")),
         checkpoint_seconds: 60,
         checkpoint_times: vec![5, 10],
@@ -101,14 +101,14 @@ fn relay_addresses() -> [IpAddr; 2] {
     ["10.96.0.5", "fd00:10:96::5"].map(|address| address.parse().unwrap())
 }
 
-fn of_a_short_run() -> Grants {
-    Grants {
+fn of_a_short_run() -> SamplerGrants {
+    SamplerGrants {
         checkpoints: Vec::new(),
         ..grants()
     }
 }
 
-fn routes(key: &str) -> Vec<Grant> {
+fn routes(key: &str) -> Vec<KeyGrant> {
     let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
     let query = format!(
         "key={}&pod=4f9c7a1d-0000-4000-8000-000000000000&expires=1790000690",
@@ -117,7 +117,7 @@ fn routes(key: &str) -> Vec<Grant> {
     let relay = "https://phpprof-operator.phpprof-system.svc:8443/v1";
     let store = format!("https://s3.phpprof-store.svc/profiles/{key}");
     vec![
-        Grant {
+        KeyGrant {
             route: UploadRoute::Direct,
             method: "PUT".into(),
             url: format!("{store}?X-Amz-Signature=0"),
@@ -126,7 +126,7 @@ fn routes(key: &str) -> Vec<Grant> {
             live: String::new(),
             pins: Vec::new(),
         },
-        Grant {
+        KeyGrant {
             route: UploadRoute::Relay,
             method: "PUT".into(),
             url: format!("{relay}/object?{query}"),
@@ -138,25 +138,25 @@ fn routes(key: &str) -> Vec<Grant> {
     ]
 }
 
-const SAME_USER: Mode = Mode::SameUser {
+const SAME_USER: ReadMode = ReadMode::SameUser {
     uid: 1000,
     gid: 1001,
 };
-const PTRACE: Mode = Mode::Ptrace { user_known: false };
+const PTRACE: ReadMode = ReadMode::Ptrace { user_known: false };
 
 #[test]
 fn the_arguments_are_those_of_the_contract() {
     let expected: Vec<String> =
         serde_json::from_str(include_str!("../../../../contract/args.json")).unwrap();
-    let given = Given::once(&subject(), &run(), &grants(), &config());
+    let given = ContainerSettings::once(&subject(), &run(), &grants(), &config());
     assert_eq!(given.arguments, expected);
 }
 
-fn asks() -> Ask {
+fn asks() -> PollGrant {
     let pin = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
     let relay = "https://phpprof-operator.phpprof-system.svc:8443/v1";
     let query = "sampler=phpprof-resident-0&namespace=shop&pod=4f9c7a1d-0000-4000-8000-000000000000&from=10.244.0.5&expires=1790000900";
-    Ask {
+    PollGrant {
         url: format!("{relay}/runs?{query}"),
         headers: [("authorization".into(), format!("Bearer {pin}"))].into(),
         pins: vec![pin.into(); 2],
@@ -172,7 +172,7 @@ fn a_resident_sampler_is_given_what_the_contract_says() {
         idle_seconds: 21_600,
         ask_until: Timestamp::from_second(1_790_000_900).expect("a second"),
     };
-    let given = Given::resident(&subject(), residence, &asks(), &relay_addresses());
+    let given = ContainerSettings::resident(&subject(), residence, &asks(), &relay_addresses());
     let [(number, said), (name, ask), (variable, addresses)] = &given.environment[..] else {
         panic!("{given:?}");
     };
@@ -188,7 +188,7 @@ fn a_resident_sampler_is_given_what_the_contract_says() {
 fn a_run_is_offered_as_the_contract_says() {
     let expected: Value =
         serde_json::from_str(include_str!("../../../../contract/runs.json")).unwrap();
-    let receipt = Grant {
+    let receipt = KeyGrant {
         stop: String::new(),
         live: String::new(),
         ..routes(&format!("{STEM}.pb.gz.receipt")).remove(1)
@@ -201,7 +201,7 @@ fn a_run_is_offered_as_the_contract_says() {
             .collect(),
         receipt,
     };
-    let answer = Answer {
+    let answer = RunsOffer {
         ask_again_seconds: 30,
         hold_seconds: Some(25),
         lease_seconds: 900,
@@ -294,7 +294,7 @@ fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
         }
         routes
     };
-    let grants = Grants {
+    let grants = SamplerGrants {
         checkpoints: (1..30).map(signed).collect(),
         ..grants()
     };

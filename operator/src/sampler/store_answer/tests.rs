@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::*;
 
 #[derive(Deserialize)]
-struct Row {
+struct AnswerRow {
     status: u16,
     code: String,
     operator: String,
@@ -18,10 +18,10 @@ fn xml(code: &str, more: &str) -> String {
 #[test]
 fn meaning_is_that_of_the_contract() {
     let table = include_str!("../../../../contract/store_answers.json");
-    let rows: Vec<Row> = serde_json::from_str(table).unwrap();
+    let rows: Vec<AnswerRow> = serde_json::from_str(table).unwrap();
     assert!(rows.len() > 30);
     for row in rows {
-        let answer = Answer::new(row.status, &xml(&row.code, ""));
+        let answer = StoreAnswer::new(row.status, &xml(&row.code, ""));
         let meaning = format!("{:?}", answer.meaning());
         assert_eq!(meaning, row.operator, "{} {}", row.status, row.code);
     }
@@ -31,7 +31,7 @@ fn meaning_is_that_of_the_contract() {
 fn meaning_is_total_and_no_error_counts_as_stored() {
     for status in 0..=999 {
         for code in ["", "ConditionalRequestConflict", "Unknown"] {
-            let answer = Answer::new(status, &xml(code, ""));
+            let answer = StoreAnswer::new(status, &xml(code, ""));
             let is_stored = answer.meaning() == Meaning::Stored;
             assert_eq!(is_stored, [200, 201].contains(&status), "{status} {code}");
             assert!(!answer.words().is_empty());
@@ -41,7 +41,7 @@ fn meaning_is_total_and_no_error_counts_as_stored() {
 
 #[track_caller]
 fn check(status: u16, code: &str, more: &str, expected: &str) {
-    let words = Answer::new(status, &xml(code, more)).words();
+    let words = StoreAnswer::new(status, &xml(code, more)).words();
     assert!(words.starts_with(expected), "{words}");
     assert!(words.contains(&format!("HTTP {status}")), "{words}");
     assert!(words.contains(code), "{words}");
@@ -144,10 +144,10 @@ fn words_name_the_cause() {
 #[test]
 fn words_repeat_nothing_that_a_store_could_use_to_deceive() {
     for code in ["a\nb", "\u{1b}[31m", "<b>", &"x".repeat(99)] {
-        let words = Answer::new(418, &xml(code, "")).words();
+        let words = StoreAnswer::new(418, &xml(code, "")).words();
         assert_eq!(words, "the store answers HTTP 418");
     }
-    let cut = Answer::new(418, &"ü".repeat(9999));
+    let cut = StoreAnswer::new(418, &"ü".repeat(9999));
     assert_eq!(cut.words(), "the store answers HTTP 418");
 }
 
@@ -178,7 +178,7 @@ fn certificate_in_message_names_the_property() {
 
 #[test]
 fn said_understands_a_sampler_and_takes_no_answer_of_the_relay_for_a_store_s() {
-    let of = |text: &str| Answer::said(text).map(|answer| answer.words());
+    let of = |text: &str| StoreAnswer::said(text).map(|answer| answer.words());
     let expired = "the session token of the operator's credentials has expired";
     assert_eq!(
         of("HTTP 403 ExpiredToken"),

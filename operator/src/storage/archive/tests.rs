@@ -39,7 +39,7 @@ async fn names(archive: &Archive, namespace_uid: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_its_name_is_not() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     for number in [1, 3, 2] {
         let text = manifest(number, |it| it["requestedBy"] = json!("alice"));
         store.create(&key("shop/n1", number), text).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_it
 
 #[tokio::test]
 async fn what_has_no_profile_is_not_listed_and_without_a_merged_one_the_pods_count() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let none = manifest(1, |it| {
         it["merged"] = Value::Null;
         it["targets"][0]["state"] = json!("Failed");
@@ -99,7 +99,7 @@ async fn what_has_no_profile_is_not_listed_and_without_a_merged_one_the_pods_cou
 
 #[tokio::test]
 async fn a_manifest_is_read_once_and_what_was_swept_is_gone() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let archive = Archive::new(store.clone());
     for number in [1, 2] {
         let text = manifest(number, |_| {});
@@ -116,7 +116,7 @@ async fn a_manifest_is_read_once_and_what_was_swept_is_gone() {
 
 #[tokio::test]
 async fn what_is_too_many_is_left_out_and_counted() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     for number in 0..MOST + 3 {
         let text = manifest(number, |_| {});
         store.create(&key("shop/n1", number), text).await.unwrap();
@@ -128,8 +128,8 @@ async fn what_is_too_many_is_left_out_and_counted() {
 
 #[tokio::test]
 async fn what_is_remembered_is_bounded() {
-    let archive = Archive::new(Store::in_memory(Arc::new(InMemory::new())));
-    let manifest = |key: usize| Object {
+    let archive = Archive::new(ProfileStore::in_memory(Arc::new(InMemory::new())));
+    let manifest = |key: usize| ListedObject {
         changed_millis: 0,
         key: format!("blog/n9/{key}/manifest.json"),
         size: 0,
@@ -146,7 +146,7 @@ async fn what_is_remembered_is_bounded() {
 #[test]
 fn targets_are_said_in_the_plugins_words() {
     let check = |target: Value, expected: &str| {
-        let target: Target = serde_json::from_value(target).unwrap();
+        let target: ProfileTarget = serde_json::from_value(target).unwrap();
         assert_eq!(words(&target), expected);
     };
     check(json!({"podName": "web-1"}), "pod/web-1");

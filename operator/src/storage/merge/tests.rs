@@ -5,20 +5,20 @@ use std::sync::Arc;
 use futures::TryStreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use object_store::memory::InMemory;
-use phpprof_crds::{ProfileRequestStatus, Reason, TargetReason, UploadRoute};
-use phpprof_profile::{Limits as Bounds, Profile, View, decode};
+use phpprof_crds::{ProfileRequestStatus, RequestReason, TargetReason, UploadRoute};
+use phpprof_profile::{DecodeLimits as Bounds, Profile, View, decode};
 use serde_json::json;
 
 use super::*;
-use crate::lifecycle::effect::{Upload, record};
+use crate::lifecycle::effect::{ReportedUpload, record};
 use crate::sampler::object_keys::stop_key;
 use crate::storage::collector::sha256;
 use crate::storage::expiry::sweep;
-use crate::storage::store::Store;
+use crate::storage::store::ProfileStore;
 use crate::testing::{at, profile, request};
 
 /// A request with two pods that are uploaded and verified, and one that failed.
-async fn uploaded(store: &Store) -> ProfileRequest {
+async fn uploaded(store: &ProfileStore) -> ProfileRequest {
     let mut request = request(json!({"target": {"podName": "web"}}));
     let mut status = ProfileRequestStatus {
         start_time: Some(Time(at(0))),
@@ -38,7 +38,7 @@ async fn uploaded(store: &Store) -> ProfileRequest {
             object_key: object_key.clone(),
             ..Default::default()
         });
-        let upload = Upload {
+        let upload = ReportedUpload {
             pod_uid,
             key: object_key,
             receipt: UploadReceipt {
@@ -66,10 +66,10 @@ async fn uploaded(store: &Store) -> ProfileRequest {
 
 #[tokio::test]
 async fn the_pods_are_merged_and_listed_in_a_manifest() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     let done = Collector::new(store.clone())
-        .merge(&request, &Limits::default())
+        .merge(&request, &AdminLimits::default())
         .await;
     let mut status = request.status.take().unwrap();
     record(&mut status, &[done], Some(1), at(41));
@@ -77,7 +77,7 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
     assert_eq!(result.samples, 12);
     assert_eq!(
         status.conditions[0].reason,
-        Reason::SomeTargetsFailed.to_string()
+        RequestReason::SomeTargetsFailed.to_string()
     );
     let folder = "shop/first-0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
     assert_eq!(result.url, format!("s3://profiles/{folder}/merged.pb.gz"));
@@ -97,12 +97,12 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
 
 #[tokio::test]
 async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     for target in &mut request.status.as_mut().expect("uploaded").targets {
         crate::lifecycle::status::fail(target, TargetReason::InvalidProfile, "no");
     }
-    let limits = Limits::default();
+    let limits = AdminLimits::default();
     let collector = Collector::new(store.clone());
     for _ in 0..2 {
         assert_eq!(collector.list(&request, &limits).await, Done::Listed);
@@ -119,7 +119,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
 
 #[tokio::test]
 async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
     let (_, request) = merged(&store, request).await;
@@ -137,7 +137,7 @@ async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
 }
 
 /// The keys of the store once every retention is over.
-async fn left(store: &Store) -> Vec<String> {
+async fn left(store: &ProfileStore) -> Vec<String> {
     sweep(store, at(1 << 30)).await.expect("swept");
     let keys = store.keys_ending("").try_collect().await;
     keys.expect("listed")
@@ -145,10 +145,10 @@ async fn left(store: &Store) -> Vec<String> {
 
 #[tokio::test]
 async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
-    let (collector, limits) = (Collector::new(store.clone()), Limits::default());
+    let (collector, limits) = (Collector::new(store.clone()), AdminLimits::default());
     let mut deleted = request.clone();
     deleted.metadata.deletion_timestamp = Some(Time(at(41)));
     assert_eq!(collector.list(&deleted, &limits).await, Done::Listed);
@@ -159,7 +159,7 @@ async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
 
 #[tokio::test]
 async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     let (whole, checkpoint) = ("web.pb.gz", "web.checkpoint-1.pb.gz");
     let [whole, checkpoint] = [whole, checkpoint].map(|file| key(&request, "", file));
@@ -170,7 +170,7 @@ async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
         store.create(stop, "keep").await.expect("stored");
     }
     let collector = Collector::new(store.clone());
-    let done = collector.list(&request, &Limits::default()).await;
+    let done = collector.list(&request, &AdminLimits::default()).await;
     assert_eq!(done, Done::Listed);
     let left = left(&store).await;
     assert!(!left.iter().any(|key| stops.contains(key)), "{left:?}");
@@ -178,23 +178,23 @@ async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
 
 #[tokio::test]
 async fn merging_again_after_a_crash_gives_the_same_result() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let first = Collector::new(store.clone())
-        .merge(&request, &Limits::default())
+        .merge(&request, &AdminLimits::default())
         .await;
     let again = Collector::new(store)
-        .merge(&request, &Limits::default())
+        .merge(&request, &AdminLimits::default())
         .await;
     assert_eq!(first, again);
 }
 
 #[tokio::test]
 async fn a_verified_profile_that_has_vanished_is_never_claimed() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
-    let empty = Store::in_memory(Arc::new(InMemory::new()));
-    let limits = Limits::default();
+    let empty = ProfileStore::in_memory(Arc::new(InMemory::new()));
+    let limits = AdminLimits::default();
     let done = Collector::new(empty.clone()).merge(&request, &limits).await;
     assert!(matches!(done, Done::MergeFailed(_)), "{done:?}");
     let manifest = empty
@@ -204,19 +204,19 @@ async fn a_verified_profile_that_has_vanished_is_never_claimed() {
 }
 
 /// The merged profile of a request, and the request with the results of merging.
-async fn merged(store: &Store, mut request: ProfileRequest) -> (Profile, ProfileRequest) {
+async fn merged(store: &ProfileStore, mut request: ProfileRequest) -> (Profile, ProfileRequest) {
     let collector = Collector::new(store.clone());
-    let done = collector.merge(&request, &Limits::default()).await;
+    let done = collector.merge(&request, &AdminLimits::default()).await;
     let status = request.status.as_mut().expect("uploaded");
     record(status, &[done], Some(1), at(41));
-    let file = collector.merged(&request, &Limits::default()).await;
+    let file = collector.merged(&request, &AdminLimits::default()).await;
     let profile = decode(&file.expect("stored"), &Bounds::default()).expect("a profile");
     (profile, request)
 }
 
 #[tokio::test]
 async fn no_pod_speaks_for_another_one_or_for_another_time() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let (profile, _) = merged(&store, request).await;
     let of = |pod: &str| {
@@ -235,7 +235,7 @@ async fn no_pod_speaks_for_another_one_or_for_another_time() {
 
 #[tokio::test]
 async fn a_pod_whose_object_was_changed_fails_alone() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     let status = request.status.as_mut().expect("uploaded");
     let lost = status
@@ -248,7 +248,7 @@ async fn a_pod_whose_object_was_changed_fails_alone() {
     let status = request.status.expect("merged");
     assert_eq!((status.succeeded, status.failed), (1, 2));
     let said = &status.conditions[0];
-    assert_eq!(said.reason, Reason::SomeTargetsFailed.to_string());
+    assert_eq!(said.reason, RequestReason::SomeTargetsFailed.to_string());
     let why = "pod a, the first of 2: ProfileMissing: the profile of pod a has changed since it was verified: the store has no object nothing";
     assert!(said.message.contains(why), "{}", said.message);
 }

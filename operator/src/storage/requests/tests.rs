@@ -5,11 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, TargetStatus};
-use phpprof_profile::timeline::{Cell, Request, VERSION, WorkerRow, encode};
+use phpprof_profile::timeline::{TimelineCell, TimelineRequest, VERSION, WorkerRow, encode};
 use serde_json::json;
 
 use super::*;
-use crate::storage::store::Store;
+use crate::storage::store::ProfileStore;
 use crate::testing::{at, request};
 
 const STEP: i64 = 80_000_000;
@@ -25,16 +25,16 @@ fn list(began: i64, duration: i64) -> Vec<u8> {
             pod: "forged".to_owned(),
             pid: 7,
             thread: 0,
-            cells: vec![Cell {
+            cells: vec![TimelineCell {
                 busy: duration,
-                ..Cell::default()
+                ..TimelineCell::default()
             }],
         }],
-        requests: vec![Request {
+        requests: vec![TimelineRequest {
             pod: "forged".to_owned(),
             end: duration,
             route: "/".to_owned(),
-            ..Request::default()
+            ..TimelineRequest::default()
         }],
         ..Timeline::default()
     };
@@ -42,7 +42,7 @@ fn list(began: i64, duration: i64) -> Vec<u8> {
 }
 
 /// A request whose pods have stored these lists.
-async fn stored(store: &Store, lists: &[Option<Vec<u8>>]) -> ProfileRequest {
+async fn stored(store: &ProfileStore, lists: &[Option<Vec<u8>>]) -> ProfileRequest {
     let mut request = request(json!({"target": {"podName": "web"}, "labels": ["Route"]}));
     let mut status = ProfileRequestStatus {
         start_time: Some(Time(at(0))),
@@ -67,10 +67,12 @@ async fn stored(store: &Store, lists: &[Option<Vec<u8>>]) -> ProfileRequest {
 
 /// The merged list, the number of pods in it, and the note.
 async fn merged(lists: &[Option<Vec<u8>>]) -> (Timeline, usize, String) {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = stored(&store, lists).await;
     let collector = Collector::new(store.clone());
-    let merged = collector.store_requests(&request, &Limits::default()).await;
+    let merged = collector
+        .store_requests(&request, &AdminLimits::default())
+        .await;
     let Ok(((key, size, pods), note)) = merged else {
         panic!("the store was away");
     };

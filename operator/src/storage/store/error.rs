@@ -6,7 +6,7 @@ use std::iter::successors;
 
 use object_store::client::{HttpError, HttpErrorKind};
 
-use crate::sampler::store_answer::{Answer, certificate_in_message, in_message};
+use crate::sampler::store_answer::{StoreAnswer, certificate_in_message, in_message};
 
 /// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ impl From<object_store::Error> for StoreError {
     fn from(error: object_store::Error) -> Self {
         let cause = deepest(&error);
         let answer = in_message(&cause);
-        let words = answer.as_ref().map(Answer::words);
+        let words = answer.as_ref().map(StoreAnswer::words);
         let certificate = certificate_in_message(&cause).map(ToOwned::to_owned);
         let words = words.or(certificate);
         match error {

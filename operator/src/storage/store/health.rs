@@ -1,8 +1,7 @@
 //! How the store is: whether it keeps create-only writes, when it last answered well, and its last
 //! error.
 //!
-//! Invariant: only a probe that got a 412 makes [`Writes::CreateOnly`]; an error of the network
-//! changes nothing of what is known.
+//! Invariant: only a probe that got a 412 makes [`WriteGuard::CreateOnly`]; an error of the network changes nothing of what is known.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +14,7 @@ const SAID_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Whether the store refuses to overwrite an object if a write says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writes {
+pub enum WriteGuard {
     /// No probe has told yet.
     #[default]
     Unknown,
@@ -27,21 +26,21 @@ pub enum Writes {
     NotImplemented,
 }
 
-impl Writes {
+impl WriteGuard {
     /// Whether the store is known to have no create-only writes.
     pub fn is_unsafe(self) -> bool {
-        matches!(self, Writes::Overwrites | Writes::NotImplemented)
+        matches!(self, WriteGuard::Overwrites | WriteGuard::NotImplemented)
     }
 
     /// Found by two writes of one new key.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Writes::Unknown => "no probe has shown yet whether the store overwrites objects",
-            Writes::CreateOnly => "the store refuses to overwrite an object (HTTP 412)",
-            Writes::Overwrites => {
+            WriteGuard::Unknown => "no probe has told yet whether the store overwrites objects",
+            WriteGuard::CreateOnly => "the store refuses to overwrite an object (HTTP 412)",
+            WriteGuard::Overwrites => {
                 "the store overwrites objects: it ignores If-None-Match, so it has no create-only writes"
             }
-            Writes::NotImplemented => {
+            WriteGuard::NotImplemented => {
                 "the store refuses writes with If-None-Match (HTTP 501), so it has no create-only writes"
             }
         }
@@ -61,7 +60,7 @@ pub struct LastError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// What the probe has found.
-    pub writes: Writes,
+    pub writes: WriteGuard,
     /// When the probe last found it.
     pub probed_at: Option<Timestamp>,
     /// The last call that succeeded.
@@ -104,11 +103,11 @@ impl Pulse {
         self.held().health.clone()
     }
 
-    pub(super) fn writes(&self) -> Writes {
+    pub(super) fn writes(&self) -> WriteGuard {
         self.held().health.writes
     }
 
-    pub(super) fn found(&self, writes: Writes, at: Timestamp) {
+    pub(super) fn found(&self, writes: WriteGuard, at: Timestamp) {
         let health = &mut self.held().health;
         if health.writes != writes {
             if writes.is_unsafe() {

@@ -2,31 +2,31 @@
 
 use jiff::Timestamp;
 
-use super::health::{Health, Pulse, Writes};
+use super::health::{Health, Pulse, WriteGuard};
 use super::{Operation, StoreError, StoreErrors, Trouble};
 
 /// Shared by all clones of a store.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct StoreHealth {
     errors: StoreErrors,
     pulse: Pulse,
 }
 
-impl Seen {
+impl StoreHealth {
     /// Counts errors there from now on.
     pub(super) fn counted(self, errors: StoreErrors) -> Self {
-        Seen { errors, ..self }
+        StoreHealth { errors, ..self }
     }
 
     pub(super) fn health(&self) -> Health {
         self.pulse.health()
     }
 
-    pub(super) fn writes(&self) -> Writes {
+    pub(super) fn writes(&self) -> WriteGuard {
         self.pulse.writes()
     }
 
-    pub(super) fn found(&self, writes: Writes) {
+    pub(super) fn found(&self, writes: WriteGuard) {
         self.pulse.found(writes, Timestamp::now());
     }
 

@@ -5,7 +5,7 @@ use object_store::memory::InMemory;
 
 #[tokio::test]
 async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
-    let grant = Store::in_memory(Arc::new(InMemory::new()))
+    let grant = ProfileStore::in_memory(Arc::new(InMemory::new()))
         .grant("a/b.pb.gz", Duration::from_secs(60))
         .await
         .unwrap();
@@ -30,9 +30,9 @@ async fn a_grant_is_signed_for_the_region_that_was_named() {
     let bucket = bucket.with_access_key_id("test");
     let bucket = bucket.with_secret_access_key("test").build().unwrap();
     let presigner = Presigner::new(Arc::new(bucket), "if-none-match", "*");
-    let store = Store {
+    let store = ProfileStore {
         presigner: Some(presigner),
-        ..Store::in_memory(Arc::new(InMemory::new()))
+        ..ProfileStore::in_memory(Arc::new(InMemory::new()))
     };
     let grant = store.grant("a", Duration::from_secs(60)).await.unwrap();
     let url = Url::parse(&grant.url).unwrap();
@@ -55,9 +55,9 @@ async fn a_grant_signs_the_encryption_that_the_administrator_has_set() {
     let bucket = settings.with_access_key_id("test");
     let bucket = bucket.with_secret_access_key("test").build().unwrap();
     let presigner = Presigner::new(Arc::new(bucket), "if-none-match", "*").with(encryption);
-    let store = Store {
+    let store = ProfileStore {
         presigner: Some(presigner),
-        ..Store::in_memory(Arc::new(InMemory::new()))
+        ..ProfileStore::in_memory(Arc::new(InMemory::new()))
     };
     let grant = store.grant("a", Duration::from_secs(60)).await.unwrap();
     assert_eq!(grant.headers["if-none-match"], "*");
@@ -80,7 +80,7 @@ fn a_setting_that_s3_does_not_have_is_refused() {
             ..StoreConfig::default()
         };
         change(&mut config);
-        Store::open(&config).unwrap_err().to_string()
+        ProfileStore::open(&config).unwrap_err().to_string()
     };
     let checksum = open(|config| config.checksum = Some("MD5".into()));
     assert_eq!(checksum, "the store's checksum \"MD5\" is not valid");
@@ -90,7 +90,7 @@ fn a_setting_that_s3_does_not_have_is_refused() {
 
 #[tokio::test]
 async fn an_object_is_never_overwritten() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     assert_eq!(store.create("a", vec![1]).await.unwrap(), Created::Now);
     assert_eq!(store.create("a", vec![2]).await.unwrap(), Created::Before);
     assert_eq!(store.read("a", 10).await.unwrap(), vec![1]);
@@ -98,7 +98,7 @@ async fn an_object_is_never_overwritten() {
 
 #[tokio::test]
 async fn reading_stops_at_the_limit() {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     store.create("a", vec![0; 11]).await.unwrap();
     let error = store.read("a", 10).await.unwrap_err();
     assert_eq!(error.to_string(), "object a has more than 10 bytes");
@@ -111,7 +111,10 @@ fn a_url_that_is_not_a_store_is_refused_with_an_example() {
             url: url.into(),
             ..StoreConfig::default()
         };
-        assert_eq!(Store::open(&config).unwrap_err().to_string(), expected);
+        assert_eq!(
+            ProfileStore::open(&config).unwrap_err().to_string(),
+            expected
+        );
     };
     check(
         "bucket",
@@ -149,27 +152,27 @@ fn an_endpoint_that_is_not_encrypted_needs_consent_and_signs_nothing() {
         allow_insecure,
         ..StoreConfig::default()
     };
-    let refused = Store::open(&config("http://minio:9000", false)).unwrap_err();
+    let refused = ProfileStore::open(&config("http://minio:9000", false)).unwrap_err();
     assert!(matches!(&refused, OpenError::Insecure(_)), "{refused}");
     assert!(refused.to_string().contains("--store-allow-insecure"));
     assert!(
-        !Store::open(&config("http://minio:9000", true))
+        !ProfileStore::open(&config("http://minio:9000", true))
             .unwrap()
             .signs()
     );
     assert!(
-        Store::open(&config("https://minio:9000", true))
+        ProfileStore::open(&config("https://minio:9000", true))
             .unwrap()
             .signs()
     );
 }
 
-fn in_folder(path: &std::path::Path) -> Store {
+fn in_folder(path: &std::path::Path) -> ProfileStore {
     let config = StoreConfig {
         url: format!("file://{}", path.display()),
         ..StoreConfig::default()
     };
-    Store::open(&config).unwrap()
+    ProfileStore::open(&config).unwrap()
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 
 use super::error::deepest;
-use super::health::Writes;
-use super::{Operation, Store, StoreError, failed};
+use super::health::WriteGuard;
+use super::{Operation, ProfileStore, StoreError, failed};
 use crate::sampler::store_answer::{Meaning, in_message};
 
 /// The folder of the probe's objects, below the prefix.
@@ -24,13 +24,13 @@ pub(crate) enum Created {
 }
 
 /// The answer to a write with a precondition.
-enum Tried {
+enum TriedWrite {
     Done(Created),
     /// The store has no such writes.
     NotImplemented,
 }
 
-impl Store {
+impl ProfileStore {
     /// Writes an object unless it exists.
     pub(crate) async fn create(
         &self,
@@ -40,8 +40,8 @@ impl Store {
         let bytes = bytes.into();
         if !self.seen.writes().is_unsafe() {
             match self.create_only(key, bytes.clone()).await? {
-                Tried::Done(created) => return Ok(created),
-                Tried::NotImplemented => self.seen.found(Writes::NotImplemented),
+                TriedWrite::Done(created) => return Ok(created),
+                TriedWrite::NotImplemented => self.seen.found(WriteGuard::NotImplemented),
             }
         }
         if self.is_refused() {
@@ -53,7 +53,7 @@ impl Store {
         }
     }
 
-    async fn create_only(&self, key: &str, bytes: PutPayload) -> Result<Tried, StoreError> {
+    async fn create_only(&self, key: &str, bytes: PutPayload) -> Result<TriedWrite, StoreError> {
         let options = PutOptions {
             mode: PutMode::Create,
             ..PutOptions::default()
@@ -62,20 +62,20 @@ impl Store {
         let error = match self.objects.put_opts(&key, bytes, options).await {
             Ok(_) => {
                 self.seen.succeeded();
-                return Ok(Tried::Done(Created::Now));
+                return Ok(TriedWrite::Done(Created::Now));
             }
             Err(error) => error,
         };
         let meaning = in_message(&deepest(&error)).map(|answer| answer.meaning());
         match (&error, meaning) {
-            (_, Some(Meaning::NotImplemented)) => Ok(Tried::NotImplemented),
+            (_, Some(Meaning::NotImplemented)) => Ok(TriedWrite::NotImplemented),
             // object_store 0.14 takes each 409 for an object that exists.
             (object_store::Error::AlreadyExists { .. }, Some(Meaning::Again)) => {
                 Err(failed(&self.seen, Operation::Put)(error))
             }
             (object_store::Error::AlreadyExists { .. }, _) => {
                 self.seen.succeeded();
-                Ok(Tried::Done(Created::Before))
+                Ok(TriedWrite::Done(Created::Before))
             }
             _ => Err(failed(&self.seen, Operation::Put)(error)),
         }
@@ -93,14 +93,14 @@ impl Store {
     ///
     /// # Errors
     /// The store did not answer so that it could be told; what was known before stays.
-    pub async fn probe(&self) -> Result<Writes, StoreError> {
+    pub async fn probe(&self) -> Result<WriteGuard, StoreError> {
         let key = self.probe_key();
         let found = match self
             .create_only(&key, PutPayload::from_static(b"1"))
             .await?
         {
-            Tried::NotImplemented => Writes::NotImplemented,
-            Tried::Done(_) => {
+            TriedWrite::NotImplemented => WriteGuard::NotImplemented,
+            TriedWrite::Done(_) => {
                 let again = self.create_only(&key, PutPayload::from_static(b"2")).await;
                 // The object goes in any case.
                 let deleted = self.delete(&key).await;
@@ -124,11 +124,11 @@ impl Store {
 }
 
 /// What the second write of a new key shows.
-fn told_by(again: Tried) -> Writes {
+fn told_by(again: TriedWrite) -> WriteGuard {
     match again {
-        Tried::Done(Created::Before) => Writes::CreateOnly,
-        Tried::Done(Created::Now) => Writes::Overwrites,
-        Tried::NotImplemented => Writes::NotImplemented,
+        TriedWrite::Done(Created::Before) => WriteGuard::CreateOnly,
+        TriedWrite::Done(Created::Now) => WriteGuard::Overwrites,
+        TriedWrite::NotImplemented => WriteGuard::NotImplemented,
     }
 }
 

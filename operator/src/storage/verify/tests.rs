@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use super::*;
 use crate::storage::collector::sha256;
-use crate::storage::store::Store;
+use crate::storage::store::ProfileStore;
 use crate::testing::{profile, profile_with};
 
 fn gzip(write: impl FnOnce(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
@@ -29,9 +29,9 @@ fn receipt(bytes: &[u8], samples: i64) -> UploadReceipt {
 
 /// `expected` is the state or the reason that the upload ends in.
 async fn check(bytes: Vec<u8>, receipt: UploadReceipt, expected: &str) {
-    let store = Store::in_memory(Arc::new(InMemory::new()));
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     store.create("key", bytes).await.expect("stored");
-    let upload = Upload {
+    let upload = ReportedUpload {
         pod_uid: "u".into(),
         key: "key".into(),
         receipt,
@@ -135,7 +135,7 @@ async fn a_gzip_bomb_and_random_bytes_are_not_profiles() {
 fn check_length(asked_seconds: Option<i32>, expected: Option<&str>) {
     let full: FullReceipt = serde_json::from_str(include_str!("../../../../contract/comment.json"))
         .expect("the contract's receipt");
-    let upload = Upload {
+    let upload = ReportedUpload {
         pod_uid: "u".into(),
         key: "key".into(),
         receipt: receipt(b"x", 1),
@@ -156,13 +156,13 @@ fn a_profile_that_ends_before_its_time_says_so_unless_it_was_cancelled() {
 
 #[tokio::test]
 async fn a_receipt_without_an_object_is_a_missing_profile() {
-    let upload = Upload {
+    let upload = ReportedUpload {
         pod_uid: "u".into(),
         key: "nothing".into(),
         receipt: receipt(b"x", 1),
         asked_seconds: None,
     };
-    let done = Collector::new(Store::in_memory(Arc::new(InMemory::new())))
+    let done = Collector::new(ProfileStore::in_memory(Arc::new(InMemory::new())))
         .verify(&upload)
         .await;
     assert!(

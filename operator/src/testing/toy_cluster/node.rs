@@ -3,7 +3,7 @@
 
 use super::{RECEIPT, Toy};
 use crate::lifecycle::observed::{SamplerKind, SamplerState, SamplerView};
-use crate::lifecycle::runs::{Asker, runs};
+use crate::lifecycle::runs::{AskingSampler, runs};
 use crate::sampler::object_keys::receipt_key;
 
 impl Toy {
@@ -34,7 +34,7 @@ impl Toy {
         let Some((name, _)) = samplers.into_iter().find(stays) else {
             return;
         };
-        let asker = Asker {
+        let asker = AskingSampler {
             pod_uid: uid,
             ephemeral_container_name: name,
         };

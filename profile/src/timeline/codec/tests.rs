@@ -3,11 +3,13 @@ use std::io::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::timeline::{Function, MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, Node, RouteRow, WorkerRow};
+use crate::timeline::{
+    MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, RouteRow, TimelineNode, TreeFunction, WorkerRow,
+};
 
 /// A timeline with one of everything.
 fn timeline() -> Timeline {
-    let cells = vec![Cell {
+    let cells = vec![TimelineCell {
         step: 3,
         busy: 20,
         waiting: 30,
@@ -19,17 +21,17 @@ fn timeline() -> Timeline {
         node: 1,
         waits: false,
     };
-    let node = |parent| Node {
+    let node = |parent| TimelineNode {
         parent,
         function: 0,
         line: 4,
     };
-    let request = |end, moments| Request {
+    let request = |end, moments| TimelineRequest {
         end,
         pid: 7,
         samples: 2,
         moments,
-        ..Request::default()
+        ..TimelineRequest::default()
     };
     Timeline {
         version: VERSION,
@@ -46,7 +48,7 @@ fn timeline() -> Timeline {
             cells,
         }],
         requests: vec![request(80, vec![moment(0), moment(10)]), request(9, vec![])],
-        functions: vec![Function::default()],
+        functions: vec![TreeFunction::default()],
         nodes: vec![node(None), node(Some(0))],
         ..Timeline::default()
     }
@@ -80,7 +82,10 @@ fn what_is_not_whole_is_refused() {
     check_refused(|it| it.duration_nanoseconds = -1, "its times");
     check_refused(|it| it.workers[0].cells[0].busy = -1, "cells");
     check_refused(|it| it.routes[0].cells[0].step = 600, "cells");
-    check_refused(|it| it.routes[0].cells.push(Cell::default()), "cells");
+    check_refused(
+        |it| it.routes[0].cells.push(TimelineCell::default()),
+        "cells",
+    );
     check_refused(|it| it.routes[0].route = "x".repeat(1025), "name of a row");
     check_refused(|it| it.requests[0].end = -1, "times of a request");
     check_refused(|it| it.requests.reverse(), "order of its requests");
@@ -101,7 +106,7 @@ fn lists_that_are_too_long_are_refused() {
     check(|it| it.workers = vec![it.workers[0].clone(); MAX_ROWS + 1]);
     check(|it| it.requests = vec![it.requests[1].clone(); MAX_REQUESTS + 1]);
     check(|it| it.requests[0].moments = vec![Moment::default(); MAX_MOMENTS + 1]);
-    check(|it| it.nodes = vec![Node::default(); super::super::MAX_NODES + 1]);
+    check(|it| it.nodes = vec![TimelineNode::default(); super::super::MAX_NODES + 1]);
     check_refused(
         |it| it.requests = vec![it.requests[0].clone(); MAX_RECORDED + 1],
         "recorded",
@@ -136,7 +141,7 @@ fn a_file_that_would_be_too_large_loses_what_the_fastest_did_first() {
 fn a_file_that_would_be_too_large_when_decompressed_is_cut() {
     let mut long = timeline();
     let name = "x".repeat(crate::MAX_STRING);
-    let function = |number| Function {
+    let function = |number| TreeFunction {
         name: format!("{number}"),
         file: name.clone(),
     };

@@ -1,16 +1,16 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::timeline::{Function, Moment, Node, decode, encode};
+use crate::timeline::{Moment, TimelineNode, TreeFunction, decode, encode};
 
 const BEGAN: i64 = 1_700_000_000_000_000_000;
 
-fn cells() -> impl Strategy<Value = Vec<Cell>> {
+fn cells() -> impl Strategy<Value = Vec<TimelineCell>> {
     let cell = (0_u32..40, 0_i64..1_000, 0_i64..1_000, 0_u64..9);
     prop::collection::btree_map(0_u32..40, cell, 0..12).prop_map(|cells| {
         let cells = cells.into_iter();
         cells
-            .map(|(step, (_, busy, waiting, heap))| Cell {
+            .map(|(step, (_, busy, waiting, heap))| TimelineCell {
                 step,
                 busy,
                 waiting,
@@ -20,12 +20,12 @@ fn cells() -> impl Strategy<Value = Vec<Cell>> {
     })
 }
 
-fn requests() -> impl Strategy<Value = Vec<Request>> {
+fn requests() -> impl Strategy<Value = Vec<TimelineRequest>> {
     let request = (-50_i64..50, 0_i64..100, 0_u32..3, 0_i32..1000);
     prop::collection::vec(request, 0..6).prop_map(|requests| {
         let requests = requests.into_iter();
-        let mut requests: Vec<Request> = requests
-            .map(|(begin, duration, moments, pid)| Request {
+        let mut requests: Vec<TimelineRequest> = requests
+            .map(|(begin, duration, moments, pid)| TimelineRequest {
                 begin,
                 end: begin + duration,
                 pid,
@@ -38,7 +38,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
                         waits: false,
                     })
                     .collect(),
-                ..Request::default()
+                ..TimelineRequest::default()
             })
             .collect();
         requests.sort_by_key(|request| Reverse(request.duration()));
@@ -78,13 +78,13 @@ fn timelines() -> impl Strategy<Value = Vec<Timeline>> {
                     .collect(),
                 requests,
                 functions: ["a", "b"]
-                    .map(|name| Function {
+                    .map(|name| TreeFunction {
                         name: name.to_owned(),
-                        ..Function::default()
+                        ..TreeFunction::default()
                     })
                     .into(),
                 nodes: [(None, 0), (Some(0), 1), (Some(1), 0)]
-                    .map(|(parent, function)| Node {
+                    .map(|(parent, function)| TimelineNode {
                         parent,
                         function,
                         line: 1,
@@ -98,7 +98,7 @@ fn timelines() -> impl Strategy<Value = Vec<Timeline>> {
 }
 
 fn merged<'a>(all: impl IntoIterator<Item = (usize, &'a Timeline)>) -> Timeline {
-    let mut merger = Merger::new();
+    let mut merger = TimelineMerger::new();
     for (index, timeline) in all {
         merger.add(timeline.clone(), &format!("pod-{index}"));
     }
@@ -109,7 +109,7 @@ fn merged<'a>(all: impl IntoIterator<Item = (usize, &'a Timeline)>) -> Timeline 
 fn times(timeline: &Timeline) -> [i64; 4] {
     let workers = timeline.workers.iter().flat_map(|row| &row.cells);
     let routes = timeline.routes.iter().flat_map(|row| &row.cells);
-    let sum = |cells: Vec<&Cell>| {
+    let sum = |cells: Vec<&TimelineCell>| {
         [
             cells.iter().map(|it| it.busy).sum(),
             cells.iter().map(|it| it.waiting).sum(),
@@ -147,7 +147,7 @@ proptest! {
 #[test]
 fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
     let cells = |step, busy| {
-        vec![Cell {
+        vec![TimelineCell {
             step,
             busy,
             waiting: 0,
@@ -178,7 +178,7 @@ fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
     let pods: Vec<_> = merged.workers.iter().map(|row| row.pod.as_str()).collect();
     assert_eq!(pods, ["pod-0", "pod-1"]);
     assert_eq!(merged.step_nanoseconds, 2 * FIRST_STEP);
-    let whole = vec![Cell {
+    let whole = vec![TimelineCell {
         step: 50,
         busy: 20,
         waiting: 0,
@@ -190,18 +190,18 @@ fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
 
 #[test]
 fn of_many_requests_the_slowest_are_listed_and_recorded() {
-    let slow = |index: i64| Request {
+    let slow = |index: i64| TimelineRequest {
         end: index,
         pid: 1,
         moments: vec![Moment::default()],
-        ..Request::default()
+        ..TimelineRequest::default()
     };
     let one = Timeline {
         version: VERSION,
         step_nanoseconds: FIRST_STEP,
         requests: (0..200).rev().map(slow).collect(),
-        functions: vec![Function::default()],
-        nodes: vec![Node::default()],
+        functions: vec![TreeFunction::default()],
+        nodes: vec![TimelineNode::default()],
         ..Timeline::default()
     };
     let all = vec![one; 15];

@@ -2,7 +2,7 @@
 //! and keys can be turned off.
 
 use phpprof_profile::page::{differential, page};
-use phpprof_profile::{Limits, View, decode};
+use phpprof_profile::{DecodeLimits, View, decode};
 
 use super::{saved, saved_shop};
 use crate::browser::Browser;
@@ -91,7 +91,7 @@ fn axe_finds_nothing_in_a_comparison_and_in_findings() {
         env!("CARGO_MANIFEST_DIR"),
         "/tests/findings/waiting-database-has.pb.gz"
     );
-    let profile = decode(&std::fs::read(file).unwrap(), &Limits::default()).unwrap();
+    let profile = decode(&std::fs::read(file).unwrap(), &DecodeLimits::default()).unwrap();
     let html = page(&profile, &View::default(), "waiting", None).unwrap();
     check(&html, &["graph=inverted"]);
 }

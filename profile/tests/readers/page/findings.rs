@@ -1,7 +1,7 @@
 //! The findings and waits that the page shows after a click or a key.
 
 use phpprof_profile::page::page;
-use phpprof_profile::{Limits, View, decode};
+use phpprof_profile::{DecodeLimits, View, decode};
 
 use super::{HIGHLIGHTED, Saved, saved, saved_shop};
 
@@ -9,7 +9,7 @@ use super::{HIGHLIGHTED, Saved, saved, saved_shop};
 fn saved_with(problem: &str) -> Saved {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/findings");
     let bytes = std::fs::read(format!("{folder}/{problem}-has.pb.gz")).unwrap();
-    let profile = decode(&bytes, &Limits::default()).unwrap();
+    let profile = decode(&bytes, &DecodeLimits::default()).unwrap();
     saved(&page(&profile, &View::default(), problem, None).unwrap())
 }
 

@@ -6,7 +6,7 @@ mod requests;
 use std::time::{Duration, Instant};
 
 use phpprof_profile::page::page;
-use phpprof_profile::timeline::{Moment, Node, Part, Request, Timeline};
+use phpprof_profile::timeline::{Moment, Timeline, TimelineNode, TimelinePart, TimelineRequest};
 use phpprof_profile::{LARGEST_TIMELINE, View};
 use serde_json::json;
 
@@ -131,7 +131,7 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
     ];
     let parts = stacks.into_iter().zip(0..);
     timeline.parts = parts
-        .map(|((stack, other), number)| Part {
+        .map(|((stack, other), number)| TimelinePart {
             begin: number * third,
             end: (number + 1) * third,
             stacks: vec![stack.into()],
@@ -205,7 +205,9 @@ fn a_span_of_time_filters_the_requests_and_the_recorded_ones_make_a_flame_graph(
         48 * timeline.step_nanoseconds,
         72 * timeline.step_nanoseconds,
     );
-    let ran = |request: &&Request| request.begin < to && request.end.max(request.begin + 1) > from;
+    let ran = |request: &&TimelineRequest| {
+        request.begin < to && request.end.max(request.begin + 1) > from
+    };
     let inside = timeline.requests.iter().filter(ran).count();
     let recorded = timeline.requests.iter().filter(ran);
     let recorded = recorded
@@ -225,7 +227,7 @@ fn a_span_of_time_filters_the_requests_and_the_recorded_ones_make_a_flame_graph(
     page.browser
         .wait_for("document.querySelector('#facts').textContent.endsWith('of recorded requests')");
     assert!(page.browser.eval(FRAMES).as_i64().unwrap() > 10);
-    let inside_span = |request: &Request, moment: &Moment| {
+    let inside_span = |request: &TimelineRequest, moment: &Moment| {
         let begin = request.begin + moment.begin;
         ((begin + moment.duration).min(to) - begin.max(from)).max(0)
     };
@@ -403,7 +405,7 @@ fn a_recursion_that_does_not_end_is_drawn_to_a_depth() {
     let mut timeline = largest_timeline();
     let last = u32::try_from(MAX_DEEP).unwrap() - 1;
     timeline.nodes = (0..=last)
-        .map(|node| Node {
+        .map(|node| TimelineNode {
             parent: node.checked_sub(1),
             function: node % 2,
             line: 7,

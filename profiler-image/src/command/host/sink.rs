@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use phpprof::deliver::output_file::OutputFile;
 use phpprof::failure::{Reason, SamplerFailure};
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, Limits, Profile, View, decode};
+use phpprof_profile::{DecodeLimits, Format, Profile, View, decode};
 
 /// The output and its format.
 pub struct Sink {
@@ -107,7 +107,7 @@ fn converted(
     format: Format,
     requests: Option<&Timeline>,
 ) -> Result<Vec<u8>, SamplerFailure> {
-    let profile = decode(pprof, &Limits::of_own());
+    let profile = decode(pprof, &DecodeLimits::of_own());
     let profile = profile.map_err(|error| internal(format!("the profile: {error}")))?;
     let title = title(&profile);
     let written = format.write(&profile, &View::default(), &title, requests);

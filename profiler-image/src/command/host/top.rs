@@ -22,9 +22,9 @@ use phpprof::run::stop::{StopSwitch, is_hangup_ignored};
 use phpprof::run::{RecordError, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::Pattern;
-use phpprof_profile::live::Top as Table;
+use phpprof_profile::live::LiveTop as Table;
 use phpprof_profile::live::screen::{self, Update};
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 
 use super::super::requests::LabelArguments;
 use super::super::{HOW, WHAT, behave, failure_of, say, tell_without_room};
@@ -169,7 +169,7 @@ fn options(
 
 fn tick(delta: &Snapshot) -> Update {
     let made = output(delta, &[], OfSampler::default());
-    match decode(&made.bytes, &Limits::of_own()) {
+    match decode(&made.bytes, &DecodeLimits::of_own()) {
         Ok(profile) => Update::Tick(vec![profile], delta.took),
         Err(error) => Update::Message(format!("a second is missing: {error}")),
     }

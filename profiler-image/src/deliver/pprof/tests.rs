@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
@@ -52,7 +52,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
 #[track_caller]
 fn check_without_worker(workers: i32, are_some: bool) {
     let output = output(&snapshot_of(workers), &[], OfSampler::default());
-    let profile = decode(&output.bytes, &Limits::default()).unwrap();
+    let profile = decode(&output.bytes, &DecodeLimits::default()).unwrap();
     let comment = profile.comments().next().unwrap();
     let comment: serde_json::Value = serde_json::from_str(comment).unwrap();
     let unlabelled = profile.sample.iter();
@@ -79,7 +79,7 @@ fn check_waiting(leaf: &str, held: Held, expected: Option<&str>) {
         ..FrameRef::default()
     };
     let label = waits(held, Some(&leaf)).map(|label| match label {
-        Label::Str(waiting::LABEL, kind) => kind,
+        SampleTag::Str(waiting::LABEL, kind) => kind,
         other => panic!("{other:?}"),
     });
     assert_eq!(label, expected);
@@ -111,7 +111,7 @@ fn stopped_workers_have_their_own_rows() {
     snapshot.samples = Samples::of(&StackSampler::new(), &aggregate);
     snapshot.samples.quality.stopped = 2;
     let output = output(&snapshot, &[], OfSampler::default());
-    let profile = decode(&output.bytes, &Limits::default()).unwrap();
+    let profile = decode(&output.bytes, &DecodeLimits::default()).unwrap();
     let stopped = |sample: &&phpprof_profile::proto::Sample| {
         let mut labels = sample.label.iter();
         labels.any(|it| profile.string(it.key) == "waiting" && profile.string(it.str) == "stopped")
@@ -175,7 +175,7 @@ fn samples_without_room_are_counted_by_their_table() {
         stacks: 2,
     };
     assert_eq!(output.lost, expected);
-    let profile = decode(&output.bytes, &Limits::default()).unwrap();
+    let profile = decode(&output.bytes, &DecodeLimits::default()).unwrap();
     let comment: serde_json::Value =
         serde_json::from_str(profile.comments().next().unwrap()).unwrap();
     let counts = ["withoutName", "withoutPath", "withoutStack"].map(|key| &comment["quality"][key]);

@@ -31,7 +31,7 @@ fn of(number: u32, began: u64) -> Option<Of> {
 }
 
 /// Busy and waiting time by route and step.
-fn cells(rows: Rows<u16>) -> Vec<(u16, i64, i64, i64)> {
+fn cells(rows: TimelineRows<u16>) -> Vec<(u16, i64, i64, i64)> {
     let (rows, other) = rows.finish();
     assert_eq!(other, []);
     let rows = rows.into_iter();

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use phpprof_profile::findings::RULES;
-use phpprof_profile::{Limits, View, decode, findings};
+use phpprof_profile::{DecodeLimits, View, decode, findings};
 use scene::{Problem, Program, Scene, XDEBUG, has_extension};
 
 /// The rules that run without FULL=1. The recorded profiles of the others are tested in any case
@@ -197,7 +197,7 @@ fn said(program: &Program, problem: Problem, duration: Duration) -> Result<Vec<&
         let file = PathBuf::from(folder).join(format!("{}-{}.pb.gz", program.id, problem.word()));
         fs::write(file, &bytes)?;
     }
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let found = findings(&profile, &View::default());
     Ok(found.iter().map(|finding| finding.id).collect())
 }

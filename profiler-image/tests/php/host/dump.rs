@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_profile::Limits;
-use phpprof_profile::dump::State;
+use phpprof_profile::DecodeLimits;
+use phpprof_profile::dump::DumpState;
 use serde_json::Value;
 
 use super::scene::{FPM, Running, Scene, run, said, wait_until};
@@ -170,7 +170,7 @@ fn a_snapshot_that_is_delivered_as_a_profile_tells_the_same() -> Result<()> {
     command.args(["--php-fpm", "snapshot", "-o"]).arg(&file);
     let ended = run(command.stdin(Stdio::null()))?;
     ensure!(ended.status.success(), "{}", said(&ended));
-    let profile = phpprof_profile::decode(&std::fs::read(&file)?, &Limits::default())?;
+    let profile = phpprof_profile::decode(&std::fs::read(&file)?, &DecodeLimits::default())?;
     let workers = phpprof_profile::dump::workers(&profile);
     ensure!(workers.len() == 5, "{workers:#?}");
     let locked = workers.iter().find(|worker| {
@@ -179,7 +179,7 @@ fn a_snapshot_that_is_delivered_as_a_profile_tells_the_same() -> Result<()> {
     });
     let locked = locked.context("nobody is in flock")?;
     ensure!(
-        locked.state == State::Waiting
+        locked.state == DumpState::Waiting
             && locked.method.as_deref() == Some("GET")
             && locked
                 .system_call

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof_profile::{Limits, Profile, View, decode};
+use phpprof_profile::{DecodeLimits, Profile, View, decode};
 use tempfile::TempDir;
 
 pub const PHP: &str = "/usr/bin/php8.2";
@@ -135,7 +135,7 @@ pub struct Read {
 
 impl Read {
     pub fn of(bytes: &[u8]) -> Result<Self> {
-        let profile = decode(bytes, &Limits::default())?;
+        let profile = decode(bytes, &DecodeLimits::default())?;
         let receipt = profile.comments().next().context("there is no receipt")?;
         let receipt = serde_json::from_str(receipt)?;
         Ok(Self { profile, receipt })

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::scene::{PHP, Running, Scene, run, said, wait_until};
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 
@@ -105,7 +105,7 @@ fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
     ensure!(drawn.contains("saved phpprof-top-"), "{drawn:?}");
     ensure!(left.contains("look at it with"), "{left:?}");
     let saved = fs::read_dir(scene.path(""))?.next().context("no file")??;
-    let profile = decode(&fs::read(saved.path())?, &Limits::default())?;
+    let profile = decode(&fs::read(saved.path())?, &DecodeLimits::default())?;
     ensure!(total(&profile, "samples") > 50 && total(&profile, "cpu") > 0);
     ensure!(profile.duration_nanos >= 2_000_000_000);
     Ok(())

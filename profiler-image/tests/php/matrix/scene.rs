@@ -24,7 +24,7 @@ use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
-use phpprof_profile::{Limits, Profile, decode};
+use phpprof_profile::{DecodeLimits, Profile, decode};
 
 use super::names::Random;
 use super::program::{Program, read_back};
@@ -150,7 +150,7 @@ pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
         )
     })?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
-    Ok(decode(&bytes, &Limits::default())?)
+    Ok(decode(&bytes, &DecodeLimits::default())?)
 }
 
 /// A program that runs.

@@ -2,11 +2,11 @@
 //! are in order.
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_profile::timeline::{Cell, Request, Timeline};
+use phpprof_profile::timeline::{Timeline, TimelineCell, TimelineRequest};
 
 use super::recorded::{Recorded, check_shares};
 
-fn total(cells: &[Cell]) -> i64 {
+fn total(cells: &[TimelineCell]) -> i64 {
     cells.iter().map(|cell| cell.busy + cell.waiting).sum()
 }
 
@@ -43,7 +43,7 @@ pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
 }
 
 /// The names of a request's moments in order, without consecutive repetitions.
-pub fn order(timeline: &Timeline, request: &Request) -> Vec<String> {
+pub fn order(timeline: &Timeline, request: &TimelineRequest) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for moment in &request.moments {
         let mut at = Some(moment.node);

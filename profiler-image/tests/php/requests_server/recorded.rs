@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use phpprof_profile::proto::Profile;
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 
 use super::SECRETS;
 
@@ -122,7 +122,7 @@ pub fn record(pid: u32, seconds: u32, arguments: &[&str]) -> Result<Recorded> {
         false => Vec::new(),
     };
     Ok(Recorded {
-        profile: decode(&bytes, &Limits::default())?,
+        profile: decode(&bytes, &DecodeLimits::default())?,
         timeline: has_list.then(|| timeline::decode(&list)).transpose()?,
         list,
         bytes,

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use phpprof::deliver::receipt::base64url;
-use phpprof_profile::{Limits, Profile, decode, timeline, total};
+use phpprof_profile::{DecodeLimits, Profile, decode, timeline, total};
 use serde_json::{Value, json};
 
 use relay::{Relay, stopped};
@@ -98,7 +98,7 @@ fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
     let whole = profile(&relay, "a")?;
     let (mut samples, mut until) = (0, whole.time_nanos);
     for second in seconds {
-        let second = decode(&second, &Limits::default())?;
+        let second = decode(&second, &DecodeLimits::default())?;
         ensure!(second.time_nanos == until, "a gap at {until}");
         until += second.duration_nanos;
         samples += total(&second, "samples");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use phpprof::deliver::receipt::base64url;
-use phpprof_profile::{Limits, Profile, decode, total};
+use phpprof_profile::{DecodeLimits, Profile, decode, total};
 use ring::digest;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -180,7 +180,7 @@ pub fn profile(relay: &Relay, run: &str) -> Result<Profile> {
     let sha256 = base64url(digest::digest(&digest::SHA256, &bytes).as_ref());
     ensure!(receipt["reason"] == "Relayed", "{receipt}");
     ensure!(receipt["sha256"] == sha256, "{receipt}: {sha256}");
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     ensure!(total(&profile, "samples") > 10, "too few samples");
     let labels = profile.string_table.iter();
     let labels: Vec<&String> = labels

@@ -11,30 +11,30 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use jiff::Timestamp;
-use phpprof_profile::{Limits as Bounds, Profile, decode, total};
+use phpprof_profile::{DecodeLimits as Bounds, Profile, decode, total};
 use serde_json::{Value, json};
 
 use crate::export::receivers;
 
 pub const TOKEN: &str = "glsa_secret";
 
-pub type Labels = HashMap<String, String>;
-type Answer = (StatusCode, String);
+pub type ReceivedLabels = HashMap<String, String>;
+type ScriptedAnswer = (StatusCode, String);
 
 /// What the server received, and how often it will answer that it is busy.
 #[derive(Clone, Default)]
-pub struct Server(Arc<Mutex<Told>>);
+pub struct ExportServer(Arc<Mutex<Told>>);
 
 #[derive(Default)]
 pub struct Told {
     pub busy: u32,
     pub calls: u32,
-    pub pushes: Vec<(Labels, Profile)>,
+    pub pushes: Vec<(ReceivedLabels, Profile)>,
     pub tenants: Vec<String>,
     pub annotations: Vec<Value>,
 }
 
-impl Server {
+impl ExportServer {
     pub fn told<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
@@ -56,12 +56,16 @@ impl Server {
 }
 
 /// A refusal in Connect's format.
-fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {
+fn refusal(status: StatusCode, code: &str, message: &str) -> ScriptedAnswer {
     let body = json!({"code": code, "message": message});
     (status, body.to_string())
 }
 
-async fn push(State(server): State<Server>, headers: HeaderMap, body: String) -> Answer {
+async fn push(
+    State(server): State<ExportServer>,
+    headers: HeaderMap,
+    body: String,
+) -> ScriptedAnswer {
     let busy = server.told(|told| {
         told.calls += 1;
         let busy = told.busy > 0;
@@ -89,9 +93,8 @@ async fn push(State(server): State<Server>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would
-/// make a series for each of their values.
-fn judged(body: &str) -> Result<Vec<(Labels, Profile)>, String> {
+/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would make a series for each of their values.
+fn judged(body: &str) -> Result<Vec<(ReceivedLabels, Profile)>, String> {
     let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut pushes = Vec::new();
     for series in request["series"].as_array().ok_or("no series")? {
@@ -128,7 +131,7 @@ fn labels(given: &Value) -> Result<Vec<(String, String)>, String> {
 }
 
 /// The sum of what was pushed and the functions in it, as a flame graph has them.
-async fn select(State(server): State<Server>, body: String) -> Answer {
+async fn select(State(server): State<ExportServer>, body: String) -> ScriptedAnswer {
     let query: Value = serde_json::from_str(&body).unwrap();
     let text = |key: &str| query[key].as_str().unwrap().to_owned();
     let (kind, selector) = (text("profileTypeID"), text("labelSelector"));
@@ -161,7 +164,11 @@ async fn select(State(server): State<Server>, body: String) -> Answer {
     (StatusCode::OK, body.to_string())
 }
 
-async fn annotate(State(server): State<Server>, headers: HeaderMap, body: String) -> Answer {
+async fn annotate(
+    State(server): State<ExportServer>,
+    headers: HeaderMap,
+    body: String,
+) -> ScriptedAnswer {
     if headers["authorization"] != format!("Bearer {TOKEN}").as_str() {
         return (StatusCode::UNAUTHORIZED, "Invalid API key".to_owned());
     }

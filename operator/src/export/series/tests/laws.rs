@@ -108,8 +108,8 @@ fn profile(names: &[(String, String)], pods: &[TargetStatus], seconds: i64) -> P
         .collect();
     for pod in pods {
         let labels = [
-            Label::Str("pod", &pod.pod_name),
-            Label::Str("route", "/a b"),
+            SampleTag::Str("pod", &pod.pod_name),
+            SampleTag::Str("route", "/a b"),
         ];
         builder.add(&frames, &[1, 3, 10], &labels);
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn asker(namespace: &str) -> Asker {
-    Asker {
+fn asker(namespace: &str) -> ResidentPod {
+    ResidentPod {
         namespace: namespace.into(),
         pod_uid: POD.uid.into(),
         pod_addresses: POD.addresses.into(),
@@ -11,17 +11,17 @@ fn asker(namespace: &str) -> Asker {
     }
 }
 
-impl Scene {
-    fn ask(&self, namespace: &str, until: Timestamp) -> Ask {
+impl RelayScene {
+    fn ask(&self, namespace: &str, until: Timestamp) -> PollGrant {
         let address = format!("https://{}", self.address);
         ask(&self.keyring, &address, &asker(namespace), until).unwrap()
     }
 
-    async fn asked(&self, ask: &Ask) -> (u16, String) {
+    async fn asked(&self, ask: &PollGrant) -> (u16, String) {
         self.asked_and_waits(ask, "").await
     }
 
-    async fn asked_and_waits(&self, ask: &Ask, prefer: &str) -> (u16, String) {
+    async fn asked_and_waits(&self, ask: &PollGrant, prefer: &str) -> (u16, String) {
         let asked = self.client().get(&ask.url).header("prefer", prefer);
         let asked = asked.header("authorization", &ask.headers["authorization"]);
         let answer = asked.send().await.unwrap();
@@ -86,7 +86,7 @@ async fn who_asks_for_another_sampler_or_too_late_is_refused() {
         ("expires=", "expires=1"),
         ("sampler=", "sampler=x&sampler="),
     ] {
-        let bent = Ask {
+        let bent = PollGrant {
             url: ask.url.replace(from, to),
             ..ask.clone()
         };
@@ -100,12 +100,12 @@ async fn who_asks_for_another_sampler_or_too_late_is_refused() {
 async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
     let scene = scene(in_memory()).await;
     let (grant, ask) = (scene.grant(at(60)), scene.ask("shop", at(60)));
-    let asked = Ask {
+    let asked = PollGrant {
         headers: grant.headers.clone(),
         ..ask.clone()
     };
     assert_eq!(scene.asked(&asked).await.0, 403);
-    let written = Grant {
+    let written = KeyGrant {
         headers: ask.headers,
         ..grant
     };
@@ -114,7 +114,7 @@ async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
 
 #[tokio::test]
 async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_says_so() {
-    let elsewhere = Asker {
+    let elsewhere = ResidentPod {
         pod_addresses: "192.0.2.7".into(),
         ..asker("shop")
     };
@@ -146,7 +146,7 @@ async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new
     let other = scene.ask("shop", at(60)).having_seen("less");
     assert_eq!(scene.asked_and_waits(&other, "wait=25").await.0, 200);
     let bent = scene.ask("blog", at(60)).having_seen(SEEN).url;
-    let bent = Ask { url: bent, ..ask };
+    let bent = PollGrant { url: bent, ..ask };
     assert_eq!(scene.asked_and_waits(&bent, "wait=25").await.0, 403);
 }
 
@@ -154,7 +154,7 @@ async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new
 async fn a_pod_is_heard_by_a_valid_call_of_its_sampler_and_by_no_other() {
     let scene = scene(in_memory()).await;
     assert_eq!(scene.relay.heard.last(POD.uid), None);
-    let forged = Grant {
+    let forged = KeyGrant {
         headers: [("authorization".to_owned(), "Bearer forged".to_owned())].into(),
         ..scene.grant(at(60))
     };

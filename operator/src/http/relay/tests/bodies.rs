@@ -12,15 +12,15 @@ const OTHER: GrantPod<'_> = GrantPod {
     ..POD
 };
 
-fn granted(scene: &Scene, pod: GrantPod<'_>, key: &str) -> Grant {
+fn granted(scene: &RelayScene, pod: GrantPod<'_>, key: &str) -> KeyGrant {
     let address = format!("https://{}", scene.address);
     grant(&scene.keyring, &address, pod, key, at(60)).unwrap()
 }
 
 /// An upload of two parts. The second one is sent once this is said, or never.
 fn upload_in_parts(
-    scene: &Scene,
-    grant: &Grant,
+    scene: &RelayScene,
+    grant: &KeyGrant,
     first: Vec<u8>,
     second: &'static [u8],
 ) -> (JoinHandle<u16>, oneshot::Sender<()>) {
@@ -49,7 +49,7 @@ fn upload_in_parts(
 }
 
 /// Waits until bytes have arrived and no more arrive.
-async fn settled(scene: &Scene) {
+async fn settled(scene: &RelayScene) {
     let mut before = ROOM as usize;
     for _ in 0..60 {
         tokio::time::sleep(Duration::from_millis(300)).await;

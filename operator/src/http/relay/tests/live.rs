@@ -1,20 +1,20 @@
 //! The seconds of a live request on their way in: who may send them, and what the relay does with
 //! them.
 
-use phpprof_profile::{Builder, FrameRef, Label, Settings, encode_gzip};
+use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 
 use super::*;
 
 fn second(label: &str) -> &'static [u8] {
     let mut builder = Builder::new(Settings::default());
-    let labels = [Label::Str(label, "x")];
+    let labels = [SampleTag::Str(label, "x")];
     builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);
     encode_gzip(&builder.finish()).leak()
 }
 
 /// The grant, used to send seconds.
-fn live(grant: &Grant) -> Grant {
-    Grant {
+fn live(grant: &KeyGrant) -> KeyGrant {
+    KeyGrant {
         url: grant.live.clone(),
         ..grant.clone()
     }
@@ -37,7 +37,7 @@ async fn a_second_is_held_for_readers_and_never_stored() {
 async fn a_foreign_grant_and_what_is_no_profile_of_ours_are_refused() {
     let scene = scene(in_memory()).await;
     let grant = live(&scene.grant(at(60)));
-    let bent = Grant {
+    let bent = KeyGrant {
         url: grant.url.replace("web.fpm", "other.fpm"),
         ..grant.clone()
     };

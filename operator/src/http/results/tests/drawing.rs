@@ -1,13 +1,13 @@
 //! Pages that are drawn from stored files.
 
 use phpprof_profile::proto::{Function, Line, Location, Sample};
-use phpprof_profile::{Limits, decode, encode_gzip, timeline};
+use phpprof_profile::{DecodeLimits, decode, encode_gzip, timeline};
 
 use super::{pages, profile};
 
 #[test]
 fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
-    let list = timeline::Merger::new().finish();
+    let list = timeline::TimelineMerger::new().finish();
     let list = timeline::encode(&list).unwrap();
     let has_timeline = |list| {
         let page = pages::draw(profile(), list, "shop/first").unwrap();
@@ -20,7 +20,7 @@ fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
 
 #[test]
 fn a_small_profile_with_a_very_large_page_is_refused_with_what_to_do_instead() {
-    let mut profile = decode(&profile(), &Limits::default()).unwrap();
+    let mut profile = decode(&profile(), &DecodeLimits::default()).unwrap();
     let name = "x".repeat(16 << 10);
     profile.string_table.push(name);
     for id in 2..=4_000 {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-async fn ask(scene: &Scene, name: &str, key: &str, after: i64) -> (u16, Value) {
+async fn ask(scene: &ResultsScene, name: &str, key: &str, after: i64) -> (u16, Value) {
     let question = json!({"accessKey": key, "after": after}).to_string();
     let path = format!("/r/shop/{name}/live");
     let (status, _, answer) = scene.call("POST", &path, &question).await;

@@ -6,20 +6,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::lifecycle::observed::{Blind, Halt, Queued};
 
-fn blind(since: i64, retry: i64) -> Observed {
-    Observed {
+fn blind(since: i64, retry: i64) -> ObservedCluster {
+    ObservedCluster {
         blind: Some(Blind {
             message: "reading namespace shop failed: forbidden".into(),
             since: at(since),
             retry_at: at(retry),
         }),
-        ..Observed::default()
+        ..ObservedCluster::default()
     }
 }
 
 #[test]
 fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
-    let limits = Limits::default();
+    let limits = AdminLimits::default();
     let status = decide(at(0), &request(spec()), &admission(&["a"]), &limits).status;
     let mut request = request(spec());
     request.status = Some(status);
@@ -28,7 +28,7 @@ fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
         let expected = format!("Collecting; recovery {keys}; on change");
         check(now, &request, &pods(&[]), &expected);
     }
-    let under_way = Observed {
+    let under_way = ObservedCluster {
         under_way: [JobKey::Target("uid-of-a".into())].into(),
         ..pods(&[])
     };
@@ -37,7 +37,7 @@ fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
 
 #[test]
 fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
-    let limits = Limits::default();
+    let limits = AdminLimits::default();
     check(9, &request(spec()), &blind(1, 11), "; ; at 11");
     let given_up = decide(at(61), &request(spec()), &blind(1, 62), &limits);
     let condition = &given_up.status.conditions[0];
@@ -53,21 +53,21 @@ fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
     let given_up = decide(at(1051), &running, &blind(1, 1052), &limits);
     let target = &given_up.status.targets[0];
     assert_eq!(target.reason, Some(TargetReason::ObserveFailed));
-    assert_eq!(given_up.next, Next::Now);
+    assert_eq!(given_up.next, NextLook::Now);
 }
 
 #[test]
 fn a_request_waits_for_its_turn_but_not_for_ever() {
-    let queued = |since| Observed {
+    let queued = |since| ObservedCluster {
         queued: Some(Queued {
             place: 2,
             of: 5,
             since: at(since),
         }),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     check(9, &request(spec()), &queued(0), "Queued; ; at 39");
-    let decision = decide(at(9), &request(spec()), &queued(0), &Limits::default());
+    let decision = decide(at(9), &request(spec()), &queued(0), &AdminLimits::default());
     let accepted = &decision.status.conditions[2];
     assert_eq!(
         (accepted.type_.as_str(), accepted.status.as_str()),
@@ -76,9 +76,9 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
     assert!(accepted.message.starts_with("place 2 of 5 in the queue"));
     check_refusal(
         spec(),
-        &Limits {
+        &AdminLimits {
             queue_timeout: SignedDuration::from_secs(0),
-            ..Limits::default()
+            ..AdminLimits::default()
         },
         &queued(0),
         "QueueTimeout: the request's turn did not come within 0 s. Create another request, or fewer at the same time; the administrator may raise limits.requestsPerNamespace, limits.requests, limits.samplersPerNode or queueTimeoutSeconds in the chart.",
@@ -93,18 +93,18 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
 
 #[test]
 fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
-    let stop = |observed| Observed {
+    let stop = |observed| ObservedCluster {
         halted: Some(Halt::Stopped(
             "the administrator has stopped profiling".into(),
         )),
         ..observed
     };
-    let held = stop(Observed::default());
+    let held = stop(ObservedCluster::default());
     check(9, &request(spec()), &held, "ProfilingDisabled; ; at 19");
     let running = with(accepted(&["a", "b"]));
     let half = stop(pods(&[("a", Some(SamplerState::Running)), ("b", None)]));
     check(9, &running, &half, "Sampling; stop uid-of-a; at 695");
-    let decision = decide(at(9), &running, &half, &Limits::default());
+    let decision = decide(at(9), &running, &half, &AdminLimits::default());
     let failed = &decision.status.targets[0];
     assert_eq!(failed.reason, Some(TargetReason::Cancelled));
     assert_eq!(
@@ -115,11 +115,11 @@ fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
 
 #[test]
 fn until_it_is_known_whether_profiling_is_stopped_nothing_begins_and_nothing_ends() {
-    let unknown = |observed| Observed {
+    let unknown = |observed| ObservedCluster {
         halted: Some(Halt::Unknown),
         ..observed
     };
-    let new = unknown(Observed::default());
+    let new = unknown(ObservedCluster::default());
     check(9, &request(spec()), &new, "ProfilingDisabled; ; at 19");
     let running = with(accepted(&["a", "b"]));
     let half = unknown(pods(&[("a", Some(SamplerState::Running)), ("b", None)]));
@@ -143,15 +143,20 @@ fn what_was_observed_of_a_finished_request_is_its_newest_version() {
         ..ProfileRequestStatus::default()
     });
     finished.metadata.generation = Some(2);
-    let decision = decide(at(10), &finished, &Observed::default(), &Limits::default());
+    let decision = decide(
+        at(10),
+        &finished,
+        &ObservedCluster::default(),
+        &AdminLimits::default(),
+    );
     assert_eq!(decision.status.observed_generation, Some(2));
 }
 
 #[test]
 fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_is_old() {
-    let limits = Limits {
+    let limits = AdminLimits {
         exports: true,
-        ..Limits::default()
+        ..AdminLimits::default()
     };
     let mut finished = request(spec());
     finished.status = Some(ProfileRequestStatus {
@@ -159,16 +164,16 @@ fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_
         profile: Some(ProfileResult::default()),
         ..ProfileRequestStatus::default()
     });
-    let jobs = |second: i64, request: &ProfileRequest, observed: &Observed| {
+    let jobs = |second: i64, request: &ProfileRequest, observed: &ObservedCluster| {
         decide(at(second), request, observed, &limits).jobs
     };
-    let nothing = Observed::default();
+    let nothing = ObservedCluster::default();
     assert_eq!(jobs(1, &finished, &nothing), [Job::Export]);
     assert_eq!(jobs(599, &finished, &nothing), [Job::Export]);
     assert_eq!(jobs(600, &finished, &nothing), []);
-    let under_way = Observed {
+    let under_way = ObservedCluster {
         under_way: [JobKey::Export].into(),
-        ..Observed::default()
+        ..ObservedCluster::default()
     };
     assert_eq!(jobs(1, &finished, &under_way), []);
     let mut status = finished.status.clone().expect("finished");
@@ -180,7 +185,7 @@ fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_
 
 /// Checks a run of five minutes whose pod is gone at this second.
 #[track_caller]
-fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str) {
+fn check_gone(second: i64, limits: &AdminLimits, observed: &ObservedCluster, expected: &str) {
     let target = json!({"selector": {"matchLabels": {"app": "web"}}});
     let mut request = request(json!({"target": target, "durationSeconds": 300}));
     request.status = Some(decide(at(0), &request, &admission(&["a"]), limits).status);
@@ -192,7 +197,7 @@ fn check_gone(second: i64, limits: &Limits, observed: &Observed, expected: &str)
 
 #[test]
 fn of_a_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_checkpoint_before() {
-    let (limits, gone) = (Limits::default(), pods(&[]));
+    let (limits, gone) = (AdminLimits::default(), pods(&[]));
     for (second, keys) in [(30, 4), (200, 8), (9999, 9)] {
         let expected = format!("Collecting; recovery {keys}; on change");
         check_gone(second, &limits, &gone, &expected);
@@ -206,7 +211,7 @@ fn of_a_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_checkpoin
 
 #[test]
 fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
-    let (limits, gone) = (Limits::default(), pods(&[]));
+    let (limits, gone) = (AdminLimits::default(), pods(&[]));
     let away = trouble(gone, 202);
     check_gone(200, &limits, &away, "WaitingForStore; ; at 202");
     check_gone(
@@ -221,9 +226,9 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
 
 #[test]
 fn a_sampler_that_is_not_heard_is_in_the_status_and_taken_back_when_it_is() {
-    let limits = Limits {
+    let limits = AdminLimits {
         store_signs: false,
-        ..Limits::default()
+        ..AdminLimits::default()
     };
     let since = |second: i64| {
         let mut observed = pods(&[("a", Some(SamplerState::Running))]);
@@ -244,12 +249,12 @@ fn a_sampler_that_is_not_heard_is_in_the_status_and_taken_back_when_it_is() {
         )
     };
     let (next, target, _) = looked(10, since(5));
-    assert_eq!((next, target.reason), (Next::At(at(35)), None));
+    assert_eq!((next, target.reason), (NextLook::At(at(35)), None));
     let (next, target, message) = looked(35, since(5));
     assert_eq!(target.reason, Some(TargetReason::NotHeardFrom));
     assert_eq!(
         (next, target.state),
-        (Next::At(at(45)), TargetState::Sampling)
+        (NextLook::At(at(45)), TargetState::Sampling)
     );
     assert!(
         message.starts_with("sampling 1 pod; pod a: NotHeardFrom: ")

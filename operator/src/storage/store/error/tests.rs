@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::metrics::{Metrics, Now};
-use crate::storage::store::Store;
+use crate::storage::store::ProfileStore;
 
 /// An HTTP answer with this status line and body.
 fn said(status: &str, body: &str) -> String {
@@ -39,8 +39,8 @@ async fn answering(answer: String) -> SocketAddr {
     address
 }
 
-fn s3(address: SocketAddr, metrics: &Metrics) -> Store {
-    let any = Store::in_memory(Arc::new(InMemory::new()));
+fn s3(address: SocketAddr, metrics: &Metrics) -> ProfileStore {
+    let any = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let options = ClientOptions::new()
         .with_allow_http(true)
         .with_timeout(Duration::from_millis(300));
@@ -55,7 +55,7 @@ fn s3(address: SocketAddr, metrics: &Metrics) -> Store {
             max_retries: 0,
             ..RetryConfig::default()
         });
-    let store = Store {
+    let store = ProfileStore {
         objects: Arc::new(bucket.build().unwrap()),
         ..any
     };
@@ -132,7 +132,7 @@ async fn errors_are_counted_by_what_was_asked_of_the_store() {
 #[tokio::test]
 async fn an_object_that_is_not_there_is_an_answer_where_only_its_size_is_asked_for() {
     let metrics = Metrics::default();
-    let store = Store::in_memory(Arc::new(InMemory::new())).counted(metrics.store_errors());
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new())).counted(metrics.store_errors());
     assert_eq!(store.size("a").await.unwrap(), None);
     store.delete("a").await.unwrap();
     assert_eq!(counted(&metrics), Vec::<String>::new());

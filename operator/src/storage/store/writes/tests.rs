@@ -18,7 +18,7 @@ use crate::storage::store::{StoreConfig, s3};
 
 /// What the server does with a PUT.
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
+enum PutMode {
     /// What S3 does.
     Good,
     /// Ignores If-None-Match, and overwrites: older Ceph, some gateways.
@@ -34,8 +34,8 @@ enum Mode {
 }
 
 #[derive(Clone)]
-struct Server {
-    mode: Mode,
+struct PutServer {
+    mode: PutMode,
     objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
     puts: Arc<Mutex<Vec<String>>>,
 }
@@ -47,7 +47,7 @@ fn error(status: u16, code: &str) -> Response {
 }
 
 async fn answer(
-    State(server): State<Server>,
+    State(server): State<PutServer>,
     (method, uri): (Method, Uri),
     headers: HeaderMap,
     body: Bytes,
@@ -65,11 +65,11 @@ async fn answer(
                 .push(format!("{is_conditional}"));
             let is_encrypted = headers.contains_key("x-amz-server-side-encryption");
             match (server.mode, is_conditional) {
-                (Mode::Expired, _) => return error(403, "ExpiredToken"),
-                (Mode::Kms, _) if !is_encrypted => return error(403, "AccessDenied"),
-                (Mode::Conflict, true) => return error(409, "ConditionalRequestConflict"),
-                (Mode::NotImplemented, true) => return error(501, "NotImplemented"),
-                (Mode::Ignores, _) | (_, false) => {}
+                (PutMode::Expired, _) => return error(403, "ExpiredToken"),
+                (PutMode::Kms, _) if !is_encrypted => return error(403, "AccessDenied"),
+                (PutMode::Conflict, true) => return error(409, "ConditionalRequestConflict"),
+                (PutMode::NotImplemented, true) => return error(501, "NotImplemented"),
+                (PutMode::Ignores, _) | (_, false) => {}
                 (_, true) if found.is_some() => return error(412, "PreconditionFailed"),
                 _ => {}
             }
@@ -95,9 +95,9 @@ async fn answer(
     }
 }
 
-impl Server {
-    async fn start(mode: Mode) -> (Self, SocketAddr) {
-        let server = Server {
+impl PutServer {
+    async fn start(mode: PutMode) -> (Self, SocketAddr) {
+        let server = PutServer {
             mode,
             objects: Arc::default(),
             puts: Arc::default(),
@@ -119,7 +119,7 @@ impl Server {
     }
 }
 
-fn store(address: SocketAddr, allow_overwrite: bool, encryption: Option<&str>) -> Store {
+fn store(address: SocketAddr, allow_overwrite: bool, encryption: Option<&str>) -> ProfileStore {
     let config = StoreConfig {
         url: "s3://profiles/p".into(),
         endpoint: Some(format!("http://{address}")),
@@ -139,28 +139,28 @@ fn store(address: SocketAddr, allow_overwrite: bool, encryption: Option<&str>) -
             max_retries: 0,
             ..RetryConfig::default()
         });
-    Store {
+    ProfileStore {
         objects: Arc::new(settings.build().unwrap()),
         prefix: "p".to_owned(),
         allow_overwrite,
-        ..Store::in_memory(Arc::new(object_store::memory::InMemory::new()))
+        ..ProfileStore::in_memory(Arc::new(object_store::memory::InMemory::new()))
     }
 }
 
-async fn with(mode: Mode, allow_overwrite: bool) -> (Server, Store) {
-    let (server, address) = Server::start(mode).await;
+async fn with(mode: PutMode, allow_overwrite: bool) -> (PutServer, ProfileStore) {
+    let (server, address) = PutServer::start(mode).await;
     (server, store(address, allow_overwrite, None))
 }
 
 #[tokio::test]
 async fn probe_finds_what_the_store_does_and_leaves_nothing() {
     for (mode, expected) in [
-        (Mode::Good, Writes::CreateOnly),
-        (Mode::Ignores, Writes::Overwrites),
-        (Mode::NotImplemented, Writes::NotImplemented),
+        (PutMode::Good, WriteGuard::CreateOnly),
+        (PutMode::Ignores, WriteGuard::Overwrites),
+        (PutMode::NotImplemented, WriteGuard::NotImplemented),
     ] {
         let (server, store) = with(mode, false).await;
-        assert_eq!(store.health().writes, Writes::Unknown);
+        assert_eq!(store.health().writes, WriteGuard::Unknown);
         assert_eq!(store.probe().await.unwrap(), expected);
         assert_eq!(store.health().writes, expected);
         assert_eq!(server.objects(), Vec::<String>::new());
@@ -171,12 +171,12 @@ async fn probe_finds_what_the_store_does_and_leaves_nothing() {
 
 #[tokio::test]
 async fn probe_of_a_store_that_refuses_tells_nothing_and_keeps_the_cause() {
-    let (_server, store) = with(Mode::Expired, false).await;
+    let (_server, store) = with(PutMode::Expired, false).await;
     let error = store.probe().await.unwrap_err().to_string();
     let cause =
         "the session token of the operator's credentials has expired (HTTP 403 ExpiredToken)";
     assert_eq!(error, cause);
-    assert_eq!(store.health().writes, Writes::Unknown);
+    assert_eq!(store.health().writes, WriteGuard::Unknown);
     assert_eq!(
         store.health().last_error.unwrap().message,
         format!("put: {cause}")
@@ -186,7 +186,7 @@ async fn probe_of_a_store_that_refuses_tells_nothing_and_keeps_the_cause() {
 
 #[tokio::test]
 async fn create_overwrites_nothing_on_a_store_that_would() {
-    for mode in [Mode::Ignores, Mode::NotImplemented] {
+    for mode in [PutMode::Ignores, PutMode::NotImplemented] {
         let (server, store) = with(mode, true).await;
         store.probe().await.unwrap();
         assert_eq!(store.create("p/a", vec![b'1']).await.unwrap(), Created::Now);
@@ -205,7 +205,7 @@ async fn create_overwrites_nothing_on_a_store_that_would() {
 
 #[tokio::test]
 async fn create_is_refused_on_a_store_that_overwrites_unless_allowed() {
-    let (server, store) = with(Mode::Ignores, false).await;
+    let (server, store) = with(PutMode::Ignores, false).await;
     store.probe().await.unwrap();
     let error = store.create("p/a", vec![1]).await.unwrap_err().to_string();
     assert!(
@@ -217,9 +217,9 @@ async fn create_is_refused_on_a_store_that_overwrites_unless_allowed() {
 
 #[tokio::test]
 async fn create_learns_from_a_501_without_a_probe() {
-    let (server, store) = with(Mode::NotImplemented, true).await;
+    let (server, store) = with(PutMode::NotImplemented, true).await;
     assert_eq!(store.create("p/a", vec![b'1']).await.unwrap(), Created::Now);
-    assert_eq!(store.health().writes, Writes::NotImplemented);
+    assert_eq!(store.health().writes, WriteGuard::NotImplemented);
     assert_eq!(
         store.create("p/a", vec![b'2']).await.unwrap(),
         Created::Before
@@ -230,7 +230,7 @@ async fn create_learns_from_a_501_without_a_probe() {
 
 #[tokio::test]
 async fn create_takes_a_conflict_for_a_reason_to_try_again_and_not_for_an_object() {
-    let (_server, store) = with(Mode::Conflict, false).await;
+    let (_server, store) = with(PutMode::Conflict, false).await;
     let error = store.create("p/a", vec![1]).await.unwrap_err().to_string();
     assert_eq!(
         error,
@@ -240,7 +240,7 @@ async fn create_takes_a_conflict_for_a_reason_to_try_again_and_not_for_an_object
 
 #[tokio::test]
 async fn create_sends_the_encryption_headers_that_a_bucket_wants() {
-    let (server, address) = Server::start(Mode::Kms).await;
+    let (server, address) = PutServer::start(PutMode::Kms).await;
     let error = store(address, false, None).create("p/a", vec![b'1']).await;
     let error = error.unwrap_err().to_string();
     assert!(error.contains("store.encryption in the chart"), "{error}");
@@ -254,7 +254,7 @@ async fn create_sends_the_encryption_headers_that_a_bucket_wants() {
 
 #[tokio::test]
 async fn probe_keeps_to_its_folder_below_the_prefix() {
-    let (_server, mut store) = with(Mode::Good, false).await;
+    let (_server, mut store) = with(PutMode::Good, false).await;
     let key = store.probe_key();
     assert!(key.starts_with("p/.probe/") && key.len() == 9 + 32, "{key}");
     assert_ne!(key, store.probe_key());

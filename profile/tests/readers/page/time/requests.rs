@@ -2,7 +2,7 @@
 
 use phpprof_profile::View;
 use phpprof_profile::page::page;
-use phpprof_profile::timeline::{Function, Moment, Node, Request, Timeline};
+use phpprof_profile::timeline::{Moment, Timeline, TimelineNode, TimelineRequest, TreeFunction};
 use serde_json::json;
 
 use super::{VIEW, button, has_colour, saved, saved_with};
@@ -154,7 +154,7 @@ fn a_request_opens_as_a_chart_over_time_and_escape_goes_back() {
 
 #[test]
 fn a_call_from_another_line_is_another_call_and_its_caller_is_the_same() {
-    let node = |parent, function, line| Node {
+    let node = |parent, function, line| TimelineNode {
         parent,
         function,
         line,
@@ -165,7 +165,7 @@ fn a_call_from_another_line_is_another_call_and_its_caller_is_the_same() {
         node,
         waits: false,
     };
-    let function = |name: &str| Function {
+    let function = |name: &str| TreeFunction {
         name: name.to_owned(),
         file: "/srv/a.php".to_owned(),
     };
@@ -179,11 +179,11 @@ fn a_call_from_another_line_is_another_call_and_its_caller_is_the_same() {
             node(None, 0, 4),
             node(Some(2), 1, 8),
         ],
-        requests: vec![Request {
+        requests: vec![TimelineRequest {
             end: 70_000_000,
             // Nothing is known about the time between the last two.
             moments: vec![moment(0, 1), moment(10, 1), moment(20, 3), moment(60, 3)],
-            ..Request::default()
+            ..TimelineRequest::default()
         }],
         ..Timeline::default()
     };

@@ -6,6 +6,8 @@
 //! Invariant: what the schema or a CEL rule can refuse is refused there; no field is ignored by the
 //! operator.
 
+#![warn(clippy::match_bool)]
+
 mod archive;
 mod bounded;
 mod chain;

@@ -75,9 +75,10 @@ fn check(folder: &Path) -> Result<()> {
         }
     }
     println!("    {} pages, {count} links", pages.len());
-    match broken.is_empty() && pages.len() > 40 {
-        true => Ok(()),
-        false => Err(format!("links that lead nowhere:\n{}", broken.join("\n")).into()),
+    if broken.is_empty() && pages.len() > 40 {
+        Ok(())
+    } else {
+        Err(format!("links that lead nowhere:\n{}", broken.join("\n")).into())
     }
 }
 

@@ -18,9 +18,10 @@ const OTHERS: &str = "More";
 /// The file that a page has in the book: mdBook makes a folder's page of `index.md`, not of
 /// `README.md`.
 pub fn file(page: &Path) -> PathBuf {
-    match page.file_name().is_some_and(|name| name == "README.md") {
-        true => page.with_file_name("index.md"),
-        false => page.to_owned(),
+    if page.file_name().is_some_and(|name| name == "README.md") {
+        page.with_file_name("index.md")
+    } else {
+        page.to_owned()
     }
 }
 
@@ -30,11 +31,11 @@ pub fn page(text: &str) -> String {
     let mut written = String::new();
     for line in text.lines() {
         is_fenced ^= line.trim_start().starts_with("```");
-        let line = match is_fenced {
-            true => line.to_owned(),
-            false => line
-                .replace("README.md)", "index.md)")
-                .replace("README.md#", "index.md#"),
+        let line = if is_fenced {
+            line.to_owned()
+        } else {
+            line.replace("README.md)", "index.md)")
+                .replace("README.md#", "index.md#")
         };
         written.push_str(&line);
         written.push('\n');

@@ -5,6 +5,8 @@
 //!
 //! Invariant: each line of a shell block is in a command, a comment or a here-document.
 
+#![warn(clippy::match_bool)]
+
 pub mod book;
 mod command;
 mod links;

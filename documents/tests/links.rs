@@ -54,9 +54,10 @@ fn links_to_other_hosts_are_those_that_are_listed() {
     let (mut found, mut reports) = (BTreeSet::new(), BTreeSet::new());
     for (page, text) in &pages().unwrap() {
         let elsewhere = targets(text).into_iter().filter(|it| is_elsewhere(it));
-        match page.ends_with(REPORTS) {
-            true => reports.extend(elsewhere),
-            false => found.extend(elsewhere),
+        if page.ends_with(REPORTS) {
+            reports.extend(elsewhere)
+        } else {
+            found.extend(elsewhere)
         }
     }
     assert!(

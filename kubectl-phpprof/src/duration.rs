@@ -66,12 +66,16 @@ pub fn text(seconds: u64) -> String {
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match () {
-        () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 => format!("{minutes}m{}s", seconds % 60),
-        () if hours < 3 => format!("{minutes}m"),
-        () if hours < 48 => format!("{hours}h"),
-        () => format!("{days}d"),
+    if seconds < 120 {
+        format!("{seconds}s")
+    } else if minutes < 10 {
+        format!("{minutes}m{}s", seconds % 60)
+    } else if hours < 3 {
+        format!("{minutes}m")
+    } else if hours < 48 {
+        format!("{hours}h")
+    } else {
+        format!("{days}d")
     }
 }
 

@@ -64,9 +64,10 @@ impl RequestListing {
                 let first = widths.is_empty();
                 let mut table = self.table(objects)?;
                 table.below(widths);
-                Ok(match first {
-                    true => table.text(self.shown_width()),
-                    false => table.rows_only(self.shown_width()),
+                Ok(if first {
+                    table.text(self.shown_width())
+                } else {
+                    table.rows_only(self.shown_width())
                 })
             }
             output => {

@@ -6,6 +6,7 @@
 //! its own exit code and a hint.
 
 #![deny(clippy::print_stdout)]
+#![warn(clippy::match_bool)]
 
 mod cancel;
 mod certificate;

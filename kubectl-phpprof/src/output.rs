@@ -240,12 +240,13 @@ pub fn yaml(value: &Value) -> String {
 pub fn columns_table(columns: &[CustomColumn], items: &[Value]) -> Table {
     let mut table = Table::plain(columns.iter().map(|column| column.head.clone()));
     for item in items {
-        let cells = columns
-            .iter()
-            .map(|column| match column.path.values(item).is_empty() {
-                true => "<none>".to_owned(),
-                false => column.path.text(item),
-            });
+        let cells = columns.iter().map(|column| {
+            if column.path.values(item).is_empty() {
+                "<none>".to_owned()
+            } else {
+                column.path.text(item)
+            }
+        });
         table.row(cells.collect());
     }
     table

@@ -18,11 +18,12 @@ impl Prefix {
             .filter(|folder| !folder.is_empty())
             .map(str::to_owned)
             .collect();
-        match text.starts_with('/') && !folders.is_empty() {
-            true => Ok(Prefix(folders)),
-            false => Err(format!(
+        if text.starts_with('/') && !folders.is_empty() {
+            Ok(Prefix(folders))
+        } else {
+            Err(format!(
                 "{text:?} is not a folder that begins with /, for instance /srv/releases/20261101 or /srv/releases/*"
-            )),
+            ))
         }
     }
 

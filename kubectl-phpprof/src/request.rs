@@ -60,10 +60,12 @@ impl<'a> RequestView<'a> {
                 .iter()
                 .any(|condition| condition["type"] == kind && condition["status"] == "True")
         };
-        match () {
-            () if holds("Failed") => ShownOutcome::Failed,
-            () if holds("Complete") => ShownOutcome::Complete,
-            () => ShownOutcome::InProgress,
+        if holds("Failed") {
+            ShownOutcome::Failed
+        } else if holds("Complete") {
+            ShownOutcome::Complete
+        } else {
+            ShownOutcome::InProgress
         }
     }
 

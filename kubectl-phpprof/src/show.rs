@@ -23,9 +23,10 @@ pub fn with_waiting_label<'p>(
     by: Option<&str>,
 ) -> Cow<'p, Profile> {
     let mut asked = view.labels.iter().map(|(key, _)| key.as_str()).chain(by);
-    match asked.any(|key| key == waiting::LABEL) {
-        true => Cow::Owned(waiting::labelled(profile)),
-        false => Cow::Borrowed(profile),
+    if asked.any(|key| key == waiting::LABEL) {
+        Cow::Owned(waiting::labelled(profile))
+    } else {
+        Cow::Borrowed(profile)
     }
 }
 

@@ -139,9 +139,10 @@ pub async fn merged(
 
 /// The timeline of a request, for its page; `None` for a file, or if there is none.
 pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
-    let list = match is_file(name) {
-        true => None,
-        false => list_of(global, name).await.ok(),
+    let list = if is_file(name) {
+        None
+    } else {
+        list_of(global, name).await.ok()
     };
     timeline::decode(&list?).ok()
 }

@@ -107,9 +107,10 @@ impl StoredProfiles {
     pub fn proposals(&self, typed: &str, most: usize, now: Timestamp) -> Vec<(String, String)> {
         let mut proposals: Vec<(String, String)> = Vec::new();
         for entry in self.entries() {
-            let name = match typed.contains('@') {
-                true => entry.full_name(),
-                false => entry.words("name").to_owned(),
+            let name = if typed.contains('@') {
+                entry.full_name()
+            } else {
+                entry.words("name").to_owned()
             };
             let is_there = proposals.iter().any(|(there, _)| *there == name);
             if is_there || !name.starts_with(typed) || !name.chars().all(is_of_a_name) {

@@ -78,9 +78,10 @@ pub fn decode(file: &[u8], limits: &DecodeLimits) -> Result<Profile, DecodeError
                 + sample.label.len() * size_of::<Label>(),
         );
         samples.push(sample);
-        match memory > limits.memory_bytes {
-            true => Err(DecodeError::MemoryExceeded(limits.memory_bytes)),
-            false => Ok(()),
+        if memory > limits.memory_bytes {
+            Err(DecodeError::MemoryExceeded(limits.memory_bytes))
+        } else {
+            Ok(())
         }
     })?;
     let checks = Checks::of(&profile, limits)?;
@@ -101,9 +102,10 @@ pub(crate) fn read(
     if file.len() > limits.compressed_bytes {
         return Err(DecodeError::CompressedTooLarge(limits.compressed_bytes));
     }
-    match file.starts_with(&[0x1f, 0x8b]) {
-        true => read_stream(MultiGzDecoder::new(file), limits, take),
-        false => read_stream(file, limits, take),
+    if file.starts_with(&[0x1f, 0x8b]) {
+        read_stream(MultiGzDecoder::new(file), limits, take)
+    } else {
+        read_stream(file, limits, take)
     }
 }
 
@@ -239,9 +241,10 @@ impl Checks {
         let ids = &sample.location_id;
         ids.iter().try_for_each(|&id| self.locations.check(id))?;
         let further = ids.iter().filter_map(|id| self.inlined.get(id));
-        match ids.len() + further.sum::<usize>() > self.depth {
-            true => Err(DecodeError::TooDeep(self.depth)),
-            false => Ok(()),
+        if ids.len() + further.sum::<usize>() > self.depth {
+            Err(DecodeError::TooDeep(self.depth))
+        } else {
+            Ok(())
         }
     }
 }

@@ -288,9 +288,10 @@ fn of_request(worker: &DumpWorker) -> String {
         }
         words.push(format!("for {seconds:.1} s"));
     }
-    match words.is_empty() {
-        true => String::new(),
-        false => format!("; {}", words.join(" ")),
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", words.join(" "))
     }
 }
 

@@ -7,6 +7,8 @@
 //! Invariant: a [`Profile`] from [`decode`], [`Builder`] or [`Merger`] is complete: every id and
 //! every string index in it exists, so readers need no further checks.
 
+#![warn(clippy::match_bool)]
+
 mod bounds;
 mod builder;
 mod callgrind;

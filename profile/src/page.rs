@@ -144,16 +144,18 @@ pub fn page_within<S: SampleSource + ?Sized>(
     let mut tables = PageTables::within(room);
     // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
     tables.together = source.count() > TOLD_APART;
-    // For this many rows, findings would take too long for the reader who waits for the page.
-    let found = match tables.together {
-        true => Vec::new(),
-        false => findings(source, view),
+    // For so many rows, findings would take too long for the reader who waits for the page.
+    let found = if tables.together {
+        Vec::new()
+    } else {
+        findings(source, view)
     };
     let samples = tables.samples(source, view, &[])?;
     let said = said(&tables, profile, found);
-    let title = match tables.together {
-        true => format!("{title} (all pods together)"),
-        false => title.to_owned(),
+    let title = if tables.together {
+        format!("{title} (all pods together)")
+    } else {
+        title.to_owned()
     };
     let data = data(profile, &title, chosen, tables, (samples, None), said);
     html(&data, timeline, room)

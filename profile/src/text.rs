@@ -14,9 +14,10 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// reader is shown as `<hh>`, as the sampler shows the bytes of names that are not UTF-8
 /// (`zend/src/shown.rs`), so that two names stay two.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    match text.contains(is_special) {
-        true => Cow::Owned(marked(text, is_special)),
-        false => Cow::Borrowed(text),
+    if text.contains(is_special) {
+        Cow::Owned(marked(text, is_special))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 

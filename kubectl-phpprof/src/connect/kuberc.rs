@@ -190,9 +190,10 @@ fn entry(entry: &Value) -> Result<String, String> {
         (command, name) if command == name => command,
         _ => return wrong("has a name and another command"),
     };
-    match path::clean(command) == command {
-        true => Ok(command.to_owned()),
-        false => wrong("is not the shortest form of its path"),
+    if path::clean(command) == command {
+        Ok(command.to_owned())
+    } else {
+        wrong("is not the shortest form of its path")
     }
 }
 

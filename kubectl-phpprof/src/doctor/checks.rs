@@ -164,14 +164,15 @@ pub fn count(checks: &[Check], verdict: CheckVerdict) -> usize {
 pub fn may(checks: &[Check], name: &str) -> Allowed {
     let mut of_name = checks.iter().filter(|check| check.name == name).peekable();
     of_name.peek()?;
-    match of_name
+    if of_name
         .clone()
         .any(|check| check.verdict == CheckVerdict::Bad)
     {
-        true => Some(false),
-        false => of_name
+        Some(false)
+    } else {
+        of_name
             .all(|check| check.verdict == CheckVerdict::Good)
-            .then_some(true),
+            .then_some(true)
     }
 }
 
@@ -275,10 +276,11 @@ fn namespace_check(observed: &ObservedRelease) -> Check {
             "namespace",
             CheckVerdict::Unknown,
             format!("you may not read the labels of {name}"),
-            match limits.namespace_opt_in {
-                true => label_it,
-                false => "the operator profiles every namespace, except where the label forbids it"
-                    .to_owned(),
+            if limits.namespace_opt_in {
+                label_it
+            } else {
+                "the operator profiles every namespace, except where the label forbids it"
+                    .to_owned()
             },
         );
     };
@@ -449,9 +451,10 @@ fn store_as_told(observed: &ObservedRelease, facts: &StoreFacts, named: &str) ->
         // Without a look at the Deployment, nobody knows whether it is allowed.
         (false, true) => check(
             "store",
-            match observed.operator.is_ok() {
-                true => CheckVerdict::Bad,
-                false => CheckVerdict::Unknown,
+            if observed.operator.is_ok() {
+                CheckVerdict::Bad
+            } else {
+                CheckVerdict::Unknown
             },
             found(&format!("{}; ", facts.message)),
             "ask the operator's administrator for a store with create-only writes, or for store.allowOverwrite in the chart",

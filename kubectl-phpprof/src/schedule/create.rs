@@ -103,9 +103,10 @@ async fn create_all(cluster: &Cluster, objects: &[Value], is_dry: bool) -> Resul
                 made.push(object);
             }
             Err(error) => {
-                let failure = match is_shared(object) && is_conflict(&error) {
-                    true => same_role(cluster, object).await.err(),
-                    false => Some(not_created(cluster, object, &error)),
+                let failure = if is_shared(object) && is_conflict(&error) {
+                    same_role(cluster, object).await.err()
+                } else {
+                    Some(not_created(cluster, object, &error))
                 };
                 if let Some(failure) = failure {
                     undo(cluster, &made, is_dry).await;

@@ -49,17 +49,20 @@ pub fn wrong_name(name: &str) -> Option<String> {
         .chars()
         .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-');
     let ends = name.starts_with('-') || name.ends_with('-');
-    match () {
-        () if name.is_empty() || !letters || ends => Some(format!(
+    if name.is_empty() || !letters || ends {
+        Some(format!(
             "{name:?} is not a name of a schedule: use lower-case letters, digits and - between them"
-        )),
-        () if name.starts_with(PREFIX) => Some(format!(
+        ))
+    } else if name.starts_with(PREFIX) {
+        Some(format!(
             "{name:?} is not a name of a schedule: its CronJob is called {PREFIX}NAME, so leave {PREFIX} out"
-        )),
-        () if name.len() > LONGEST => Some(format!(
+        ))
+    } else if name.len() > LONGEST {
+        Some(format!(
             "{name:?} is too long for a schedule: its CronJob is called {PREFIX}NAME and has at most 52 characters, so NAME at most {LONGEST}"
-        )),
-        () => None,
+        ))
+    } else {
+        None
     }
 }
 

@@ -72,9 +72,12 @@ fn each_end_has_its_exit_code_and_a_hint() {
 #[test]
 fn results_say_whose_refusal_it_was() {
     let behind = |answer: fn() -> Option<Answer>| {
-        Server::start(move |asked| match asked.path.contains("/proxy/") {
-            true => answer(),
-            false => json_answer(200, &complete()),
+        Server::start(move |asked| {
+            if asked.path.contains("/proxy/") {
+                answer()
+            } else {
+                json_answer(200, &complete())
+            }
         })
     };
     let api = run_on(
@@ -181,9 +184,12 @@ fn an_answer_is_waited_for_as_long_as_was_asked_for() {
 
 #[test]
 fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
-    let server = Server::start(|asked| match asked.path.contains("/namespaces/other/") {
-        true => json_answer(200, &failed()),
-        false => None,
+    let server = Server::start(|asked| {
+        if asked.path.contains("/namespaces/other/") {
+            json_answer(200, &failed())
+        } else {
+            None
+        }
     });
     for line in ["top web-abcde -n other", "logs web-abcde --pod no -n other"] {
         let said = run_on(&server, line);

@@ -72,9 +72,12 @@ fn a_run_shows_the_table_that_was_asked_for() {
         "no sample of this request can have the label \"rote\"",
     );
     assert_eq!(server.count("POST", REQUESTS), created);
-    let dotted = Server::start(|asked| match asked.path.ends_with("/a.b") {
-        true => json_answer(200, &failed()),
-        false => None,
+    let dotted = Server::start(|asked| {
+        if asked.path.ends_with("/a.b") {
+            json_answer(200, &failed())
+        } else {
+            None
+        }
     });
     fails_with_a_hint(&dotted, "top a.b", 5, "has no profile");
 }

@@ -91,12 +91,12 @@ fn of_end(status: &ProfileRequestStatus) -> Option<Event> {
     let current = status.conditions.first()?;
     let complete = current.type_ == phpprof_crds::condition::COMPLETE;
     let note = format!("{}: {}", current.reason, current.message);
-    Some(match complete {
-        true if current.reason == RequestReason::Complete.to_string() => {
-            event(EventType::Normal, "Complete", message(status), None)
-        }
-        true => event(EventType::Warning, "Complete", note, None),
-        false => event(EventType::Warning, "Failed", note, None),
+    Some(if !complete {
+        event(EventType::Warning, "Failed", note, None)
+    } else if current.reason == RequestReason::Complete.to_string() {
+        event(EventType::Normal, "Complete", message(status), None)
+    } else {
+        event(EventType::Warning, "Complete", note, None)
     })
 }
 

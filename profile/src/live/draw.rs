@@ -263,9 +263,10 @@ fn keys(top: &LiveTop) -> Line<'static> {
             STRONG,
         ));
     }
-    let keys = match top.is_typing {
-        true => "type part of a name   Enter keep   Esc all rows",
-        false => "q quit  s save  p pause  / filter  < > sort  r reverse  c clock  1-4 tabs",
+    let keys = if top.is_typing {
+        "type part of a name   Enter keep   Esc all rows"
+    } else {
+        "q quit  s save  p pause  / filter  < > sort  r reverse  c clock  1-4 tabs"
     };
     Line::from(Span::styled(keys, FAINT))
 }

@@ -142,9 +142,10 @@ impl<'a> Incoming<'a> {
             };
             let text = self.profile.string(function.name);
             let plain = plain(text, self.profile.string(function.filename));
-            let name = match plain == text {
-                true => self.string(function.name, tables),
-                false => tables.string(plain),
+            let name = if plain == text {
+                self.string(function.name, tables)
+            } else {
+                tables.string(plain)
             };
             let function = Function {
                 name,

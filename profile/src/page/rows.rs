@@ -62,9 +62,10 @@ impl<'a> PageTables<'a> {
         } else {
             order.len()
         };
-        let waiting = match self.together {
-            true => None,
-            false => WaitingTimes::of(source),
+        let waiting = if self.together {
+            None
+        } else {
+            WaitingTimes::of(source)
         };
         let mut rows = PageRows {
             width,
@@ -94,9 +95,10 @@ impl<'a> PageTables<'a> {
             let set = self.set([labels, vec![label]].concat());
             rows.add(node, set, (0..width).map(|index| value(&waits, index)));
         });
-        match self.is_full() {
-            true => Err(ViewError::PageTooLarge(self.room)),
-            false => Ok(rows.values),
+        if self.is_full() {
+            Err(ViewError::PageTooLarge(self.room))
+        } else {
+            Ok(rows.values)
         }
     }
 

@@ -83,9 +83,10 @@ impl TimelineMerger {
     fn widen(&mut self, began: i64, ended: i64, step: i64) {
         let is_first = self.last.is_none();
         let last = self.last.unwrap_or(ended).max(ended);
-        let first = match is_first {
-            true => began,
-            false => began.min(self.sum.began_unix_nanoseconds),
+        let first = if is_first {
+            began
+        } else {
+            began.min(self.sum.began_unix_nanoseconds)
         };
         (self.sum.began_unix_nanoseconds, self.last) = (first, Some(last));
         let needed = step.max(step_of(last.saturating_sub(first)));
@@ -122,9 +123,10 @@ impl TimelineMerger {
                 request.moments = Vec::new();
             }
             let had_any = !request.moments.is_empty();
-            match is_new {
-                true => tree.take((&other.functions, &other.nodes), &mut of_new, request),
-                false => tree.take((functions, nodes), &mut of_old, request),
+            if is_new {
+                tree.take((&other.functions, &other.nodes), &mut of_new, request)
+            } else {
+                tree.take((functions, nodes), &mut of_old, request)
             }
             let has_any = !request.moments.is_empty();
             self.sum.cut += u64::from(had_any && !has_any);

@@ -218,9 +218,10 @@ fn spread(cells: &mut [TimelineCell], (begin, end): (i64, i64), waits: bool, hea
         if part <= 0 {
             continue;
         }
-        match waits {
-            true => cell.waiting += part,
-            false => cell.busy += part,
+        if waits {
+            cell.waiting += part
+        } else {
+            cell.busy += part
         }
         cell.heap = cell.heap.max(heap);
     }

@@ -135,9 +135,10 @@ fn why(pod: &PodView, found: FoundContainer<'_>) -> String {
     let others: Vec<_> = others
         .filter(|other| *other != found.container.name)
         .collect();
-    match others.is_empty() {
-        true => format!(", {why}"),
-        false => format!(", {why}; the others are {}", others.join(", ")),
+    if others.is_empty() {
+        format!(", {why}")
+    } else {
+        format!(", {why}; the others are {}", others.join(", "))
     }
 }
 

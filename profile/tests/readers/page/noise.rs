@@ -84,9 +84,10 @@ fn the_page_and_the_plugin_have_the_same_bounds() {
             Some(bound) => assert!((bound - noise).abs() < 0.006, "{row}: ± {noise}"),
             None => assert!(points.abs() > noise, "{row}: ± {noise}"),
         }
-        match points.abs() <= noise {
-            true => inside += 1,
-            false => outside += 1,
+        if points.abs() <= noise {
+            inside += 1
+        } else {
+            outside += 1
         }
     }
     assert!(inside > 0 && outside > 0, "{inside} and {outside}");

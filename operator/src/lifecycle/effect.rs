@@ -267,41 +267,8 @@ fn record_one(
         | Done::ReceiptRead { .. }
         | Done::Stopped { .. }
         | Done::Deleted => None,
-        Done::TargetFailed {
-            pod_uid,
-            reason,
-            message,
-        } => {
-            fail(open_target(status, pod_uid)?, *reason, message);
-            None
-        }
-        Done::Verified {
-            pod_uid,
-            receipt,
-            full,
-            cut_short,
-        } => {
-            let target = open_target(status, pod_uid)?;
-            verified(target, receipt, full);
-            if let Some(message) = cut_short {
-                target.reason = Some(TargetReason::TargetExited);
-                target.message = message.clone();
-            }
-            None
-        }
-        Done::Recovered {
-            pod_uid,
-            key,
-            receipt,
-            full,
-            reason,
-            message,
-        } => {
-            let target = open_target(status, pod_uid)?;
-            verified(target, receipt, full);
-            target.object_key = key.clone();
-            target.reason = Some(*reason);
-            target.message = message.clone();
+        Done::TargetFailed { .. } | Done::Verified { .. } | Done::Recovered { .. } => {
+            record_target(status, done);
             None
         }
         Done::Merged {
@@ -326,6 +293,49 @@ fn record_one(
             message: message.clone(),
         }),
     }
+}
+
+/// Records what became of one target. `None` if it is settled.
+fn record_target(status: &mut ProfileRequestStatus, done: &Done) -> Option<()> {
+    match done {
+        Done::TargetFailed {
+            pod_uid,
+            reason,
+            message,
+        } => {
+            fail(open_target(status, pod_uid)?, *reason, message);
+        }
+        Done::Verified {
+            pod_uid,
+            receipt,
+            full,
+            cut_short,
+        } => {
+            let target = open_target(status, pod_uid)?;
+            verified(target, receipt, full);
+            if let Some(message) = cut_short {
+                target.reason = Some(TargetReason::TargetExited);
+                target.message = message.clone();
+            }
+        }
+        Done::Recovered {
+            pod_uid,
+            key,
+            receipt,
+            full,
+            reason,
+            message,
+        } => {
+            let target = open_target(status, pod_uid)?;
+            verified(target, receipt, full);
+            target.object_key = key.clone();
+            target.reason = Some(*reason);
+            target.message = message.clone();
+        }
+        // Of no target: `record_one` has it.
+        _ => {}
+    }
+    Some(())
 }
 
 fn merged(targets: &[TargetStatus], note: &str, cancelled: Option<&str>) -> ConditionReason {

@@ -65,7 +65,7 @@ mod tests {
     use crate::{ProfileArchiveStatus, ProfileLink, ProfileRequestStatus, ProfileResult};
 
     #[test]
-    fn a_status_shows_no_key_by_debug_and_keeps_it_in_json() {
+    fn status_hides_its_key_from_debug() {
         let profile = ProfileResult {
             access_key: "hidden".into(),
             ..ProfileResult::default()

@@ -21,7 +21,7 @@ fn check(path: &str, expected: &str) {
 }
 
 #[test]
-fn the_committed_crds_and_the_charts_are_generated_from_the_types() {
+fn crds_of_repository_and_chart_are_generated() {
     let request = phpprof_crds::crd_yaml::<ProfileRequest>().unwrap();
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>().unwrap();
     for folder in ["crds", "charts/phpprof/files"] {
@@ -61,7 +61,7 @@ fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_list_map_and_string_of_an_object_is_bounded() {
+fn fields_of_any_length_are_bounded() {
     for crd in [ProfileRequest::crd(), ProfileArchive::crd()] {
         let crd = serde_json::to_value(crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
@@ -88,7 +88,7 @@ fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 /// The API server accepts any number under `format: int32`, but the operator cannot read a request
 /// whose number does not fit.
 #[test]
-fn every_number_of_a_spec_is_bounded_on_both_sides() {
+fn numbers_of_specs_are_bounded() {
     let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     let mut found = Vec::new();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_root_sampler_says_whose_user_is_missing() {
+    fn admission_says_whose_user_is_missing() {
         check(
             PTRACE,
             403,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_for_the_sake_of_another_container_says_so() {
+    fn admission_names_another_container_at_fault() {
         let other = VIOLATION.replace("phpprof-0b1c2d3e-0", "debugger-1");
         check(
             SAME_USER,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn other_refusals_are_passed_on_and_faults_are_tried_again() {
+    fn admission_tries_faults_again() {
         check(
             SAME_USER,
             403,

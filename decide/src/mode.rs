@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_says_counts_more_than_what_is_asked() {
+    fn mode_prefers_the_pods_user() {
         check(
             (Some(1000), Some(1001)),
             (Some(5), Some(6)),

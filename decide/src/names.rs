@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_resolves_no_names_of_the_cluster_is_known_by_its_spec() {
+    fn names_are_unresolved_by_some_specs() {
         check(json!({}), None);
         check(json!({"dnsPolicy": "ClusterFirst"}), None);
         check(
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_search_domains_that_musl_ignores_is_known_by_its_length() {
+    fn names_count_musls_limit_of_search_domains() {
         // The cluster's own domains in that namespace, and a space.
         let own = "phpprof-cases.svc.cluster.local svc.cluster.local cluster.local ".len();
         let searches = |length: usize| json!({"dnsConfig": {"searches": ["x".repeat(length)]}});

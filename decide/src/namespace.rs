@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_asked_to_opt_in_where_the_administrator_wants_that() {
+    fn namespaces_opt_in_where_the_administrator_wants_it() {
         let limits = AdminLimits::default();
         let refusal = check("shop", false, &limits).unwrap_err();
         assert_eq!(refusal.reason, RequestReason::NamespaceNotEnabled);

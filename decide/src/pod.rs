@@ -295,7 +295,7 @@ mod tests {
     use crate::testing::api_pod;
 
     #[test]
-    fn a_pod_is_seen_with_what_matters_of_it() {
+    fn pod_view_has_what_matters() {
         insta::assert_debug_snapshot!(view(&api_pod()));
     }
 }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_stays_for_whom_the_administrator_has_named() {
+    fn resident_is_only_for_named_users() {
         let (ours, other) = (Some(SCHEDULES), Some("alice"));
         assert_eq!(asked("Auto", "Auto", ours), Ok(Stays::WherePossible));
         assert_eq!(asked("Auto", "Direct", ours), Ok(Stays::Never));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_serves_all_requests_of_its_container() {
+    fn resident_serves_all_requests_of_its_container() {
         let there = [resident("4f9c", None)];
         assert_eq!(serves(Stays::Always, &[]), "new phpprof-resident-0-4f9c");
         assert_eq!(serves(Stays::Always, &there), "phpprof-resident-0");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn two_containers_of_a_pod_never_get_samplers_of_one_name() {
+    fn resident_names_differ_by_container() {
         let name = |id: &str| {
             let mut pod = pod("web");
             pod.containers[0].id = format!("containerd://{id}");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_comes_at_once_and_the_next_ones_ever_later() {
+    fn resident_successors_come_ever_later() {
         let gone = |second| resident("aaaa", Some((second, "")));
         let ended = |seconds: &[i64]| {
             let residents: Vec<_> = seconds.iter().map(|second| gone(*second)).collect();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_does_not_reach_the_relay_gets_samplers_of_one_run() {
+    fn resident_is_avoided_without_relay() {
         let cut_off = [resident(
             "4f9c",
             Some((10, r#"{"reason":"RelayUnreachable","detail":"refused"}"#)),

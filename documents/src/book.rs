@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_has_each_page_once_in_the_order_of_the_index() {
+    fn summary_has_each_page_once_in_order() {
         let found = summary(&pages(&[
             ("README.md", "# phpprof\n"),
             ("CHANGELOG.md", "# Changelog\n"),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn page_leads_to_the_books_files_outside_of_blocks() {
+    fn page_leads_to_the_books_files() {
         let found = page("[a](../README.md#x), [b](c/README.md)\n```sh\ncat (README.md)\n```\n");
         let expected = "[a](../index.md#x), [b](c/index.md)\n```sh\ncat (README.md)\n```\n";
         assert_eq!(found, expected);

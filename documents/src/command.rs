@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_a_command_is_no_word_of_it() {
+    fn commands_leave_out_what_is_set() {
         let found = commands("FULL=1 make test A=b\nA=1").unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].variables, ["FULL=1"]);

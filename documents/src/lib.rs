@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_has_its_line_its_label_and_no_indentation() {
+    fn blocks_have_line_and_label_without_indentation() {
         let page = "one\n  ```sh host\n  phpprof dump\n  ```\n```text\na\n\nb\n```\n";
         let found = blocks(page);
         assert_eq!(found.len(), 2);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn code_within_a_sentence_is_a_span_and_a_block_is_none() {
+    fn spans_are_code_within_sentences() {
         let found = spans("run `kubectl phpprof top web` or `it's`\n```text\n`a`\n```\n");
         let words: Vec<_> = found
             .iter()

@@ -47,7 +47,7 @@ mod tests {
     const PAGE: &str = "```sh cluster\nget pods\n```\n```sh example\nlist -w # it's\nlist # -w\n```\n```sh terminal\ntop\n```\n";
 
     #[test]
-    fn a_script_has_the_blocks_of_its_setups_alone() {
+    fn script_has_only_blocks_of_its_setups() {
         assert_eq!(script(PAGE, &[Setup::Cluster], 1), "get pods\n");
         assert_eq!(script(PAGE, &[], 1), "");
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_end_by_itself_is_ended() {
+    fn script_ends_programs_that_go_on() {
         let page = "```sh terminal\ncat\n```\n";
         let mut shell = std::process::Command::new("timeout");
         shell.args(["20", "bash", "-euo", "pipefail", "-c"]);

@@ -6,7 +6,7 @@ use phpprof_documents::{all_commands, blocks, pages, root};
 const OTHERS: [&str; 5] = ["text", "yaml", "json", "php", "c"];
 
 #[test]
-fn every_block_says_what_it_is_and_a_shell_block_its_setup() {
+fn blocks_say_what_they_are() {
     let mut wrong = Vec::new();
     for (page, text) in pages().unwrap() {
         for block in blocks(&text) {
@@ -36,7 +36,7 @@ fn every_target_of_make_is_there() {
 }
 
 #[test]
-fn every_file_of_the_repository_that_a_command_names_is_there() {
+fn files_that_commands_name_are_there() {
     let folders = [
         "examples/",
         "charts/",

@@ -48,7 +48,7 @@ fn all<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
 }
 
 #[test]
-fn an_action_is_pinned_by_a_commit_with_its_release() -> Result<()> {
+fn actions_are_pinned_by_commit() -> Result<()> {
     let mut count = 0;
     for file in files(".github/workflows")? {
         let (parsed, text) = (yaml(&file)?, text(&file)?);
@@ -67,7 +67,7 @@ fn an_action_is_pinned_by_a_commit_with_its_release() -> Result<()> {
 }
 
 #[test]
-fn a_workflow_has_no_right_that_it_does_not_name() -> Result<()> {
+fn workflows_name_their_rights() -> Result<()> {
     for file in files(".github/workflows")? {
         let workflow = yaml(&file)?;
         let rights = workflow["permissions"].as_mapping();
@@ -102,7 +102,7 @@ fn pull_requests_run_each_concern_on_both_architectures() -> Result<()> {
 }
 
 #[test]
-fn the_oldest_rust_is_built_with_and_no_other_is_asked_for() -> Result<()> {
+fn workflows_build_with_the_oldest_rust() -> Result<()> {
     let cargo = text("Cargo.toml")?;
     let oldest = cargo
         .lines()
@@ -125,7 +125,7 @@ fn the_oldest_rust_is_built_with_and_no_other_is_asked_for() -> Result<()> {
 }
 
 #[test]
-fn a_form_for_issues_has_what_github_asks_for() -> Result<()> {
+fn issue_forms_have_what_github_asks_for() -> Result<()> {
     let mut count = 0;
     for file in files(".github/ISSUE_TEMPLATE")? {
         let form = yaml(&file)?;
@@ -216,7 +216,7 @@ fn dependencies_are_renewed_wherever_there_are_some() -> Result<()> {
 }
 
 #[test]
-fn the_dev_container_builds_from_its_file_with_a_rust_that_is_new_enough() -> Result<()> {
+fn dev_container_has_a_new_enough_rust() -> Result<()> {
     let container: serde_json::Value =
         serde_json::from_str(&text(".devcontainer/devcontainer.json")?).unwrap();
     let file = container["build"]["dockerfile"].as_str().unwrap();
@@ -239,7 +239,7 @@ fn the_dev_container_builds_from_its_file_with_a_rust_that_is_new_enough() -> Re
 }
 
 #[test]
-fn an_editor_knows_the_indentation_of_rust_and_go() -> Result<()> {
+fn editorconfig_has_rust_and_go() -> Result<()> {
     let text = text(".editorconfig")?;
     assert!(text.lines().any(|line| line == "root = true"));
     for (section, line) in [
@@ -260,7 +260,7 @@ fn annotation(chart: &Value, name: &str) -> Result<Vec<Value>> {
 }
 
 #[test]
-fn the_chart_says_what_a_registry_of_charts_shows() -> Result<()> {
+fn chart_has_what_registries_show() -> Result<()> {
     let (chart, values) = (
         yaml("charts/phpprof/Chart.yaml")?,
         yaml("charts/phpprof/values.yaml")?,

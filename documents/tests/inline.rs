@@ -60,7 +60,7 @@ fn inline() -> io::Result<Vec<(String, Command)>> {
 }
 
 #[test]
-fn a_command_within_a_sentence_stands_in_a_block_too() {
+fn commands_in_sentences_are_in_blocks() {
     let blocks = all_commands().unwrap();
     let stands_in_a_block = |command: &Command| {
         let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
@@ -80,7 +80,7 @@ fn a_command_within_a_sentence_stands_in_a_block_too() {
 }
 
 #[test]
-fn targets_of_make_and_packages_of_tests_within_a_sentence_are_there() {
+fn targets_of_make_in_sentences_are_there() {
     let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
     let (makefile, lock) = (read("Makefile"), read("Cargo.lock"));
     for (page, command) in inline().unwrap() {

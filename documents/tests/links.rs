@@ -30,7 +30,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
 const REPORTS: &str = "measurements/reports.md";
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading() {
+fn links_lead_to_a_file_and_heading() {
     let documents = pages().unwrap();
     assert!(documents.len() > 20, "{}", documents.len());
     let mut broken = Vec::new();
@@ -50,7 +50,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
-fn links_to_other_hosts_are_those_that_are_listed() {
+fn links_to_other_hosts_are_listed() {
     let (mut found, mut reports) = (BTreeSet::new(), BTreeSet::new());
     for (page, text) in &pages().unwrap() {
         let elsewhere = targets(text).into_iter().filter(|it| is_elsewhere(it));
@@ -71,7 +71,7 @@ fn links_to_other_hosts_are_those_that_are_listed() {
 }
 
 #[test]
-fn the_index_leads_to_every_page_within_two_clicks() {
+fn index_leads_to_pages_within_two_clicks() {
     let documents = pages().unwrap();
     let mut seen = BTreeSet::from([PathBuf::from("docs/README.md")]);
     for _ in 0..2 {

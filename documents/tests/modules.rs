@@ -260,7 +260,7 @@ fn modules_have_no_circles() {
 }
 
 #[test]
-fn paths_are_of_code_that_is_not_for_tests() {
+fn paths_leave_out_code_for_tests() {
     let code = r#"
         //! use crate::comment::One;
         use crate::{first, second::{Two, third as other}};

@@ -52,7 +52,7 @@ fn architecture_begins_with_a_screen_and_one_picture() -> std::io::Result<()> {
 }
 
 #[test]
-fn each_file_that_a_newcomer_is_sent_to_is_there() -> std::io::Result<()> {
+fn files_for_newcomers_are_there() -> std::io::Result<()> {
     let section = first_section(&read("architecture.md")?);
     let glossary = read("glossary.md")?;
     let all = [paths(&section), paths(&glossary)].concat();

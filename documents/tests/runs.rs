@@ -4,7 +4,7 @@
 use phpprof_documents::{CommandRunner, FIRST, TUTORIAL, all_commands, runs};
 
 #[test]
-fn a_third_of_the_commands_run_in_make_test() {
+fn third_of_commands_runs_in_make_test() {
     let all = all_commands().unwrap();
     let all: Vec<_> = all
         .iter()
@@ -26,7 +26,7 @@ fn a_third_of_the_commands_run_in_make_test() {
 }
 
 #[test]
-fn the_first_profile_and_the_tutorial_run_in_make_test() {
+fn first_profile_and_tutorial_run_in_make_test() {
     for page in [FIRST, TUTORIAL] {
         let all = all_commands().unwrap();
         let of_page = all

@@ -74,7 +74,7 @@ fn shown(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_field_is_found_only_where_debug_prints_it() {
+fn fields_are_found_where_debug_prints_them() {
     let with = |derive: &str, field: &str| {
         shown(&format!(
             "#[derive({derive})]\n/// X.\npub struct X {{\n    {field}\n}}\n"

@@ -36,7 +36,7 @@ fn check(containers: &str, expected: &str) {
 const NONE: &str = "and no name or image says which one runs PHP";
 
 #[test]
-fn php_container_of_the_request_then_of_the_annotation() {
+fn php_container_prefers_request_then_annotation() {
     let mut pod = pod("nginx php-fpm app");
     let named = |name: &str| ProfileTarget {
         container_name: Some(name.to_owned()),
@@ -93,7 +93,7 @@ fn php_container_by_its_image() {
 }
 
 #[test]
-fn php_container_by_the_folder_of_its_image_where_nothing_else_tells() {
+fn php_container_by_the_folder_of_its_image() {
     check(
         "web=nginx app=registry.example.org/shop/php/app:3",
         "app Image",
@@ -106,7 +106,7 @@ fn php_container_by_the_folder_of_its_image_where_nothing_else_tells() {
 }
 
 #[test]
-fn php_container_not_by_a_part_of_a_word() {
+fn php_container_needs_whole_words() {
     check("phpmyadmin=phpmyadmin/phpmyadmin:5 nginx", NONE);
     check("array arr worker-frr fpmx", NONE);
     check("graphpsql nginx", NONE);
@@ -123,7 +123,7 @@ fn php_container_not_one_that_only_watches_php() {
 }
 
 #[test]
-fn php_container_refuses_several_and_none_with_their_names() {
+fn php_container_refuses_several_with_their_names() {
     let none = found(&ProfileTarget::default(), &pod("nginx app"));
     assert_eq!(
         none,

@@ -90,7 +90,7 @@ fn the_operator_caps_the_number_of_pods() {
 }
 
 #[test]
-fn pods_that_are_not_ready_or_go_away_are_not_chosen() {
+fn select_leaves_out_unready_and_ending_pods() {
     let unready = PodView {
         ready: false,
         ..pod("a")
@@ -107,7 +107,7 @@ fn pods_that_are_not_ready_or_go_away_are_not_chosen() {
 }
 
 #[test]
-fn the_container_is_the_named_one_else_the_default_one_else_that_named_after_php() {
+fn select_prefers_named_then_default_container() {
     let mut two = pod("a");
     two.containers.push(ContainerView {
         name: "nginx".into(),
@@ -129,7 +129,7 @@ fn the_container_is_the_named_one_else_the_default_one_else_that_named_after_php
 }
 
 #[test]
-fn one_ready_pod_whose_container_is_not_clear_refuses_the_request() {
+fn select_refuses_an_ambiguous_container() {
     let mut unclear = pod("b");
     unclear.containers[0].name = "app".into();
     unclear.containers.push(ContainerView {
@@ -152,7 +152,7 @@ fn one_ready_pod_whose_container_is_not_clear_refuses_the_request() {
 }
 
 #[test]
-fn a_container_named_after_php_that_does_not_run_is_not_replaced_by_another() {
+fn select_never_replaces_a_container_that_ended() {
     let mut waiting = pod("a");
     waiting.containers[0].running = false;
     waiting.containers.push(ContainerView {
@@ -168,7 +168,7 @@ fn a_container_named_after_php_that_does_not_run_is_not_replaced_by_another() {
 }
 
 #[test]
-fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
+fn select_names_containers_when_none_matches() {
     let named = ProfileTarget {
         container_name: Some("php".into()),
         ..target(1)
@@ -181,7 +181,7 @@ fn a_container_that_does_not_exist_is_refused_with_those_that_do() {
 }
 
 #[test]
-fn a_static_pod_is_not_chosen_and_refused_before_anything_is_added() {
+fn select_refuses_static_pods() {
     let fixed = PodView {
         is_static: true,
         ..pod("php-node")
@@ -195,7 +195,7 @@ fn a_static_pod_is_not_chosen_and_refused_before_anything_is_added() {
 }
 
 #[test]
-fn a_pod_whose_budget_is_spent_is_not_chosen() {
+fn select_leaves_out_pods_without_budget() {
     let mut spent = pod("a");
     for n in 0..64 {
         spent
@@ -229,7 +229,7 @@ fn check_room(pods: &[PodView], samplers: &[(&str, usize)], expected: &str) {
 }
 
 #[test]
-fn a_request_waits_for_nodes_that_have_no_room_for_its_samplers() {
+fn select_waits_for_room_on_nodes() {
     let pods = [on("n1", "a"), on("n1", "b"), on("n2", "c"), on("n2", "d")];
     check_room(&pods, &[], "3");
     check_room(&pods, &[("n1", 1)], "3");
@@ -291,7 +291,7 @@ fn check_resident(pod: PodView, expected: &str) {
 }
 
 #[test]
-fn a_pod_whose_budget_is_spent_is_served_by_the_sampler_that_stays_there() {
+fn select_uses_resident_where_budget_is_spent() {
     let there = r#"Resident { name: "phpprof-resident-0", is_there: true }"#;
     check_resident(with_resident(70, SamplerState::Running), there);
     let ended = |second| SamplerState::Ended {
@@ -304,7 +304,7 @@ fn a_pod_whose_budget_is_spent_is_served_by_the_sampler_that_stays_there() {
 }
 
 #[test]
-fn a_pod_whose_resident_samplers_end_again_and_again_is_left_alone_for_a_while() {
+fn select_backs_off_where_residents_end() {
     let killed = |second| SamplerState::Ended {
         exit_code: 137,
         message: String::new(),

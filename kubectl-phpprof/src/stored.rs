@@ -209,7 +209,7 @@ fn pick<'a>(
             let others = others(Some(newest));
             Ok((
                 **newest,
-                format!("{}; older ones of that name: {others}", taken(newest)),
+                format!("{}; older ones with that name: {others}", taken(newest)),
             ))
         }
         ([_, ..], Some(uid)) => Err(Failure::new(

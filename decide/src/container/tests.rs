@@ -133,7 +133,9 @@ fn php_container_refuses_several_with_their_names() {
     let names = "pod web has the containers php-fpm, nginx, php-cron";
     assert_eq!(
         two,
-        format!("{names}, and according to their names or images, php-fpm and php-cron may run PHP")
+        format!(
+            "{names}, and according to their names or images, php-fpm and php-cron may run PHP"
+        )
     );
 }
 

@@ -105,7 +105,8 @@ fn the_profile_of_a_request_that_is_gone_is_shown_saved_and_compared() {
     }
     let said = run_on(&server, "top first");
     assert!(
-        said.err.contains("older ones with that name: first@aaaabbbb"),
+        said.err
+            .contains("older ones with that name: first@aaaabbbb"),
         "{}",
         said.err
     );

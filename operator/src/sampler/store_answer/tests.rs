@@ -127,8 +127,7 @@ fn words_name_the_cause() {
         "the store does not accept the checksum",
     );
     let locked = "<Message>Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters</Message>";
-    let wants =
-        "the store does not accept the upload as it is; a bucket with Object Lock requires checksums";
+    let wants = "the store does not accept the upload as it is; a bucket with Object Lock requires checksums";
     check(400, "InvalidRequest", locked, wants);
     check(400, "InvalidRequest", "", wants);
     let other = "<Message>Something else</Message>";

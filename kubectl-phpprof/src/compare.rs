@@ -255,7 +255,7 @@ mod tests {
         for (before, after) in [(&before, &filtered), (&filtered, &before)] {
             let refused = Compared::of(before, after, &View::default(), Per::Request);
             let message = refused.map(|_| ()).unwrap_err().message;
-            assert!(message.contains("of only some requests"), "{message}");
+            assert!(message.contains("only some requests"), "{message}");
         }
     }
 

@@ -90,7 +90,12 @@ unit: ## the pure gate: all tests that need Rust and a C compiler only
 php: setup ## the sampler against real PHP on this machine; FULL=1 for all programs and versions
 	@$(TOOLS) nextest
 	@$(STAGE) "build runtimes" profiler-image/runtimes/build $(if $(filter 1,$(FULL)),all,quick)
-	@$(STAGE) "real PHP" cargo nextest run --profile php --release --locked --cargo-quiet -p phpprof --test php
+	@$(STAGE) "real PHP" cargo nextest run --profile $(if $(filter 1,$(FULL)),php-full,php) --release --locked --cargo-quiet -p phpprof --test php
+
+.PHONY: record-scenes
+record-scenes: setup ## record the scenes of real PHP again that the pure gate replays, of each version; RUNTIME=php-8.4 of one
+	@$(STAGE) "build runtimes" profiler-image/runtimes/build all
+	@$(STAGE) "scenes" cargo test --quiet --release --locked -p phpprof --test scenes -- --exact record::record --ignored
 
 .PHONY: real
 real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, musl), with programs whose shares are known; FULL=1 for all

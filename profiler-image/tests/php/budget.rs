@@ -10,10 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_profile::{DecodeLimits, decode};
+use phpprof_profile::{Limits, decode};
+use phpprof_testing::Running;
 use serde_json::Value;
-
-use crate::target::Target;
 
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 /// So many that they cost several times the budget on any machine.
@@ -24,7 +23,7 @@ const SETTLED: Duration = Duration::from_millis(7_500);
 const MEASURED: Duration = Duration::from_millis(2_200);
 
 /// Starts a sampler with this budget.
-fn sampler(target: &Target, percent: u32, file: &Path) -> Result<Child> {
+fn sampler(target: &Running, percent: u32, file: &Path) -> Result<Child> {
     let mut sampler = Command::new(env!("CARGO_BIN_EXE_phpprof"));
     sampler
         .arg("record")
@@ -65,7 +64,7 @@ fn a_sampler_over_its_budget_lowers_its_rate_until_it_uses_less_cpu_and_says_so(
         .args(["-r", SPIN])
         .stdout(Stdio::null())
         .spawn();
-    let target = Target(php.context("starting PHP")?);
+    let target = Running(php.context("starting PHP")?);
     let folder = tempfile::tempdir()?;
     let files = ["bound", "free"].map(|name| folder.path().join(name).with_extension("pb.gz"));
     let bound = sampler(&target, 1, &files[0])?;

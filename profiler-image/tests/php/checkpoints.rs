@@ -12,9 +12,10 @@ use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::snapshot::{Keep, Snapshot};
 use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, decode, total};
+use phpprof_profile::{Limits, decode, total};
+use phpprof_testing::Running;
 
-use crate::target::{Target, options};
+use crate::options::options;
 
 const PHP: &str = "/usr/bin/php8.2";
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
@@ -57,7 +58,7 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
         .stdout(Stdio::null())
         .spawn()
         .context("starting PHP")?;
-    let target = Target(child);
+    let target = Running(child);
     let before = on_cpu(&target)?;
     let recording = record(&RecordingOptions {
         cpu_budget_percent: Some(25),
@@ -71,7 +72,7 @@ fn recorded_with(seconds: u32, keep: Arc<dyn Keep>) -> Result<(Recording, u64)> 
     Ok((recording, on_cpu(&target)? - before))
 }
 
-fn on_cpu(target: &Target) -> Result<u64> {
+fn on_cpu(target: &Running) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{}/schedstat", target.pid()))?;
     let first = text.split_ascii_whitespace().next();
     Ok(first.context("no time")?.parse()?)
@@ -112,29 +113,6 @@ fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
         );
         (samples, took) = (total(&profile, "samples"), profile.duration_nanos);
     }
-    Ok(())
-}
-
-#[test]
-fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
-    let (recording, kept) = recorded(4, |number| {
-        if number == 1 {
-            std::thread::sleep(SECOND * 3 / 2);
-        }
-        Ok(())
-    })?;
-    ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
-    ensure!(numbers(&kept) == [1, 3, 4], "{:?}", numbers(&kept));
-    Ok(())
-}
-
-#[test]
-fn a_store_that_refuses_is_no_harm() -> Result<()> {
-    let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
-    ensure!(kept.is_empty(), "{:?}", numbers(&kept));
-    ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
-    let profile = decode(&profile(&recording.snapshot()), &DecodeLimits::default())?;
-    ensure!(total(&profile, "samples") > 0, "nothing was sampled");
     Ok(())
 }
 
@@ -181,12 +159,40 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_seconds_of_a_run_are_all_of_it_and_none_is_there_twice() -> Result<()> {
-    check_seconds(Duration::ZERO, 4)
-}
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
 
-#[test]
-fn who_is_slow_gets_several_seconds_at_once_and_none_is_lost() -> Result<()> {
-    check_seconds(SECOND * 3 / 2, 3)
+    #[test]
+    fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
+        let (recording, kept) = recorded(4, |number| {
+            if number == 1 {
+                std::thread::sleep(SECOND * 3 / 2);
+            }
+            Ok(())
+        })?;
+        ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+        ensure!(numbers(&kept) == [1, 3, 4], "{:?}", numbers(&kept));
+        Ok(())
+    }
+
+    #[test]
+    fn a_store_that_refuses_is_no_harm() -> Result<()> {
+        let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
+        ensure!(kept.is_empty(), "{:?}", numbers(&kept));
+        ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+        let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
+        ensure!(total(&profile, "samples") > 0, "nothing was sampled");
+        Ok(())
+    }
+
+    #[test]
+    fn the_seconds_of_a_run_are_all_of_it_and_none_is_there_twice() -> Result<()> {
+        check_seconds(Duration::ZERO, 4)
+    }
+
+    #[test]
+    fn who_is_slow_gets_several_seconds_at_once_and_none_is_lost() -> Result<()> {
+        check_seconds(SECOND * 3 / 2, 3)
+    }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::target::Target;
+use phpprof_testing::Running;
 
 const SPIN: &str = "while (true) md5('x');";
 const MINUTES: Duration = Duration::from_secs(300);
@@ -92,7 +92,7 @@ fn receipt(store: &Store) -> Result<String> {
         .args(["-r", SPIN])
         .stdout(Stdio::null())
         .spawn();
-    let target = Target(php.context("starting PHP")?);
+    let target = Running(php.context("starting PHP")?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let grant = serde_json::json!({"route": "Direct", "method": "PUT", "url": store.url, "headers": {}, "stop": format!("{}.stop", store.url)});
     let folder = tempfile::tempdir()?;

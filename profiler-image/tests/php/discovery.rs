@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ use phpprof::target::discovery::Discovery;
 use phpprof::target::process::Process;
 use phpprof::target::process::calls::Calls;
 use phpprof::target::process::stat::Watch;
-use phpprof_zend::memory::{Memory as _, MemoryFault};
+use phpprof_testing::Running;
+use phpprof_zend::memory::{Fault, Memory as _};
 
 const PHP: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
@@ -26,44 +27,16 @@ const FPM: &str = "/usr/sbin/php-fpm8.2";
 const EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
-        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
-        let began = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn started(command: &mut Command) -> Result<Running> {
+    Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
-impl Target {
-    fn start(command: &mut Command) -> Result<Self> {
-        let command = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Self(
-            command.spawn().with_context(|| format!("{command:?}"))?,
-        ))
-    }
+fn php() -> Result<Running> {
+    started(Command::new(PHP).args(["-r", "while (true) usleep(1000);"]))
+}
 
-    fn php() -> Result<Self> {
-        Self::start(Command::new(PHP).args(["-r", "while (true) usleep(1000);"]))
-    }
-
-    fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap_or(0)
-    }
-
-    fn scope(&self) -> Scope {
-        Scope::Pids(vec![self.pid()])
-    }
+fn scope(target: &Running) -> Scope {
+    Scope::Pids(vec![target.pid()])
 }
 
 /// Scans until this many workers have been found.
@@ -86,7 +59,7 @@ fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> 
 /// is what a complete search finds.
 #[test]
 fn a_known_program_is_found_again_where_it_was_loaded() -> Result<()> {
-    let (first, second) = (Target::php()?, Target::php()?);
+    let (first, second) = (php()?, php()?);
     let mut discovery = Discovery::new(Scope::Pids(vec![first.pid(), second.pid()]));
     let both = find(&mut discovery, 2)?;
     ensure!(both[0].family != both[1].family);
@@ -109,12 +82,12 @@ fn another_program_at_a_known_path_is_searched_completely() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (path, script) = (folder.path().join("php"), folder.path().join("a.php"));
     fs::write(&script, "<?php while (true) usleep(1000);")?;
-    let start = |source: &str| -> Result<Target> {
+    let start = |source: &str| -> Result<Running> {
         // As a package manager does it: the running program keeps its file.
         let new = folder.path().join("new");
         fs::copy(source, &new)?;
         fs::rename(&new, &path)?;
-        Target::start(
+        started(
             Command::new(&path)
                 .arg(&script)
                 .env("SCRIPT_FILENAME", &script)
@@ -156,14 +129,14 @@ fn wait(discovery: &mut Discovery, holds: impl Fn(&mut Discovery) -> bool) -> Re
 }
 
 /// Starts php-fpm with lines of its pool's configuration.
-fn php_fpm(folder: &Path, pool: &str) -> Result<Target> {
+fn php_fpm(folder: &Path, pool: &str) -> Result<Running> {
     let (configuration, socket) = (folder.join("fpm.conf"), folder.join("socket"));
     let text = format!(
         "[global]\nerror_log = /dev/null\n[www]\nuser = www-data\nlisten = {}\n{pool}",
         socket.display()
     );
     fs::write(&configuration, text)?;
-    Target::start(
+    started(
         Command::new(FPM)
             .args(["--nodaemonize", "--fpm-config"])
             .arg(configuration),
@@ -176,8 +149,8 @@ fn a_program_that_becomes_php_late_under_the_same_name_is_found() -> Result<()> 
     let shell = folder.path().join("php8.2");
     programs::copy("/bin/sh", &shell)?;
     let script = format!("sleep 2; exec {PHP} -r 'while (true) usleep(1000);'");
-    let target = Target::start(Command::new(shell).args(["-c", &script]))?;
-    let mut discovery = Discovery::new(target.scope());
+    let target = started(Command::new(shell).args(["-c", &script]))?;
+    let mut discovery = Discovery::new(scope(&target));
     let found = find(&mut discovery, 1)?;
     ensure!(found[0].pid == target.pid(), "{found:?}");
     Ok(())
@@ -187,8 +160,8 @@ fn a_program_that_becomes_php_late_under_the_same_name_is_found() -> Result<()> 
 fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Result<()> {
     let script =
         format!("usleep(1500000); pcntl_exec({PHP:?}, ['-r', 'while (true) usleep(1000);']);");
-    let target = Target::start(Command::new(PHP).args(["-r", &script]))?;
-    let mut discovery = Discovery::new(target.scope());
+    let target = started(Command::new(PHP).args(["-r", &script]))?;
+    let mut discovery = Discovery::new(scope(&target));
     let found = find(&mut discovery, 2)?;
     let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
     ensure!(
@@ -201,7 +174,7 @@ fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Res
 
 /// A script that has stopped, and is too old to count as starting.
 struct Stopped {
-    target: Target,
+    target: Running,
     memory: fs::File,
     /// The pointer to its table of functions, and its value.
     word: (u64, [u8; 8]),
@@ -209,8 +182,8 @@ struct Stopped {
 
 impl Stopped {
     fn new() -> Result<Self> {
-        let target = Target::php()?;
-        let found = find(&mut Discovery::new(target.scope()), 1)?;
+        let target = php()?;
+        let found = find(&mut Discovery::new(scope(&target)), 1)?;
         std::thread::sleep(Duration::from_millis(1100));
         kill(Pid::from_raw(target.pid()), Signal::SIGSTOP)?;
         let memory = fs::File::options()
@@ -247,7 +220,7 @@ impl Drop for Stopped {
 fn a_worker_that_moves_a_table_while_it_is_examined_is_examined_again() -> Result<()> {
     let stopped = Stopped::new()?;
     stopped.tear(true)?;
-    let mut discovery = Discovery::new(stopped.target.scope());
+    let mut discovery = Discovery::new(scope(&stopped.target));
     ensure!(discovery.scan().new.is_empty());
     let refused = discovery.refused().context("nothing is refused")?;
     ensure!(!refused.is_final(), "{refused:?}");
@@ -261,7 +234,7 @@ fn a_worker_that_moves_a_table_while_it_is_examined_is_examined_again() -> Resul
 fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Result<()> {
     let stopped = Stopped::new()?;
     stopped.tear(true)?;
-    let mut discovery = Discovery::new(stopped.target.scope());
+    let mut discovery = Discovery::new(scope(&stopped.target));
     let took = wait(&mut discovery, |discovery| {
         discovery.scan();
         discovery
@@ -286,15 +259,15 @@ fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Resul
 fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
-        let first = Target::php()?;
+        let first = php()?;
         let pid = first.pid();
-        let mut discovery = Discovery::new(first.scope());
+        let mut discovery = Discovery::new(scope(&first));
         let before = find(&mut discovery, 1)?.remove(0);
         let watch = Watch::open(pid, pid).context("there is no schedstat")?;
         ensure!(watch.is_alive());
         drop(first);
         fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string())?;
-        let second = Target::php()?;
+        let second = php()?;
         if second.pid() != pid {
             continue;
         }
@@ -322,8 +295,8 @@ fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
 #[test]
 fn families_that_have_ended_are_forgotten_and_their_numbers_are_not_used_again() -> Result<()> {
     let script = format!("while true; do {PHP} -r 'usleep(300000);'; done");
-    let master = Target::start(Command::new("sh").args(["-c", &script]))?;
-    let mut discovery = Discovery::new(master.scope());
+    let master = started(Command::new("sh").args(["-c", &script]))?;
+    let mut discovery = Discovery::new(scope(&master));
     let (mut begun, mut gone) = (Vec::new(), Vec::new());
     let began = Instant::now();
     while gone.len() < 5 {
@@ -379,8 +352,8 @@ fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
 
 #[test]
 fn a_target_is_gone_a_second_after_its_last_process() -> Result<()> {
-    let target = Target::php()?;
-    let mut discovery = Discovery::new(target.scope());
+    let target = php()?;
+    let mut discovery = Discovery::new(scope(&target));
     find(&mut discovery, 1)?;
     ensure!(!discovery.is_target_gone());
     let pid = target.pid();
@@ -415,7 +388,7 @@ fn a_container_is_gone_when_none_of_its_processes_is_left() -> Result<()> {
 }
 
 fn follow_container(id: &str, cgroup: &Path) -> Result<()> {
-    let target = Target::php()?;
+    let target = php()?;
     fs::write(cgroup.join("cgroup.procs"), target.pid().to_string())?;
     let mut discovery = Discovery::new(Scope::Container(id.to_owned()));
     let found = find(&mut discovery, 1)?;
@@ -432,7 +405,7 @@ fn follow_container(id: &str, cgroup: &Path) -> Result<()> {
 fn a_pool_without_workers_is_not_gone_while_its_master_lives() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let master = php_fpm(folder.path(), "pm = ondemand\npm.max_children = 2\n")?;
-    let mut discovery = Discovery::new(master.scope());
+    let mut discovery = Discovery::new(scope(&master));
     let found = find(&mut discovery, 1)?;
     ensure!(found[0].pid == master.pid(), "{found:?}");
     for _ in 0..25 {

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::options::options;
 use crate::programs;
-use crate::target::{Target, options};
 use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{RecordError, Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, decode};
-use phpprof_zend::engine::EngineRefusal;
+use phpprof_profile::{Limits, decode};
+use phpprof_testing::Running;
+use phpprof_zend::engine::Refusal;
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";
@@ -41,14 +42,14 @@ impl Scene {
         self.file(&format!("{function}.php"), &SPIN.replace("NAME", function))
     }
 
-    fn run(&self, program: impl AsRef<Path>, arguments: &[&Path]) -> Result<Target> {
+    fn run(&self, program: impl AsRef<Path>, arguments: &[&Path]) -> Result<Running> {
         let program = program.as_ref();
         let child = Command::new(program)
             .args(arguments)
             .stdout(Stdio::null())
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
-        Ok(Target(child))
+        Ok(Running(child))
     }
 }
 
@@ -60,7 +61,7 @@ fn sampled(scope: Scope, seconds: u64) -> Result<Recording, RecordError> {
 }
 
 /// A target and its descendants.
-fn only(target: &Target) -> Scope {
+fn only(target: &Running) -> Scope {
     Scope::Pids(vec![target.pid()])
 }
 

@@ -11,10 +11,11 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_testing::Running;
 use tempfile::TempDir;
 
-use crate::target::{Target, options};
+use crate::options::options;
 
 /// One fiber runs another, and both continue after they were suspended.
 const FIBERS: &str = r#"<?php
@@ -75,7 +76,7 @@ while (true) foreach ($fibers as $fiber) $fiber->resume();
 ";
 
 /// Puts the main script into the folder, and starts it with these settings.
-fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
+fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Running> {
     let path = folder.path().join("main.php");
     fs::write(&path, script)?;
     let settings = settings.iter().flat_map(|setting| ["-d", setting]);
@@ -87,16 +88,20 @@ fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Target> {
         .context("starting php8.2")?;
     // Until the compiler has run.
     std::thread::sleep(Duration::from_millis(200));
-    Ok(Target(child))
+    Ok(Running(child))
 }
 
 /// Samples by their stack, root first, without the folder of files.
-fn sampled(target: &Target, folder: &Path) -> Result<HashMap<String, i64>> {
+fn sampled(target: &Running, folder: &Path) -> Result<HashMap<String, i64>> {
     sampled_for(target, folder, Duration::from_secs(2))
 }
 
 /// The same for so long.
-fn sampled_for(target: &Target, folder: &Path, duration: Duration) -> Result<HashMap<String, i64>> {
+fn sampled_for(
+    target: &Running,
+    folder: &Path,
+    duration: Duration,
+) -> Result<HashMap<String, i64>> {
     let options = options(Scope::Pids(vec![target.pid()]), 499, duration);
     // On a busy machine it takes long to start.
     let mut recording = record(&options);
@@ -175,52 +180,6 @@ fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
     )
 }
 
-/// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no
-/// name.
-#[test]
-fn of_many_fibers_that_run_in_turn_half_of_the_samples_have_a_name() -> Result<()> {
-    let folder = TempDir::new()?;
-    let target = start(&folder, TURNS, &[])?;
-    let stacks = sampled_for(&target, folder.path(), Duration::from_secs(6))?;
-    let sum = |part: &str| -> i64 {
-        let of = stacks.iter().filter(|(stack, _)| stack.contains(part));
-        of.map(|(_, samples)| samples).sum()
-    };
-    let (all, unnamed) = (sum(""), sum("[unstable]"));
-    eprintln!("{unnamed} of {all} without a name");
-    ensure!(
-        all > 200 && 2 * unnamed < all,
-        "{unnamed} of {all}: {stacks:?}"
-    );
-    ensure!(
-        2 * sum("{main};Fiber::resume;task;work") > all,
-        "{stacks:?}"
-    );
-    check_without(
-        &stacks,
-        &["{main};task", "{main};work", "resume;work", "task;task"],
-    )
-}
-
-#[test]
-fn preloaded_code_is_named_as_any_other() -> Result<()> {
-    let folder = TempDir::new()?;
-    let preloaded = folder.path().join("preloaded.php");
-    fs::write(&preloaded, PRELOADED)?;
-    let target = start(
-        &folder,
-        "<?php while (true) { Preloaded::work(); }",
-        &[
-            "opcache.enable_cli=1",
-            &format!("opcache.preload={}", preloaded.display()),
-            "opcache.preload_user=root",
-        ],
-    )?;
-    let stacks = sampled(&target, folder.path())?;
-    check(&stacks, &["{main};Preloaded::work;md5"], 100)?;
-    check_without(&stacks, &["{main};md5"])
-}
-
 #[test]
 fn a_script_that_is_changed_while_it_runs_has_the_names_of_its_time() -> Result<()> {
     for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
@@ -260,7 +219,7 @@ fn a_script_that_is_changed_while_it_runs_has_the_names_of_its_time() -> Result<
 
 /// Samples until that is enough, or for long.
 fn sampled_until(
-    target: &Target,
+    target: &Running,
     folder: &Path,
     is_enough: impl Fn(&HashMap<String, i64>) -> bool,
 ) -> Result<HashMap<String, i64>> {
@@ -280,44 +239,6 @@ fn sampled_until(
 fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
     let below = stacks.iter().filter(|(stack, _)| stack.starts_with(frames));
     below.map(|(_, samples)| samples).sum()
-}
-
-/// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU:
-/// so the bounds are wide. In the place of a chain that cannot be followed, there would be almost
-/// nothing.
-#[test]
-fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
-    for (depth, microseconds, opcache) in [
-        (1, 1000, 1),
-        (8, 1000, 0),
-        (26, 1000, 0),
-        (26, 1000, 1),
-        (100, 2000, 1),
-        (1000, 400_000, 0),
-    ] {
-        let folder = TempDir::new()?;
-        let script = format!("<?php $depth = {depth}; $us = {microseconds};{DELEGATES}");
-        let setting = format!("opcache.enable_cli={opcache}");
-        let target = start(&folder, &script, &[&setting])?;
-        let chain = format!("{{main}};consume;{}busy", "gen;".repeat(depth + 1));
-        let counts = |stacks: &HashMap<String, i64>| {
-            let [chain, other] = [&chain, "{main};other;busy"].map(|frames| below(stacks, frames));
-            (chain, other, stacks.values().sum::<i64>())
-        };
-        let is_right = |stacks: &HashMap<String, i64>| {
-            let (chain, other, all) = counts(stacks);
-            // A debug build takes longer for a sample of the longest chain than until the next turn
-            // is due: these turns are missed.
-            let least = if depth < 1000 { 25 } else { 1 };
-            let is_large = |count: i64| count >= 4 && count * 100 >= all * least;
-            is_large(chain) && is_large(other) && all >= 60 && (chain + other) * 100 >= all * 94
-        };
-        let stacks = sampled_until(&target, folder.path(), is_right)?;
-        let what = format!("depth {depth}: {:?} of {stacks:?}", counts(&stacks));
-        let what: String = what.chars().take(4000).collect();
-        ensure!(is_right(&stacks), "{what}");
-    }
-    Ok(())
 }
 
 #[test]
@@ -356,4 +277,91 @@ fn generators_are_called_by_what_resumed_them() -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no name.
+    #[test]
+    fn of_many_fibers_that_run_in_turn_half_of_the_samples_have_a_name() -> Result<()> {
+        let folder = TempDir::new()?;
+        let target = start(&folder, TURNS, &[])?;
+        let stacks = sampled_for(&target, folder.path(), Duration::from_secs(6))?;
+        let sum = |part: &str| -> i64 {
+            let of = stacks.iter().filter(|(stack, _)| stack.contains(part));
+            of.map(|(_, samples)| samples).sum()
+        };
+        let (all, unnamed) = (sum(""), sum("[unstable]"));
+        eprintln!("{unnamed} of {all} without a name");
+        ensure!(
+            all > 200 && 2 * unnamed < all,
+            "{unnamed} of {all}: {stacks:?}"
+        );
+        ensure!(
+            2 * sum("{main};Fiber::resume;task;work") > all,
+            "{stacks:?}"
+        );
+        check_without(
+            &stacks,
+            &["{main};task", "{main};work", "resume;work", "task;task"],
+        )
+    }
+
+    #[test]
+    fn preloaded_code_is_named_as_any_other() -> Result<()> {
+        let folder = TempDir::new()?;
+        let preloaded = folder.path().join("preloaded.php");
+        fs::write(&preloaded, PRELOADED)?;
+        let target = start(
+            &folder,
+            "<?php while (true) { Preloaded::work(); }",
+            &[
+                "opcache.enable_cli=1",
+                &format!("opcache.preload={}", preloaded.display()),
+                "opcache.preload_user=root",
+            ],
+        )?;
+        let stacks = sampled(&target, folder.path())?;
+        check(&stacks, &["{main};Preloaded::work;md5"], 100)?;
+        check_without(&stacks, &["{main};md5"])
+    }
+
+    /// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU: so the bounds are wide. In the place of a
+    /// chain that cannot be followed, there would be almost nothing.
+    #[test]
+    fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
+        for (depth, microseconds, opcache) in [
+            (1, 1000, 1),
+            (8, 1000, 0),
+            (26, 1000, 0),
+            (26, 1000, 1),
+            (100, 2000, 1),
+            (1000, 400_000, 0),
+        ] {
+            let folder = TempDir::new()?;
+            let script = format!("<?php $depth = {depth}; $us = {microseconds};{DELEGATES}");
+            let setting = format!("opcache.enable_cli={opcache}");
+            let target = start(&folder, &script, &[&setting])?;
+            let chain = format!("{{main}};consume;{}busy", "gen;".repeat(depth + 1));
+            let counts = |stacks: &HashMap<String, i64>| {
+                let [chain, other] =
+                    [&chain, "{main};other;busy"].map(|frames| below(stacks, frames));
+                (chain, other, stacks.values().sum::<i64>())
+            };
+            let is_right = |stacks: &HashMap<String, i64>| {
+                let (chain, other, all) = counts(stacks);
+                // A debug build takes longer for a sample of the longest chain than until the next turn is due: these turns are missed.
+                let least = if depth < 1000 { 25 } else { 1 };
+                let is_large = |count: i64| count >= 4 && count * 100 >= all * least;
+                is_large(chain) && is_large(other) && all >= 60 && (chain + other) * 100 >= all * 94
+            };
+            let stacks = sampled_until(&target, folder.path(), is_right)?;
+            let what = format!("depth {depth}: {:?} of {stacks:?}", counts(&stacks));
+            let what: String = what.chars().take(4000).collect();
+            ensure!(is_right(&stacks), "{what}");
+        }
+        Ok(())
+    }
 }

@@ -1,20 +1,19 @@
-//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how
-//! much a loop leaks, and how near the limit a heap was. With FULL=1 also other available versions.
+//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how much a loop leaks, and how near the limit a
+//! heap was.
 
 use std::collections::HashMap;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::target::options;
+use crate::options::options;
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use phpprof::run::{RecordingOptions, record};
+use phpprof::run::{Options, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Profile;
-use phpprof_profile::{DecodeLimits, Lookup, decode, total};
+use phpprof_profile::{Limits, Lookup, decode, total};
+use phpprof_testing::Running;
+use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
 
 /// In percentage points.
@@ -51,24 +50,10 @@ fn patiently(holds: impl Fn() -> Result<()>) -> Result<()> {
     (0..4).fold(holds(), |held, _| held.or_else(|_| holds()))
 }
 
-fn is_full() -> bool {
-    std::env::var("FULL").is_ok_and(|value| value == "1")
-}
-
 /// A folder with a script, and the process that runs it.
 struct Scene {
     folder: TempDir,
-    child: Option<Child>,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
-            let _ = kill(pid, Signal::SIGTERM);
-            let _ = child.wait();
-        }
-    }
+    running: Option<Running>,
 }
 
 impl Scene {
@@ -80,7 +65,7 @@ impl Scene {
         )?;
         Ok(Self {
             folder,
-            child: None,
+            running: None,
         })
     }
 
@@ -88,12 +73,15 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    fn start(&mut self, command: &mut Command) -> Result<u32> {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.stderr(Stdio::null()).spawn()?;
-        let pid = child.id();
-        self.child = Some(child);
-        Ok(pid)
+    fn start(&mut self, command: &mut Command) -> Result<i32> {
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(self.keep(Running::start(command)?))
+    }
+
+    fn keep(&mut self, running: Running) -> i32 {
+        let pid = running.pid();
+        self.running = Some(running);
+        pid
     }
 
     fn record(&self, arguments: &[&str]) -> Result<Recorded> {
@@ -159,42 +147,18 @@ impl Recorded {
 }
 
 /// php-fpm with one worker that serves the script.
-fn fpm(scene: &mut Scene) -> Result<u32> {
-    let socket = scene.path("fpm.sock");
-    let text = format!(
-        "[global]\ndaemonize=no\nerror_log=/dev/null\n[www]\nuser=root\ngroup=root\nlisten={}\npm=static\npm.max_children=1\n",
-        socket.display()
-    );
-    std::fs::write(scene.path("fpm.conf"), text)?;
-    let mut command = Command::new("/usr/sbin/php-fpm8.2");
-    command.args(["-F", "-R", "-y"]).arg(scene.path("fpm.conf"));
-    let pid = scene.start(&mut command)?;
-    let begun = Instant::now();
-    while UnixStream::connect(&socket).is_err() {
-        ensure!(begun.elapsed() < Duration::from_secs(10), "no php-fpm");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(pid)
+fn fpm(scene: &mut Scene) -> Result<i32> {
+    let pool = Pool {
+        name: "www",
+        socket: &scene.path("fpm.sock"),
+        workers: 1,
+        more: "user = root\ngroup = root\n",
+    };
+    let running = fpm::start("/usr/sbin/php-fpm8.2", scene.folder.path(), &[pool], &[])?;
+    Ok(scene.keep(running))
 }
 
-/// Requests the script this often, one request after the other.
-fn ask(socket: &Path, script: &Path, times: u32) -> Result<()> {
-    for _ in 0..times {
-        let out = Command::new("cgi-fcgi")
-            .args(["-bind", "-connect"])
-            .arg(socket)
-            .env("SCRIPT_FILENAME", script)
-            .env("REQUEST_METHOD", "GET")
-            .env("REQUEST_URI", "/heap.php")
-            .stdin(Stdio::null())
-            .output()
-            .context("cgi-fcgi")?;
-        ensure!(out.status.success(), "{out:?}");
-    }
-    Ok(())
-}
-
-fn script(command: &mut Command, scene: &mut Scene) -> Result<u32> {
+fn script(command: &mut Command, scene: &mut Scene) -> Result<i32> {
     let path = scene.path("heap.php");
     let pid = scene.start(command.arg(path))?;
     std::thread::sleep(Duration::from_millis(300));
@@ -238,11 +202,6 @@ fn shares_and_limit() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn each_request_of_php_fpm_counts_from_nothing() -> Result<()> {
-    patiently(requests_of_fpm)
-}
-
 fn requests_of_fpm() -> Result<()> {
     let mut scene = Scene::new("begin(); half(); third(); fifth();")?;
     let pid = fpm(&mut scene)?;
@@ -250,7 +209,8 @@ fn requests_of_fpm() -> Result<()> {
     let times = 6;
     let asking = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));
-        ask(&socket, &path, times)
+        let served = fpm::of_script(&path);
+        (0..times).try_for_each(|_| fpm::ask(&socket, &served).map(drop))
     });
     let recorded = scene.record(&["-d3", &format!("--pid={pid}")])?;
     asking.join().expect("the client")?;
@@ -264,22 +224,6 @@ fn requests_of_fpm() -> Result<()> {
             "{kind}: {sum} of {expected}"
         );
     }
-    Ok(())
-}
-
-#[test]
-fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> Result<()> {
-    if !is_full() {
-        return Ok(());
-    }
-    let mut scene = Scene::new("while (true) { temporary(); leak(); temporary(); }")?;
-    let pid = script(&mut Command::new("php8.2"), &mut scene)?;
-    let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
-    let sums = recorded.by_function("heap_change")?;
-    let [leak, temporary] = ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
-    // About 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now,
-    // and what was leaked before a read saw that it is freed.
-    ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
     Ok(())
 }
 
@@ -301,39 +245,13 @@ fn without_phps_memory_manager_there_is_no_heap_and_that_is_said() -> Result<()>
     Ok(())
 }
 
-#[test]
-fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> Result<()> {
-    if !is_full() {
-        return Ok(());
-    }
-    let code = "while (true) { temporary(); memory_reset_peak_usage(); usleep(5000); }";
-    let mut scene = Scene::new(code)?;
-    let pid = script(&mut Command::new("php8.2"), &mut scene)?;
-    let recorded = scene.record(&["-d1", &format!("--pid={pid}")])?;
-    let growth = total(&recorded.profile, "heap_growth");
-    // A megabyte every 25 ms, and at least half of the turns were taken.
-    ensure!((20 << 20..60 << 20).contains(&growth), "{growth}");
-    ensure!(
-        recorded
-            .profile
-            .sample
-            .iter()
-            .all(|sample| sample.value[1] >= 0)
-    );
-    Ok(())
-}
-
 /// Reads of memory, and their pieces, for a sample of a worker whose stack stands.
-fn calls_of_a_sample(pid: u32, heap: bool) -> Result<(f64, f64)> {
-    let recording = record(&RecordingOptions {
+fn calls_of_a_sample(pid: i32, heap: bool) -> Result<(f64, f64)> {
+    let recording = record(&Options {
         // The looks of a read become fewer with the number of samples.
         max_samples: Some(500),
         heap,
-        ..options(
-            Scope::Pids(vec![i32::try_from(pid)?]),
-            499,
-            Duration::from_secs(20),
-        )
+        ..options(Scope::Pids(vec![pid]), 499, Duration::from_secs(20))
     })?;
     let taken = recording.sampler.quality.taken as f64;
     let calls = recording.calls;
@@ -348,7 +266,7 @@ fn a_heap_is_one_more_piece_of_the_same_call() -> Result<()> {
     check_pieces(pid).or_else(|_| check_pieces(pid))
 }
 
-fn check_pieces(pid: u32) -> Result<()> {
+fn check_pieces(pid: i32) -> Result<()> {
     let (calls, pieces) = calls_of_a_sample(pid, false)?;
     let (calls_with, pieces_with) = calls_of_a_sample(pid, true)?;
     // A read that another process delayed is made again with all its pieces. A sample's other call
@@ -366,4 +284,47 @@ fn check_pieces(pid: u32) -> Result<()> {
         "{more_pieces:.2} more pieces"
     );
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    #[test]
+    fn each_request_of_php_fpm_counts_from_nothing() -> Result<()> {
+        patiently(requests_of_fpm)
+    }
+
+    #[test]
+    fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> Result<()> {
+        let mut scene = Scene::new("while (true) { temporary(); leak(); temporary(); }")?;
+        let pid = script(&mut Command::new("php8.2"), &mut scene)?;
+        let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
+        let sums = recorded.by_function("heap_change")?;
+        let [leak, temporary] =
+            ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
+        // Some 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
+        // a read saw that it is freed.
+        ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> Result<()> {
+        let code = "while (true) { temporary(); memory_reset_peak_usage(); usleep(5000); }";
+        let mut scene = Scene::new(code)?;
+        let pid = script(&mut Command::new("php8.2"), &mut scene)?;
+        let recorded = scene.record(&["-d1", &format!("--pid={pid}")])?;
+        let growth = total(&recorded.profile, "heap_growth");
+        // A megabyte every 25 ms, and at least half of the turns were taken.
+        ensure!((20 << 20..60 << 20).contains(&growth), "{growth}");
+        ensure!(
+            recorded
+                .profile
+                .sample
+                .iter()
+                .all(|sample| sample.value[1] >= 0)
+        );
+        Ok(())
+    }
 }

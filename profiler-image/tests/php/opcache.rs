@@ -7,14 +7,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use phpprof::target::process::{ProcessMemory, maps};
+use phpprof_testing::Running;
 use phpprof_zend::engine::find;
 use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory as _;
 use phpprof_zend::opcache::read_scripts;
 use phpprof_zend::text::ZendString;
 use tempfile::TempDir;
-
-use crate::target::Target;
 
 const FILES: usize = 200;
 /// Includes the files, one of them by another path too, lists what opcache has, and waits.
@@ -36,7 +35,7 @@ fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Resul
     fs::write(folder.path().join("main.php"), MAIN)?;
     let php = std::env::var("PHP").unwrap_or_else(|_| "/usr/bin/php8.2".to_owned());
     let mut words = php.split(' ');
-    let mut target = Target(
+    let mut target = Running(
         Command::new(words.next().context("no PHP")?)
             .args(words)
             .args([

@@ -5,59 +5,25 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use phpprof_profile::{DecodeLimits, Profile, decode, total};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use phpprof_profile::{Limits, Profile, decode, total};
+use phpprof_testing::{Running, wait_for};
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";
 const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
 
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn php() -> Result<Running> {
+    Running::start(Command::new(PHP).args(["-r", SPIN]).stdout(Stdio::null()))
 }
 
-impl Running {
-    fn start(command: &mut Command) -> Result<Self> {
-        let child = command.spawn();
-        Ok(Self(
-            child.with_context(|| format!("starting {command:?}"))?,
-        ))
-    }
-
-    fn php() -> Result<Self> {
-        Self::start(Command::new(PHP).args(["-r", SPIN]).stdout(Stdio::null()))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill(Pid::from_raw(i32::try_from(self.0.id())?), signal)?)
-    }
-
-    /// How it ended, within some seconds.
-    fn ended(&mut self) -> Result<ExitStatus> {
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(20) {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(status);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("it has not ended")
-    }
+/// How it ended, within some seconds.
+fn ended(running: &mut Running) -> Result<ExitStatus> {
+    wait_for("end of the sampler", || Ok(running.0.try_wait()?))
 }
 
 /// The sampler. How it handles SIGHUP does not depend on how these tests were started.
@@ -66,7 +32,13 @@ fn sampler(hangup: &str, target: &Running, seconds: u32, output: &Path) -> Comma
     command
         .arg(format!("--{hangup}-signal=HUP"))
         .arg(env!("CARGO_BIN_EXE_phpprof"))
-        .args(["record", "--pid", &target.pid(), "-d", &seconds.to_string()])
+        .args([
+            "record",
+            "--pid",
+            &target.pid().to_string(),
+            "-d",
+            &seconds.to_string(),
+        ])
         .arg("-o")
         .arg(output)
         .stdin(Stdio::null())
@@ -103,10 +75,10 @@ fn names(folder: &TempDir) -> Result<Vec<String>> {
 
 #[test]
 fn a_bad_path_fails_before_anything_is_sampled() -> Result<()> {
-    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let (folder, target) = (TempDir::new()?, php()?);
     let output = folder.path().join("no/out.pb.gz");
     let mut running = Running::start(&mut sampler("default", &target, 60, &output))?;
-    ensure!(running.ended()?.code() == Some(2));
+    ensure!(ended(&mut running)?.code() == Some(2));
     let mut said = String::new();
     let stderr = running.0.stderr.take().context("it says nothing")?;
     BufReader::new(stderr).read_to_string(&mut said)?;
@@ -118,13 +90,13 @@ fn a_bad_path_fails_before_anything_is_sampled() -> Result<()> {
 #[test]
 fn a_signal_keeps_what_was_sampled_though_nobody_listens_any_more() -> Result<()> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        let (folder, target) = (TempDir::new()?, Running::php()?);
+        let (folder, target) = (TempDir::new()?, php()?);
         let output = folder.path().join("out.pb.gz");
         fs::write(&output, "older")?;
         let mut running = sampling(&mut sampler("default", &target, 60, &output))?;
         ensure!(fs::read(&output)? == b"older");
         running.signal(signal)?;
-        let status = running.ended()?;
+        let status = ended(&mut running)?;
         ensure!(status.success(), "{signal}: {status}");
         profile(&fs::read(&output)?)?;
         ensure!(names(&folder)? == ["out.pb.gz"]);
@@ -134,11 +106,11 @@ fn a_signal_keeps_what_was_sampled_though_nobody_listens_any_more() -> Result<()
 
 #[test]
 fn a_run_that_shall_outlive_its_terminal_does() -> Result<()> {
-    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let (folder, target) = (TempDir::new()?, php()?);
     let output = folder.path().join("out.pb.gz");
     let mut running = sampling(&mut sampler("ignore", &target, 2, &output))?;
     running.signal(Signal::SIGHUP)?;
-    ensure!(running.ended()?.success());
+    ensure!(ended(&mut running)?.success());
     let nanoseconds = profile(&fs::read(&output)?)?.duration_nanos;
     ensure!(nanoseconds > 1_900_000_000, "{nanoseconds} ns");
     Ok(())
@@ -146,37 +118,37 @@ fn a_run_that_shall_outlive_its_terminal_does() -> Result<()> {
 
 #[test]
 fn a_run_that_is_killed_or_fails_leaves_an_older_file() -> Result<()> {
-    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let (folder, target) = (TempDir::new()?, php()?);
     let output = folder.path().join("out.pb.gz");
     fs::write(&output, "older")?;
     let mut running = sampling(&mut sampler("default", &target, 60, &output))?;
     running.signal(Signal::SIGKILL)?;
-    ensure!(running.ended()?.signal() == Some(9));
+    ensure!(ended(&mut running)?.signal() == Some(9));
     ensure!(fs::read(&output)? == b"older");
 
     let no_php = Running::start(Command::new("sleep").arg("60"))?;
     let mut running = Running::start(&mut sampler("default", &no_php, 60, &output))?;
-    ensure!(running.ended()?.code() == Some(10));
+    ensure!(ended(&mut running)?.code() == Some(10));
     ensure!(fs::read(&output)? == b"older");
     Ok(())
 }
 
 #[test]
 fn a_pipe_is_written_to() -> Result<()> {
-    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let (folder, target) = (TempDir::new()?, php()?);
     let mut command = sampler("default", &target, 1, Path::new("/dev/stdout"));
     let mut running = Running::start(command.stdout(Stdio::piped()))?;
     let mut bytes = Vec::new();
     let mut stdout = running.0.stdout.take().context("no output")?;
     stdout.read_to_end(&mut bytes)?;
     profile(&bytes)?;
-    ensure!(running.ended()?.success());
+    ensure!(ended(&mut running)?.success());
 
     let fifo = folder.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU)?;
     let mut running = Running::start(&mut sampler("default", &target, 1, &fifo))?;
     profile(&fs::read(&fifo)?)?;
-    ensure!(running.ended()?.success());
+    ensure!(ended(&mut running)?.success());
     ensure!(names(&folder)? == ["fifo"]);
     Ok(())
 }
@@ -185,11 +157,11 @@ fn a_pipe_is_written_to() -> Result<()> {
 /// large.
 #[test]
 fn the_peak_of_memory_is_the_samplers_own() -> Result<()> {
-    let (folder, target) = (TempDir::new()?, Running::php()?);
+    let (folder, target) = (TempDir::new()?, php()?);
     let output = folder.path().join("out.pb.gz");
     let large = std::hint::black_box(vec![1_u8; 256 << 20]);
     let mut running = Running::start(&mut sampler("default", &target, 1, &output))?;
-    ensure!(running.ended()?.success());
+    ensure!(ended(&mut running)?.success());
     drop(large);
     let profile = profile(&fs::read(&output)?)?;
     let receipt = profile.comments().next().context("no receipt")?;

@@ -4,20 +4,20 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::target::options;
+use crate::options::options;
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_testing::Running;
+use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
 
+const FPM: &str = "/usr/sbin/php-fpm8.2";
 /// Compiles a large file and collects cycles, in turns.
 const WORK: &str = r#"<?php
 function compile() { include __DIR__ . '/large.php'; }
@@ -147,45 +147,24 @@ sleep(60);
 /// This many samples of a stack are not chance.
 const ENOUGH: i64 = 3;
 
-/// A target that is ended with the test.
-struct Target(Child);
-
-impl Target {
-    fn start(command: &mut Command) -> Result<Self> {
-        Self::of(command.stdout(Stdio::null()))
-    }
-
-    fn of(command: &mut Command) -> Result<Self> {
-        let child = command.stderr(Stdio::null()).spawn();
-        Ok(Self(
-            child.with_context(|| format!("starting {command:?}"))?,
-        ))
-    }
-
-    fn sampled(&self, include_idle: bool) -> Result<Recording> {
-        self.sampled_for(include_idle, 2)
-    }
-
-    fn sampled_for(&self, include_idle: bool, seconds: u64) -> Result<Recording> {
-        Ok(record(&RecordingOptions {
-            include_idle,
-            cpu_budget_percent: Some(25),
-            ..options(
-                Scope::Pids(vec![i32::try_from(self.0.id())?]),
-                499,
-                Duration::from_secs(seconds),
-            )
-        })?)
-    }
+fn started(command: &mut Command) -> Result<Running> {
+    Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        // php-fpm then ends its worker, too.
-        let pid = i32::try_from(self.0.id()).map(Pid::from_raw);
-        let _ = pid.map(|pid| kill(pid, Signal::SIGTERM));
-        let _ = self.0.wait();
-    }
+fn sampled(target: &Running, include_idle: bool) -> Result<Recording> {
+    sampled_for(target, include_idle, 2)
+}
+
+fn sampled_for(target: &Running, include_idle: bool, seconds: u64) -> Result<Recording> {
+    Ok(record(&Options {
+        include_idle,
+        cpu_budget_percent: Some(25),
+        ..options(
+            Scope::Pids(vec![target.pid()]),
+            499,
+            Duration::from_secs(seconds),
+        )
+    })?)
 }
 
 /// Samples by their stack, root first.
@@ -219,7 +198,7 @@ fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() ->
         folder.path().join("large.php"),
         format!("<?php return;\n{large}"),
     )?;
-    let target = Target::start(Command::new("php8.2").arg(&script))?;
+    let target = started(Command::new("php8.2").arg(&script))?;
     let leaves = [
         "{main};compile;[compiling]",
         "{main};collect;gc_collect_cycles;[gc]",
@@ -242,21 +221,21 @@ fn spinning(script: &str, seconds: u64, expected: &[&str]) -> Result<HashMap<Str
     let folder = TempDir::new()?;
     let path = folder.path().join("work.php");
     fs::write(&path, format!("{SPIN}{script}"))?;
-    let target = Target::start(Command::new("php8.2").arg(&path))?;
+    let target = started(Command::new("php8.2").arg(&path))?;
     sampled_until(&target, seconds, expected, ENOUGH)
 }
 
 /// The stacks of a target: for this time, and again until each of the expected ones was seen often
 /// enough.
 fn sampled_until(
-    target: &Target,
+    target: &Running,
     seconds: u64,
     expected: &[&str],
     enough: i64,
 ) -> Result<HashMap<String, i64>> {
     let mut all = HashMap::new();
     for _ in 0..6 {
-        for (stack, samples) in stacks(&target.sampled_for(false, seconds)?) {
+        for (stack, samples) in stacks(&sampled_for(target, false, seconds)?) {
             *all.entry(stack).or_default() += samples;
         }
         if expected.iter().all(|frames| below(&all, frames) >= enough) {
@@ -293,62 +272,6 @@ fn check(script: &str, seconds: u64, expected: &[&str], wrong: &[&str]) -> Resul
 }
 
 #[test]
-fn the_collector_is_the_caller_of_destructors_and_not_their_leaf() -> Result<()> {
-    let expected = "{main};gc_collect_cycles;[gc];Ring::__destruct;spin";
-    let stacks = spinning(DESTROYS, 2, &[expected])?;
-    let all: i64 = stacks.values().sum();
-    let called = below(&stacks, expected);
-    let own = stacks.get("{main};gc_collect_cycles;[gc]").unwrap_or(&0);
-    ensure!(all >= 50 && called * 100 >= all * 97, "{stacks:?}");
-    ensure!(own * 100 <= all * 2, "{stacks:?}");
-    Ok(())
-}
-
-#[test]
-fn the_collector_stands_where_it_began() -> Result<()> {
-    check(
-        COLLECTS,
-        4,
-        &[
-            "{main};nodes;[gc];Node::__destruct;spin",
-            "{main};counted;Temporary::__destruct;rings;[gc]",
-            "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;spin",
-            "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;inner;Inner::__destruct;spin",
-            "{main};collect;gc_collect_cycles;[gc];closes;spin",
-        ],
-        &[
-            "[gc];Temporary::__destruct",
-            "[gc];Inner::__destruct",
-            "spin;[gc]",
-            "spin;md5;[gc]",
-            "spin;hrtime;[gc]",
-            "gc_collect_cycles;Outer::__destruct",
-        ],
-    )
-}
-
-#[test]
-fn the_end_of_a_request_calls_what_runs_after_its_script() -> Result<()> {
-    check(
-        AFTERWARDS,
-        5,
-        &[
-            "{main};spin",
-            "handler;spin",
-            "[shutdown];afterwards;spin",
-            "[shutdown];Last::__destruct;spin",
-            "[shutdown];output;spin",
-            "[shutdown];Session::write;spin",
-        ],
-        &[
-            "[shutdown];{main}",
-            "[shutdown];handler",
-            "{main};[shutdown]",
-        ],
-    )
-}
-
-#[test]
 fn what_the_engine_calls_back_is_below_its_caller() -> Result<()> {
     check(
         CALLS_BACK,
@@ -375,7 +298,8 @@ fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
     fs::write(&script, WRITES)?;
     let mut command = Command::new("php8.2");
     command.args(["-d", "output_buffering=0"]).arg(&script);
-    let mut target = Target::of(command.stdout(Stdio::piped()))?;
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut target = Running(child.context("starting PHP")?);
     let mut output = target.0.stdout.take().context("no output")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
@@ -383,7 +307,7 @@ fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let recording = target.sampled(false)?;
+    let recording = sampled(&target, false)?;
     drop(target);
     ensure!(reader.join().is_ok(), "the reader has failed");
     let [samples, cpu] = ["samples", "cpu"].map(|name| values(&recording, name));
@@ -396,55 +320,22 @@ fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
-    let folder = TempDir::new()?;
-    let socket = folder.path().join("fpm.sock");
-    let script = folder.path().join("index.php");
-    fs::write(&script, "<?php echo 'served';")?;
-    let configuration = folder.path().join("fpm.conf");
-    fs::write(
-        &configuration,
-        format!(
-            "[global]\ndaemonize=no\nerror_log=/dev/null\n[www]\nuser=root\ngroup=root\nlisten={}\npm=static\npm.max_children=1\n",
-            socket.display()
-        ),
-    )?;
-    let target = Target::start(
-        Command::new("/usr/sbin/php-fpm8.2")
-            .args(["-F", "-R", "-y"])
-            .arg(&configuration),
-    )?;
-    serve(&socket, &script)?;
-    let recording = target.sampled(false)?;
-    ensure!(
-        stacks(&recording).is_empty() && recording.sampler.quality.idle > 100,
-        "{:?}",
-        stacks(&recording)
-    );
-    let stacks = stacks(&target.sampled(true)?);
-    ensure!(
-        stacks.len() == 1 && stacks.contains_key("[idle]"),
-        "{stacks:?}"
-    );
-    Ok(())
-}
-
-/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the
-/// samples by stack, with idle ones.
+/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the samples by stack, with idle ones.
 fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
     let folder = TempDir::new()?;
     let path = folder.path().join("worker.php");
     fs::write(&path, script)?;
-    let target = Target::start(
-        Command::new("php8.2")
-            .arg(&path)
-            .env("RR_RELAY", relay)
-            .stdin(Stdio::piped()),
-    )?;
+    let child = Command::new("php8.2")
+        .arg(&path)
+        .env("RR_RELAY", relay)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let target = Running(child.context("starting PHP")?);
     // Until the compiler has run.
     std::thread::sleep(Duration::from_millis(300));
-    Ok(stacks(&target.sampled(true)?))
+    Ok(stacks(&sampled(&target, true)?))
 }
 
 #[test]
@@ -457,41 +348,110 @@ fn a_worker_of_roadrunner_that_waits_on_its_pipe_is_idle() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
-    for (script, relay, expected) in [
-        (WAITS, "", "{main};receive;fread"),
-        (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
-        (WAITS_FOR_ANOTHER, "pipes", "{main};fread"),
-        (HAS_A_CHILD, "pipes", "{main} (Command line code);fread"),
-    ] {
-        let stacks = worker(script, relay)?;
-        let samples = stacks.get(expected).copied().unwrap_or(0);
-        ensure!(
-            samples >= 100 && !stacks.contains_key("[idle]"),
-            "{script}: {stacks:?}"
-        );
-    }
-    Ok(())
-}
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
 
-/// Sends one request, once the server listens.
-fn serve(socket: &Path, script: &Path) -> Result<()> {
-    let began = Instant::now();
-    loop {
-        let answer = Command::new("cgi-fcgi")
-            .args(["-bind", "-connect"])
-            .arg(socket)
-            .env("SCRIPT_FILENAME", script)
-            .env("REQUEST_METHOD", "GET")
-            .output()?;
-        if String::from_utf8_lossy(&answer.stdout).contains("served") {
-            return Ok(());
+    #[test]
+    fn the_collector_is_the_caller_of_destructors_and_not_their_leaf() -> Result<()> {
+        let expected = "{main};gc_collect_cycles;[gc];Ring::__destruct;spin";
+        let stacks = spinning(DESTROYS, 2, &[expected])?;
+        let all: i64 = stacks.values().sum();
+        let called = below(&stacks, expected);
+        let own = stacks.get("{main};gc_collect_cycles;[gc]").unwrap_or(&0);
+        ensure!(all >= 50 && called * 100 >= all * 97, "{stacks:?}");
+        ensure!(own * 100 <= all * 2, "{stacks:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn the_collector_stands_where_it_began() -> Result<()> {
+        check(
+            COLLECTS,
+            4,
+            &[
+                "{main};nodes;[gc];Node::__destruct;spin",
+                "{main};counted;Temporary::__destruct;rings;[gc]",
+                "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;spin",
+                "{main};collect;gc_collect_cycles;[gc];Outer::__destruct;inner;Inner::__destruct;spin",
+                "{main};collect;gc_collect_cycles;[gc];closes;spin",
+            ],
+            &[
+                "[gc];Temporary::__destruct",
+                "[gc];Inner::__destruct",
+                "spin;[gc]",
+                "spin;md5;[gc]",
+                "spin;hrtime;[gc]",
+                "gc_collect_cycles;Outer::__destruct",
+            ],
+        )
+    }
+
+    #[test]
+    fn the_end_of_a_request_calls_what_runs_after_its_script() -> Result<()> {
+        check(
+            AFTERWARDS,
+            5,
+            &[
+                "{main};spin",
+                "handler;spin",
+                "[shutdown];afterwards;spin",
+                "[shutdown];Last::__destruct;spin",
+                "[shutdown];output;spin",
+                "[shutdown];Session::write;spin",
+            ],
+            &[
+                "[shutdown];{main}",
+                "[shutdown];handler",
+                "{main};[shutdown]",
+            ],
+        )
+    }
+
+    #[test]
+    fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
+        for (script, relay, expected) in [
+            (WAITS, "", "{main};receive;fread"),
+            (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
+            (WAITS_FOR_ANOTHER, "pipes", "{main};fread"),
+            (HAS_A_CHILD, "pipes", "{main} (Command line code);fread"),
+        ] {
+            let stacks = worker(script, relay)?;
+            let samples = stacks.get(expected).copied().unwrap_or(0);
+            ensure!(
+                samples >= 100 && !stacks.contains_key("[idle]"),
+                "{script}: {stacks:?}"
+            );
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
+        let folder = TempDir::new()?;
+        let socket = folder.path().join("fpm.sock");
+        let script = folder.path().join("index.php");
+        fs::write(&script, "<?php echo 'served';")?;
+        let pool = Pool {
+            name: "www",
+            socket: &socket,
+            workers: 1,
+            more: "user = root\ngroup = root\n",
+        };
+        let target = fpm::start(FPM, folder.path(), &[pool], &[])?;
+        let answer = fpm::ask(&socket, &fpm::of_script(&script))?;
+        ensure!(answer.contains("served"), "{answer}");
+        let recording = sampled(&target, false)?;
         ensure!(
-            began.elapsed() < Duration::from_secs(10),
-            "php-fpm has not answered: {answer:?}"
+            stacks(&recording).is_empty() && recording.sampler.quality.idle > 100,
+            "{:?}",
+            stacks(&recording)
         );
-        std::thread::sleep(Duration::from_millis(50));
+        let stacks = stacks(&sampled(&target, true)?);
+        ensure!(
+            stacks.len() == 1 && stacks.contains_key("[idle]"),
+            "{stacks:?}"
+        );
+        Ok(())
     }
 }

@@ -2,26 +2,24 @@
 //! no stack may show one script's functions below another's. With this machine's PHP 8.2.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use crate::target::options;
+use crate::options::options;
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
-use phpprof_profile::{DecodeLimits, Lookup, Profile, decode};
-use phpprof_zend::extensions::OpcacheState;
+use phpprof_profile::{Limits, Lookup, Profile, decode};
+use phpprof_testing::Running;
+use phpprof_testing::fpm::{self, Pool};
+use phpprof_zend::extensions::Opcache;
 use tempfile::TempDir;
 
 const PAGES: usize = 4;
@@ -41,7 +39,7 @@ const INVALIDATE: &str =
 /// php-fpm, its clients, and who disturbs them. All end with the value.
 struct Scene {
     folder: TempDir,
-    master: Child,
+    master: Running,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -49,10 +47,8 @@ struct Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // At SIGTERM php-fpm ends its workers.
-        let pid = i32::try_from(self.master.id()).map(Pid::from_raw);
-        let _ = pid.map(|pid| kill(pid, Signal::SIGTERM));
-        let _ = self.master.wait();
+        // Clients get no answer any more, and end.
+        let _ = self.master.signal(Signal::SIGTERM);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -84,37 +80,25 @@ impl Scene {
         fs::write(path.join("reset.php"), "<?php opcache_reset();")?;
         fs::write(path.join("invalidate.php"), INVALIDATE)?;
         fs::write(path.join("status.php"), STATUS)?;
-        let (configuration, socket) = (path.join("fpm.conf"), path.join("fpm.sock"));
-        let text = format!(
-            "[global]\nerror_log = /dev/null\n[www]\nlisten = {}\npm = static\npm.max_children = {workers}\n",
-            socket.display()
-        );
-        fs::write(&configuration, text)?;
         let general = [
             "opcache.revalidate_freq=0",
             "opcache.interned_strings_buffer=1",
         ];
         let settings = general.iter().chain(settings);
-        let master = Command::new("/usr/sbin/php-fpm8.2")
-            .args(["-F", "-R", "-y"])
-            .arg(&configuration)
-            .args(settings.flat_map(|setting| ["-d", setting]))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("starting php-fpm")?;
-        let scene = Self {
+        let settings: Vec<&str> = settings.flat_map(|setting| ["-d", setting]).collect();
+        let pool = Pool {
+            name: "www",
+            socket: &path.join("fpm.sock"),
+            workers,
+            more: "",
+        };
+        let master = fpm::start("/usr/sbin/php-fpm8.2", path, &[pool], &settings)?;
+        Ok(Self {
             folder,
             master,
             is_over: Arc::default(),
             threads: Vec::new(),
-        };
-        let begun = Instant::now();
-        while UnixStream::connect(&socket).is_err() {
-            ensure!(begun.elapsed() < Duration::from_secs(10), "no php-fpm");
-            sleep(Duration::from_millis(20));
-        }
-        Ok(scene)
+        })
     }
 
     /// Does something again and again.
@@ -169,7 +153,7 @@ impl Scene {
                 ..RequestSettings::default()
             },
             ..options(
-                Scope::Pids(vec![i32::try_from(self.master.id())?]),
+                Scope::Pids(vec![self.master.pid()]),
                 499,
                 Duration::from_secs(SECONDS),
             )
@@ -219,32 +203,7 @@ pageK();
 
 /// Sends one FastCGI request.
 fn ask(socket: &Path, script: &Path) -> Result<String> {
-    let mut parameters = Vec::new();
-    for (name, value) in [
-        ("SCRIPT_FILENAME", script.to_str().context("no UTF-8")?),
-        ("REQUEST_METHOD", "GET"),
-    ] {
-        parameters.extend([u8::try_from(name.len())?, u8::try_from(value.len())?]);
-        parameters.extend([name, value].concat().bytes());
-    }
-    let mut request = Vec::new();
-    // The begin of a request as a responder, its parameters, and the ends of these and of the body.
-    for (kind, content) in [
-        (1, &[0, 1, 0, 0, 0, 0, 0, 0][..]),
-        (4, &parameters),
-        (4, &[]),
-        (5, &[]),
-    ] {
-        let length = u16::try_from(content.len())?.to_be_bytes();
-        request.extend([1, kind, 0, 1, length[0], length[1], 0, 0]);
-        request.extend(content);
-    }
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(&request)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    fpm::ask(socket, &fpm::of_script(script))
 }
 
 /// The page to which a function belongs; `None` for PHP's own and for what is not a function.
@@ -348,18 +307,23 @@ fn scripts_that_are_replaced_until_opcache_is_full_keep_their_names() -> Result<
     check(&recording)
 }
 
-#[test]
-fn workers_that_are_reset_while_their_scripts_are_replaced_stay_apart() -> Result<()> {
-    let mut scene = Scene::start(2, &[])?;
-    scene.rewrite_every(Duration::from_millis(40));
-    scene.reset_every(Duration::from_millis(700));
-    check(&scene.record()?)
-}
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
 
-#[test]
-fn scripts_that_are_replaced_and_invalidated_keep_their_names() -> Result<()> {
-    let mut scene = Scene::start(1, &[])?;
-    scene.rewrite_every(Duration::from_millis(40));
-    scene.request_every(Duration::from_millis(100), "invalidate.php");
-    check(&scene.record()?)
+    #[test]
+    fn workers_that_are_reset_while_their_scripts_are_replaced_stay_apart() -> Result<()> {
+        let mut scene = Scene::start(2, &[])?;
+        scene.rewrite_every(Duration::from_millis(40));
+        scene.reset_every(Duration::from_millis(700));
+        check(&scene.record()?)
+    }
+
+    #[test]
+    fn scripts_that_are_replaced_and_invalidated_keep_their_names() -> Result<()> {
+        let mut scene = Scene::start(1, &[])?;
+        scene.rewrite_every(Duration::from_millis(40));
+        scene.request_every(Duration::from_millis(100), "invalidate.php");
+        check(&scene.record()?)
+    }
 }

@@ -3,17 +3,18 @@
 //! It requires root, unshare and PHP 8.2.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use nix::sys::time::TimeValLike as _;
 use nix::time::{ClockId, clock_gettime};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
 use phpprof::target::process::calls::Calls;
+use phpprof_testing::Running;
+use phpprof_testing::fpm::{self, Pool};
 
 const WORKERS: usize = 64;
 const SLEEPERS: usize = 100;
@@ -76,21 +77,14 @@ fn inside() -> Result<()> {
     Ok(())
 }
 
-fn php_fpm(folder: &Path) -> Result<Child> {
-    let configuration = folder.join("fpm.conf");
-    fs::write(
-        &configuration,
-        format!(
-            "[global]\nerror_log = /dev/null\n[www]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = {WORKERS}\n",
-            folder.join("socket").display()
-        ),
-    )?;
-    Command::new("/usr/sbin/php-fpm8.2")
-        .args(["--nodaemonize", "--fpm-config"])
-        .arg(&configuration)
-        .stdin(Stdio::null())
-        .spawn()
-        .context("starting php-fpm")
+fn php_fpm(folder: &Path) -> Result<Running> {
+    let pool = Pool {
+        name: "www",
+        socket: &folder.join("socket"),
+        workers: WORKERS,
+        more: "user = www-data\n",
+    };
+    fpm::start("/usr/sbin/php-fpm8.2", folder, &[pool], &[])
 }
 
 /// The CPU time of this process, in nanoseconds.

@@ -12,10 +12,11 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, record};
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_testing::Running;
 use tempfile::TempDir;
 
-use crate::target::{Target, options};
+use crate::options::options;
 
 const PHP: &str = "/usr/bin/php8.2";
 
@@ -105,7 +106,7 @@ fn ran(php: &Path, program: &str, milliseconds: u32) -> Result<Ran> {
         .stdout(Stdio::piped())
         .spawn()
         .context("starting PHP")?;
-    let mut target = Target(child);
+    let mut target = Running(child);
     let stdout = target.0.stdout.take().context("no output")?;
     // A busy machine may take longer to start PHP than a run waits for it.
     let mut stdout = BufReader::new(stdout);
@@ -170,45 +171,8 @@ fn check_of(php: &Path, program: &str, milliseconds: u32, may_miss: f64) -> Resu
 }
 
 #[test]
-fn forked_jobs_of_20_ms_have_half_of_their_time() -> Result<()> {
-    check(FORKS, 20, 0.5)?;
-    Ok(())
-}
-
-#[test]
 fn forked_jobs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
     check(FORKS, 50, 0.2)?;
-    Ok(())
-}
-
-#[test]
-fn forked_jobs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
-    check(FORKS, 100, 0.1)?;
-    Ok(())
-}
-
-#[test]
-fn jobs_whose_parent_has_ended_are_of_the_tree() -> Result<()> {
-    check(ORPHANS, 100, 0.1)?;
-    Ok(())
-}
-
-#[test]
-fn jobs_that_are_programs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
-    check(PROGRAMS, 50, 0.2)?;
-    Ok(())
-}
-
-#[test]
-fn jobs_that_are_programs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
-    check(PROGRAMS, 100, 0.1)?;
-    Ok(())
-}
-
-/// `exec` runs a shell first.
-#[test]
-fn jobs_of_a_shell_have_nine_tenths_of_their_time() -> Result<()> {
-    check(SHELL, 100, 0.1)?;
     Ok(())
 }
 
@@ -225,14 +189,6 @@ fn without_build_id(folder: &TempDir) -> Result<PathBuf> {
     fs::write(&path, bytes)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
-}
-
-#[test]
-fn jobs_without_a_build_id_have_nine_tenths_of_their_time() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let php = without_build_id(&folder)?;
-    check_of(&php, PROGRAMS, 100, 0.1)?;
-    Ok(())
 }
 
 /// Run by `make real`, which builds that PHP.
@@ -261,4 +217,54 @@ fn what_nobody_saw_is_a_number() -> Result<()> {
         "{known} of {all} ns: {missed:?}"
     );
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    #[test]
+    fn forked_jobs_of_20_ms_have_half_of_their_time() -> Result<()> {
+        check(FORKS, 20, 0.5)?;
+        Ok(())
+    }
+
+    #[test]
+    fn forked_jobs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
+        check(FORKS, 100, 0.1)?;
+        Ok(())
+    }
+
+    #[test]
+    fn jobs_whose_parent_has_ended_are_of_the_tree() -> Result<()> {
+        check(ORPHANS, 100, 0.1)?;
+        Ok(())
+    }
+
+    #[test]
+    fn jobs_that_are_programs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
+        check(PROGRAMS, 50, 0.2)?;
+        Ok(())
+    }
+
+    #[test]
+    fn jobs_that_are_programs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
+        check(PROGRAMS, 100, 0.1)?;
+        Ok(())
+    }
+
+    /// `exec` runs a shell first.
+    #[test]
+    fn jobs_of_a_shell_have_nine_tenths_of_their_time() -> Result<()> {
+        check(SHELL, 100, 0.1)?;
+        Ok(())
+    }
+
+    #[test]
+    fn jobs_without_a_build_id_have_nine_tenths_of_their_time() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let php = without_build_id(&folder)?;
+        check_of(&php, PROGRAMS, 100, 0.1)?;
+        Ok(())
+    }
 }

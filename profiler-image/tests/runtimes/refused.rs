@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use phpprof_testing::Running;
 
 use crate::runtime::{Php, Program};
 
@@ -14,16 +15,6 @@ const PHP: Php = Php::Chroot("debian-bookworm-i386", "8.2");
 pub const NAME: &str = "cli 8.2 of 32 bits";
 /// That of `UnsupportedVersion`.
 const UNSUPPORTED: i32 = 11;
-
-/// A process that ends with its test.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Whether `record` and `dump` name a 32-bit PHP as such.
 pub fn holds() -> bool {
@@ -41,7 +32,7 @@ fn run() -> Result<()> {
     let mut command = PHP.command(folder.path(), &program);
     command.args(["-n", "-r", "while (true) md5('x');"]);
     let child = command.stdin(Stdio::null()).spawn();
-    let mut target = Target(child.with_context(|| program.display().to_string())?);
+    let mut target = Running(child.with_context(|| program.display().to_string())?);
     let pid = target.0.id();
     wait_for_php(&mut target.0)?;
     let output = folder.path().join("x.pb.gz").display().to_string();

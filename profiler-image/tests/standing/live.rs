@@ -166,13 +166,11 @@ impl Live {
             name.starts_with("php")
         };
         let pids = descendants(i32::try_from(self.child.id()).ok()?);
-        let php = pids.into_iter().filter(is_php);
-        match server {
-            Server::CommandLine { .. } => php.last(),
-            _ => php
-                .filter(|pid| String::from_utf8_lossy(&title(pid)).contains("pool www"))
-                .last(),
-        }
+        let is_worker = |pid: &i32| match server {
+            Server::CommandLine { .. } => true,
+            _ => String::from_utf8_lossy(&title(pid)).contains("pool www"),
+        };
+        pids.into_iter().rfind(|pid| is_php(pid) && is_worker(pid))
     }
 
     /// Sends the request of all scenes that have one.

@@ -21,17 +21,9 @@ use phpprof_profile::findings::RULES;
 use phpprof_profile::{DecodeLimits, View, decode, findings};
 use scene::{Problem, Program, Scene, XDEBUG, has_extension};
 
-/// The rules that run without FULL=1. The recorded profiles of the others are tested in any case
+/// A wait, a phase, and a server without a free process: rules that run without FULL=1. Recorded profiles of all are tested in any case
 /// (`profile/tests/findings`).
-const SHORT: [&str; 7] = [
-    "all-busy",
-    "compiling",
-    "opcache-full",
-    "gc",
-    "regex",
-    "session-lock",
-    "sleep",
-];
+const SHORT: [&str; 3] = ["all-busy", "compiling", "session-lock"];
 /// Runs at once: most of them wait.
 const AT_ONCE: usize = 4;
 /// On a busy machine, a run may see too little, or waits that other programs cause: it is tried
@@ -216,6 +208,20 @@ fn check(program: &Program, problem: Problem) -> Result<()> {
 
 #[test]
 fn programs_with_a_problem_are_told_from_those_that_are_near_it() -> Result<()> {
+    check_all(|id| SHORT.contains(&id))
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    #[test]
+    fn programs_of_all_other_rules_are_told_apart_as_well() -> Result<()> {
+        check_all(|id| !SHORT.contains(&id))
+    }
+}
+
+fn check_all(is_meant: impl Fn(&str) -> bool) -> Result<()> {
     let programs = programs();
     let with = |id| programs.iter().filter(move |program| program.id == id);
     for rule in &RULES {
@@ -226,10 +232,9 @@ fn programs_with_a_problem_are_told_from_those_that_are_near_it() -> Result<()> 
         .filter_map(|program| program.needs)
         .map(|name| Ok((name, has_extension(name)?)))
         .collect::<Result<_>>()?;
-    let full = std::env::var("FULL").is_ok_and(|value| value == "1");
     let (can, cannot): (Vec<_>, Vec<_>) = programs
         .iter()
-        .filter(|program| full || SHORT.contains(&program.id))
+        .filter(|program| is_meant(program.id))
         .partition(|program| program.needs.is_none_or(|name| needed[name]));
     for program in cannot {
         eprintln!(
@@ -253,7 +258,10 @@ fn programs_with_a_problem_are_told_from_those_that_are_near_it() -> Result<()> 
     };
     let failed: Vec<anyhow::Error> = thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-        let ends = workers.into_iter().map(|worker| worker.join().unwrap());
+        let ends = workers.into_iter().map(|worker| {
+            let panicked = |_| vec![anyhow::anyhow!("a thread has panicked")];
+            worker.join().unwrap_or_else(panicked)
+        });
         ends.flatten().collect()
     });
     ensure!(failed.is_empty(), "{failed:#?}");

@@ -10,21 +10,9 @@ use super::scene::{FPM, PHP, Read, Running, Scene, record, run, said, wait_until
 
 /// A php-fpm with the pools `web` and `api`, of this scene; its name is in their titles.
 fn php_fpm(scene: &Scene, tag: &str) -> Result<Running> {
-    let pool = |name: &str, workers: u32| {
-        format!(
-            "[{tag}-{name}]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = {workers}\n",
-            scene.path(name).display()
-        )
-    };
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n{}{}",
-        pool("web", 2),
-        pool("api", 1)
-    );
-    let path = scene.file("fpm.conf", &text)?;
-    let mut command = Command::new(FPM);
-    command.args(["--nodaemonize", "--fpm-config"]).arg(path);
-    let master = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let [web, api] = ["web", "api"].map(|name| format!("{tag}-{name}"));
+    let pools = [(web.as_str(), 2), (api.as_str(), 1)];
+    let master = super::scene::php_fpm(scene, &pools, "user = www-data\n")?;
     let all_there = || Ok(children(&master, tag)?.len() == 3);
     wait_until("php-fpm", all_there)?;
     Ok(master)

@@ -12,7 +12,7 @@ use phpprof_profile::DecodeLimits;
 use phpprof_profile::dump::DumpState;
 use serde_json::Value;
 
-use super::scene::{FPM, Running, Scene, run, said, wait_until};
+use super::scene::{Running, Scene, run, said, wait_until};
 
 const SCRIPT: &str = "<?php
 function locked() { $file = fopen(__DIR__ . '/secret', 'c'); touch(__DIR__ . '/locked'); flock($file, LOCK_EX); }
@@ -43,22 +43,7 @@ fn ask(scene: &Scene, function: &str, query: &str) -> Result<Running> {
 }
 
 fn php_fpm(scene: &Scene, pool: &str) -> Result<Running> {
-    let socket = scene.path("socket");
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n[{pool}]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = 5\n",
-        socket.display()
-    );
-    let path = scene.file("fpm.conf", &text)?;
-    let mut command = Command::new(FPM);
-    command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]);
-    let master = Running::start(
-        command
-            .arg(path)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null()),
-    )?;
-    wait_until("php-fpm", || Ok(socket.exists()))?;
-    Ok(master)
+    super::scene::php_fpm(scene, &[(pool, 5)], "user = root\ngroup = root\n")
 }
 
 fn functions(worker: &Value) -> Vec<&str> {

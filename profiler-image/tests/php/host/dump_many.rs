@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::scene::{FPM, Running, Scene, run, said, wait_until};
+use super::scene::{Running, Scene, run, said, wait_until};
 
 const WORKERS: usize = 64;
 /// The promise is a tenth of a second for the run and as much on top of it; a busy machine may take
@@ -80,17 +80,9 @@ fn children(pid: i32) -> Result<Vec<String>> {
 
 /// Starts php-fpm, and waits until all workers are there and have their titles.
 fn php_fpm(scene: &Scene, pool: &str, workers: usize) -> Result<Running> {
-    let socket = scene.path("socket");
     scene.file("script.php", SCRIPT)?;
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n[{pool}]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = {workers}\n",
-        socket.display()
-    );
-    let configuration = scene.file("fpm.conf", &text)?;
-    let mut command = Command::new(FPM);
-    command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]);
-    command.arg(configuration);
-    let master = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let user = "user = root\ngroup = root\n";
+    let master = super::scene::php_fpm(scene, &[(pool, workers)], user)?;
     let title = format!("php-fpm: pool {pool}");
     let is_worker = |pid: &String| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
@@ -101,7 +93,7 @@ fn php_fpm(scene: &Scene, pool: &str, workers: usize) -> Result<Running> {
             .iter()
             .filter(|pid| is_worker(pid))
             .count();
-        Ok(socket.exists() && ready == workers)
+        Ok(ready == workers)
     })?;
     Ok(master)
 }

@@ -5,20 +5,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::scene::{FPM, Read, Running, Scene, record, run, said, wait_until};
+use super::scene::{Read, Running, Scene, record, run, said, wait_until};
 
 const WORKERS: usize = 20;
 
 /// A php-fpm with its workers, which wait.
 fn php_fpm(scene: &Scene) -> Result<Running> {
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n[www]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = {WORKERS}\n",
-        scene.path("socket").display()
-    );
-    let path = scene.file("fpm.conf", &text)?;
-    let mut command = Command::new(FPM);
-    command.args(["--nodaemonize", "--fpm-config"]).arg(path);
-    let master = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    let master = super::scene::php_fpm(scene, &[("www", WORKERS)], "user = www-data\n")?;
     let pid = master.pid();
     let children = format!("/proc/{pid}/task/{pid}/children");
     wait_until("php-fpm", || {

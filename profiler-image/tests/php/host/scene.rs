@@ -3,18 +3,16 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use phpprof_profile::{DecodeLimits, Profile, View, decode};
+use anyhow::{Context as _, Result};
+use phpprof_profile::{Limits, Profile, View, decode};
+use phpprof_testing::fpm::{self, Pool};
+pub use phpprof_testing::{Running, wait_until};
 use tempfile::TempDir;
 
 pub const PHP: &str = "/usr/bin/php8.2";
 pub const FPM: &str = "/usr/sbin/php-fpm8.2";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A folder for the files of a test.
 pub struct Scene(TempDir);
@@ -44,61 +42,24 @@ impl Scene {
     }
 }
 
-/// A process that is ended with its test.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // php-fpm ends its workers at SIGTERM; a process that ignores that, or has no time for it,
-        // is killed with its children.
-        let _ = self.signal(Signal::SIGTERM);
-        let began = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let pid = self.pid();
-        let is_there = matches!(self.0.try_wait(), Ok(None));
-        let list = match is_there {
-            true => fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")),
-            false => Ok(String::new()),
-        };
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let list = list.unwrap_or_default();
-        for child in list
-            .split_ascii_whitespace()
-            .filter_map(|it| it.parse().ok())
-        {
-            let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
-        }
-    }
-}
-
-impl Running {
-    pub fn start(command: &mut Command) -> Result<Self> {
-        let child = command.stdin(Stdio::null()).spawn();
-        Ok(Self(child.with_context(|| format!("{command:?}"))?))
-    }
-
-    pub fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap_or(0)
-    }
-
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill(Pid::from_raw(self.pid()), signal)?)
-    }
-
-    /// Its exit code, within some seconds.
-    pub fn exit_code(&mut self) -> Result<Option<i32>> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(status.code());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("it has not ended")
-    }
+/// php-fpm with these pools, each with its number of workers, and further lines of their configuration. They listen at `socket`, or below the
+/// pool's name if there are several.
+pub fn php_fpm(scene: &Scene, pools: &[(&str, usize)], more: &str) -> Result<Running> {
+    let socket = |name: &str| match pools {
+        [_] => scene.path("socket"),
+        _ => scene.path(name),
+    };
+    let sockets: Vec<PathBuf> = pools.iter().map(|(name, _)| socket(name)).collect();
+    let pools = pools.iter().zip(&sockets);
+    let pools: Vec<Pool<'_>> = pools
+        .map(|((name, workers), socket)| Pool {
+            name,
+            socket,
+            workers: *workers,
+            more,
+        })
+        .collect();
+    fpm::start(FPM, scene.0.path(), &pools, &[])
 }
 
 /// `phpprof record` with these arguments.
@@ -115,16 +76,6 @@ pub fn run(command: &mut Command) -> Result<Output> {
 
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Waits until this holds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-    let began = Instant::now();
-    while !holds()? {
-        ensure!(began.elapsed() < PATIENCE, "{what} does not come to be");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }
 
 /// A profile with its receipt.

@@ -16,7 +16,7 @@ function descend(int $left): int {
     if ($left > 0) {
         return descend($left - 1) + 1;
     }
-    $until = microtime(true) + 10;
+    $until = microtime(true) + 2;
     for ($n = 0; microtime(true) < $until; $n++) {
         md5(str_repeat('x', 2000));
     }
@@ -56,11 +56,6 @@ fn check_deep(function: &str, depth: &str) -> Result<()> {
 #[test]
 fn recursion_deeper_than_is_read_is_profiled() -> Result<()> {
     check_deep("descend", "6000")
-}
-
-#[test]
-fn nested_callbacks_deeper_than_are_read_are_profiled() -> Result<()> {
-    check_deep("nested", "5000")
 }
 
 /// The share of the wall time that has this label.
@@ -124,10 +119,7 @@ const SLEEPS: &str = "while (true) usleep(1000);";
 
 #[test]
 fn a_worker_stopped_by_a_signal_waits_until_it_goes_on() -> Result<()> {
-    for code in [BUSY, SLEEPS, "sleep(60);"] {
-        check_stopped(code, |target| target.signal(Signal::SIGSTOP))?;
-    }
-    Ok(())
+    check_stopped(BUSY, |target| target.signal(Signal::SIGSTOP))
 }
 
 /// A control group of version 1 or 2 that freezes its process until it is dropped.
@@ -274,4 +266,22 @@ fn two_masters_with_one_pool_name_are_named() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_worker_stopped_in_its_sleep_waits_until_it_goes_on() -> Result<()> {
+        for code in [SLEEPS, "sleep(60);"] {
+            check_stopped(code, |target| target.signal(Signal::SIGSTOP))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nested_callbacks_deeper_than_are_read_are_profiled() -> Result<()> {
+        check_deep("nested", "5000")
+    }
 }

@@ -10,25 +10,25 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
-use phpprof_profile::{DecodeLimits, Profile, decode};
+use phpprof_profile::{Limits, Profile, decode};
+use phpprof_testing::Running as Process;
+use phpprof_testing::fpm;
 
 use super::names::Random;
 use super::program::{Program, read_back};
-use crate::target::options;
+use crate::options::options;
 
 const CLI: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
@@ -101,29 +101,8 @@ fn built() -> Vec<(PathBuf, Server)> {
     found
 }
 
-/// A target that is ended with the test.
-pub struct Target(Child);
-
-impl Target {
-    fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap_or(0)
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
-        let began = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Starts a script.
-pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Result<Target> {
+pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Result<Process> {
     let child = Command::new(program)
         .args(["-d", &format!("opcache.enable_cli={}", u8::from(opcache))])
         .args(["-d", "opcache.file_update_protection=0"])
@@ -133,13 +112,13 @@ pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Resul
         .stderr(Stdio::null())
         .spawn()
         .context("starting PHP")?;
-    Ok(Target(child))
+    Ok(Process(child))
 }
 
-/// Records a target for this many seconds.
-pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
-    let recording = record(&RecordingOptions {
-        requests: RequestSettings {
+/// Records a target for so many seconds.
+pub fn recorded(target: &Process, seconds: u64) -> Result<Profile> {
+    let recording = record(&Options {
+        requests: Asked {
             labels: labels("Script,Route").map_err(anyhow::Error::msg)?,
             ..RequestSettings::default()
         },
@@ -155,7 +134,7 @@ pub fn recorded(target: &Target, seconds: u64) -> Result<Profile> {
 
 /// A program that runs.
 pub struct Running {
-    target: Target,
+    target: Process,
     /// Those who send requests.
     client: Option<Client>,
     pool: Option<Vec<u8>>,
@@ -177,7 +156,7 @@ impl Running {
             ),
             Server::Fpm => {
                 let (pool, socket) = (random.pool(), folder.join("socket"));
-                let target = fpm(cell, folder, &pool, &socket)?;
+                let target = php_fpm(cell, folder, &pool, &socket)?;
                 (
                     target,
                     Some(Client::start(fastcgi(&socket, &program.main))),
@@ -257,7 +236,7 @@ impl Running {
 }
 
 /// php-fpm with one worker in a pool of this name.
-fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target> {
+fn php_fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Process> {
     let configuration = folder.join("fpm.conf");
     let mut text = b"[global]\nerror_log = /dev/null\n[".to_vec();
     text.extend(pool);
@@ -277,7 +256,7 @@ fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target>
         .stderr(Stdio::null())
         .spawn()
         .context("starting php-fpm")?;
-    let target = Target(child);
+    let target = Process(child);
     let began = Instant::now();
     while UnixStream::connect(socket).is_err() {
         ensure!(
@@ -290,7 +269,7 @@ fn fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Target>
 }
 
 /// FrankenPHP with one thread for requests, and its address.
-fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Target, SocketAddr)> {
+fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Process, SocketAddr)> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let ini = match cell.opcache {
         true => format!(
@@ -309,7 +288,7 @@ fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Target, Socket
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("starting {}; make real builds it", cell.program.display()))?;
-    let target = Target(child);
+    let target = Process(child);
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         ensure!(
@@ -391,34 +370,16 @@ impl Drop for Running {
 /// One request as nginx sends it; the path has bytes that are no UTF-8.
 fn request(socket: &Path, script: &OsString) -> Result<()> {
     let root = Path::new(script).parent().context("no folder")?;
-    let parameters: [(&str, &[u8]); 6] = [
-        ("REQUEST_METHOD", b"GET"),
-        ("SCRIPT_NAME", b"/index.php"),
-        ("SCRIPT_FILENAME", script.as_bytes()),
-        ("REQUEST_URI", "/caf\u{e9}?q".as_bytes()),
-        ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
-        ("SERVER_PROTOCOL", b"HTTP/1.1"),
-    ];
-    let mut content = Vec::new();
-    for (name, value) in parameters {
-        for length in [name.len(), value.len()] {
-            content.extend((u32::try_from(length)? | 1 << 31).to_be_bytes());
-        }
-        content.extend(name.bytes().chain(value.iter().copied()));
-    }
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    let mut sent = packet(1, &[0, 1, 0, 0, 0, 0, 0, 0])?;
-    for (kind, content) in [(4, &content[..]), (4, &[]), (5, &[])] {
-        sent.extend(packet(kind, content)?);
-    }
-    stream.write_all(&sent)?;
-    is_done(stream)
-}
-
-fn packet(kind: u8, content: &[u8]) -> Result<Vec<u8>> {
-    let [high, low] = u16::try_from(content.len())?.to_be_bytes();
-    let mut packet = vec![1, kind, 0, 1, high, low, 0, 0];
-    packet.extend(content);
-    Ok(packet)
+    let answer = fpm::send(
+        socket,
+        &[
+            ("REQUEST_METHOD", b"GET"),
+            ("SCRIPT_NAME", b"/index.php"),
+            ("SCRIPT_FILENAME", script.as_bytes()),
+            ("REQUEST_URI", "/caf\u{e9}?q".as_bytes()),
+            ("DOCUMENT_ROOT", root.as_os_str().as_bytes()),
+            ("SERVER_PROTOCOL", b"HTTP/1.1"),
+        ],
+    )?;
+    is_done(answer)
 }

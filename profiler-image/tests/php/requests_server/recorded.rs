@@ -8,12 +8,10 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use phpprof_profile::proto::Profile;
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_testing::shares;
 
 use super::SECRETS;
-
-/// In percentage points.
-pub const TOLERANCE: f64 = 3.0;
 
 /// The output of a run.
 pub struct Recorded {
@@ -74,6 +72,13 @@ impl Recorded {
             .sum()
     }
 
+    /// The share of the turns that were missed.
+    pub fn missed(&self) -> Result<f64> {
+        let quality = &self.receipt()?["quality"];
+        let count = |field: &str| quality[field].as_f64().context("no count");
+        Ok(count("late")? / count("due")?.max(1.0))
+    }
+
     pub fn receipt(&self) -> Result<serde_json::Value> {
         let comment = self.profile.comments().next().context("no receipt")?;
         Ok(serde_json::from_str(comment)?)
@@ -130,33 +135,16 @@ pub fn record(pid: u32, seconds: u32, arguments: &[&str]) -> Result<Recorded> {
     })
 }
 
-pub fn check_shares(found: &HashMap<String, f64>, truth: &HashMap<&str, f64>) -> Result<()> {
-    for (route, share) in truth {
-        let told = found.get(*route).copied().unwrap_or(0.0);
-        ensure!(
-            (told - share).abs() < TOLERANCE,
-            "{route}: {told:.1} % in place of {share:.1} %: {found:?}"
-        );
-    }
-    Ok(())
-}
-
-/// A run whose routes have the shares that were measured during it. On a busy machine it may need a
-/// second, longer try.
+/// A run whose routes have the shares that clients, or the server, have measured during it.
 pub fn with_shares(
-    seconds: [u32; 2],
-    run: impl Fn(u32) -> Result<(Recorded, Vec<HashMap<&'static str, f64>>)>,
+    run: impl FnOnce() -> Result<(Recorded, Vec<HashMap<&'static str, f64>>)>,
 ) -> Result<Recorded> {
-    let judged = |seconds| -> Result<(Recorded, Result<()>)> {
-        let (recorded, truths) = run(seconds)?;
-        let found = recorded.shares("route");
-        let held = truths.iter().try_for_each(|it| check_shares(&found, it));
-        Ok((recorded, held))
-    };
-    let (first, held) = judged(seconds[0])?;
-    if held.is_ok() {
-        return Ok(first);
+    let (recorded, truths) = run()?;
+    let found = recorded.shares("route");
+    let (samples, missed) = (recorded.samples() as f64, recorded.missed()?);
+    for (route, share) in truths.iter().flatten() {
+        let told = found.get(*route).copied().unwrap_or(0.0) / 100.0;
+        shares::check(route, told * samples, samples, share / 100.0, missed)?;
     }
-    let (second, held) = judged(seconds[1])?;
-    held.map(|()| second)
+    Ok(recorded)
 }

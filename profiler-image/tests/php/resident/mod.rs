@@ -173,31 +173,6 @@ fn a_signal_ends_runs_with_what_they_have_sampled() -> Result<()> {
     Ok(())
 }
 
-/// The run has ended, and its upload is tried again and again, when the kubelet ends the pod.
-#[test]
-fn a_signal_during_an_upload_lets_it_go_on() -> Result<()> {
-    let container = Container::start(10)?;
-    let relay = one_run(&container, 1)?;
-    relay.be_away(true);
-    let mut resident = Resident::of(&container, &relay)?;
-    let run = resident.child("record")?;
-    wait_for("upload", || Ok((relay.refused() > 0).then_some(())))?;
-    kill(Pid::from_raw(resident.pid()?), Signal::SIGTERM)?;
-    // Each of them has had the signal by the second try from now on.
-    let before = relay.refused();
-    let again = || Ok((relay.refused() > before + 1).then_some(()));
-    wait_for("further uploads", again)?;
-    ensure!(
-        resident.child("record")? == run && relay.keys().is_empty(),
-        "{:?}",
-        relay.keys()
-    );
-    relay.be_away(false);
-    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)?;
-    profile(&relay, "a")?;
-    Ok(())
-}
-
 /// The same of a sampler that is not resident: its container gets the signal itself.
 #[test]
 fn a_signal_during_the_upload_of_an_ephemeral_sampler_lets_it_go_on() -> Result<()> {
@@ -293,27 +268,6 @@ fn it_ends_where_no_relay_answers_in_time() -> Result<()> {
 }
 
 #[test]
-fn an_answer_of_ten_mebibytes_is_refused_and_asked_for_again() -> Result<()> {
-    let relay = Relay::start(|relay| match relay.asked() {
-        // It would be valid if it were shorter.
-        1 => {
-            let padding = format!(r#"{{"padding":"{}","#, "x".repeat(10 << 20));
-            (200, relay.answer(60, &[]).1.replacen('{', &padding, 1))
-        }
-        _ => stopped(),
-    })?;
-    let mut resident = Resident::start(&"4f".repeat(32), &relay.ask(), 10)?;
-    resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
-    let log = resident.log()?;
-    ensure!(
-        log.contains("no answer of the relay: the answer is refused: it is longer than 256 KiB"),
-        "{log}"
-    );
-    ensure!(relay.asked() == 2, "asked {} times", relay.asked());
-    Ok(())
-}
-
-#[test]
 fn the_grants_of_a_run_stand_in_no_environment_and_no_command_line() -> Result<()> {
     let container = Container::start(6)?;
     let relay = one_run(&container, 60)?;
@@ -403,4 +357,57 @@ fn grants_are_read_only_once_no_other_process_of_the_user_can_look() -> Result<(
         ensure!(status.code() == Some(2), "{arguments:?}: {status}");
     }
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_ten_mebibytes_is_refused_and_asked_for_again() -> Result<()> {
+        let relay = Relay::start(|relay| match relay.asked() {
+            // It would be valid if it were shorter.
+            1 => {
+                let padding = format!(r#"{{"padding":"{}","#, "x".repeat(10 << 20));
+                (200, relay.answer(60, &[]).1.replacen('{', &padding, 1))
+            }
+            _ => stopped(),
+        })?;
+        let mut resident = Resident::start(&"4f".repeat(32), &relay.ask(), 10)?;
+        resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
+        let log = resident.log()?;
+        ensure!(
+            log.contains(
+                "no answer of the relay: the answer is refused: it is longer than 256 KiB"
+            ),
+            "{log}"
+        );
+        ensure!(relay.asked() == 2, "asked {} times", relay.asked());
+        Ok(())
+    }
+
+    /// The run has ended, and its upload is tried again and again, when the kubelet ends the pod.
+    #[test]
+    fn a_signal_during_an_upload_lets_it_go_on() -> Result<()> {
+        let container = Container::start(10)?;
+        let relay = one_run(&container, 1)?;
+        relay.be_away(true);
+        let mut resident = Resident::of(&container, &relay)?;
+        let run = resident.child("record")?;
+        wait_for("upload", || Ok((relay.refused() > 0).then_some(())))?;
+        kill(Pid::from_raw(resident.pid()?), Signal::SIGTERM)?;
+        // Each of them has had the signal by the second try from now on.
+        let before = relay.refused();
+        let again = || Ok((relay.refused() > before + 1).then_some(()));
+        wait_for("further uploads", again)?;
+        ensure!(
+            resident.child("record")? == run && relay.keys().is_empty(),
+            "{:?}",
+            relay.keys()
+        );
+        relay.be_away(false);
+        resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"signal"}"#)?;
+        profile(&relay, "a")?;
+        Ok(())
+    }
 }

@@ -5,12 +5,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::receipt::base64url;
-use phpprof_profile::{DecodeLimits, Profile, decode, total};
+use phpprof_profile::{Limits, Profile, decode, total};
+pub use phpprof_testing::{Running, wait_for};
 use ring::digest;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -19,28 +20,6 @@ use super::relay::Relay;
 
 pub const PHP: &str = "/usr/bin/php8.2";
 pub const SPIN: &str = "function spin() { return md5('x'); } while (true) spin();";
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    bail!("there is still no {what}")
-}
-
-/// A process that is ended with the test.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A container that runs PHP.
 pub struct Container {

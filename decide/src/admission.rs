@@ -22,7 +22,8 @@ pub enum NotAdded {
     Final(TargetReason, String),
 }
 
-/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the status, perhaps shortened.
+/// The meaning of a refusal, for a container of this name and mode. `said` is the message of the
+/// status, perhaps shortened.
 pub fn not_added(status: &Status, said: String, name: &str, mode: ReadMode) -> NotAdded {
     let last = |reason, message: &str| NotAdded::Final(reason, message.to_owned());
     match status.code {

@@ -51,8 +51,8 @@ impl ReadMode {
 
 /// SameUser if the target's user is known and not root; otherwise Ptrace.
 ///
-/// If the pod names a user without a group, the runtime takes the group from the image's /etc/passwd. This code cannot read that file;
-/// nearly all images use the same number for both.
+/// If the pod names a user without a group, the runtime takes the group from the image's
+/// /etc/passwd. This code cannot read that file; nearly all images use the same number for both.
 pub fn mode(container: Option<&ContainerView>, target: &ProfileTarget) -> ReadMode {
     let said = container.and_then(|container| container.uid);
     match said.or(target.run_as_user) {

@@ -140,8 +140,8 @@ pub fn candidates<'a>(
     }
 }
 
-/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a kubelet reads from a file
-/// (`ValidatePodEphemeralContainersUpdate`).
+/// The API server refuses ephemeral containers for static pods, whose objects only mirror what a
+/// kubelet reads from a file (`ValidatePodEphemeralContainersUpdate`).
 fn not_static(ready: Vec<&PodView>) -> Result<Vec<&PodView>, RequestRefusal> {
     let (fixed, other): (Vec<_>, Vec<_>) = ready.into_iter().partition(|pod| pod.is_static);
     match (other.is_empty(), fixed.first()) {

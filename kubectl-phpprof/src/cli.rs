@@ -189,7 +189,8 @@ pub struct ViewArguments {
 
 #[derive(Args, Debug)]
 pub struct TopFlags {
-    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1, as for run.
+    /// Name of a request, or a profile file. With --live, what to profile: deploy/web, pod/web-1,
+    /// as for run.
     #[arg(value_name = "NAME|FILE|TYPE/NAME")]
     pub source: String,
     /// Sample these pods now, and update the table each second: functions, lines, routes, workers.

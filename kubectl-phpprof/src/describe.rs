@@ -170,7 +170,8 @@ fn unstable(target: &TargetView<'_>) -> Option<String> {
     (busy > 0).then(|| format!("{share:.2} %"))
 }
 
-/// The pods whose sampler could not keep the requested rate, with a tolerance of five percent: single turns come late on each node.
+/// The pods whose sampler could not keep the requested rate, with a tolerance of five percent:
+/// single turns come late on each node.
 fn rates(request: &RequestView<'_>, targets: &[TargetView<'_>], width: Option<usize>) -> String {
     let asked = request.number("/spec/samplesPerSecond");
     let slow = targets.iter().filter_map(|target| {

@@ -25,7 +25,8 @@ const SMALLEST: usize = 20;
 /// The time limit for a profile, because `describe` asks mainly for the request's state.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The findings of a finished request. Empty if its profile cannot be read, because they are only an addition.
+/// The findings of a finished request. Empty if its profile cannot be read, because they are only
+/// an addition.
 pub async fn of_request(cluster: &Cluster, request: &RequestView<'_>) -> Vec<Finding> {
     let is_stored = !request.words("/status/profile/url").is_empty();
     if request.outcome() != ShownOutcome::Complete || !is_stored {

@@ -126,7 +126,8 @@ fn table(chosen: &[&TimelineRequest]) -> Table {
     table
 }
 
-/// The pod, if it is known, with the process, and with the thread if the process has several workers.
+/// The pod, if it is known, with the process, and with the thread if the process has several
+/// workers.
 fn worker(request: &TimelineRequest) -> String {
     let TimelineRequest {
         pod, pid, thread, ..

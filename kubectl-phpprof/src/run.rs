@@ -104,7 +104,8 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
-/// A table of the heap needs a request that samples heaps. This is checked before the request is created.
+/// A table of the heap needs a request that samples heaps. This is checked before the request is
+/// created.
 fn check_type(arguments: &RunFlags, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {

@@ -143,7 +143,8 @@ impl Builder {
         }
     }
 
-    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first) and these labels.
+    /// Adds the values, in the order of the sample types, to the sample of this stack (leaf first)
+    /// and these labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[SampleTag<'_>]) {
         let sample = self.sample(stack, values, labels);
         let values = sample.value.into_iter();

@@ -108,7 +108,8 @@ impl Diff {
         self.points(change.flat_before, change.flat_after)
     }
 
-    /// The difference of the flat share that chance can cause, in percentage points: three standard errors.
+    /// The difference of the flat share that chance can cause, in percentage points: three standard
+    /// errors.
     pub fn flat_noise(&self, change: &FunctionChange) -> f64 {
         self.noise(change, self.errors.map(Some))
     }

@@ -58,7 +58,8 @@ pub struct DumpWorker {
     /// What it waits in, if the kernel shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_call: Option<WaitingCall>,
-    /// The request's method. Method, route and script are `None` without a request, or if they are not known.
+    /// The request's method. Method, route and script are `None` without a request, or if they are
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// The path with ids replaced, without its query.
@@ -75,8 +76,8 @@ pub struct DumpWorker {
 }
 
 impl DumpWorker {
-    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not among them, because the sampler does not
-    /// set them.
+    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not
+    /// among them, because the sampler does not set them.
     pub fn labels(&self) -> Vec<SampleTag<'_>> {
         let state = match self.state {
             DumpState::Stopped => "stopped",
@@ -164,7 +165,8 @@ pub fn workers(profile: &Profile) -> Vec<DumpWorker> {
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
-/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the oldest request comes first.
+/// Stopped workers first, then waiting ones, running ones, and idle ones. Within each group, the
+/// oldest request comes first.
 pub fn ordered(mut workers: Vec<DumpWorker>) -> Vec<DumpWorker> {
     let age =
         |worker: &DumpWorker| Reverse((worker.request_seconds.unwrap_or(0.0) * 1000.0) as u64);

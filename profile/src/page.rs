@@ -118,7 +118,8 @@ struct PageFinding {
 /// [`LARGEST_TIMELINE`](crate::embed::LARGEST_TIMELINE) bytes of it.
 ///
 /// # Errors
-/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than [`LARGEST`].
+/// A [`ViewError`] if the profile has no such sample type, or the page would be longer than
+/// [`LARGEST`].
 pub fn page<S: SampleSource + ?Sized>(
     source: &S,
     view: &View,
@@ -142,7 +143,8 @@ pub fn page_within<S: SampleSource + ?Sized>(
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = PageTables::within(room);
-    // There are more rows than a browser can show quickly, so the page does not distinguish pods and workers.
+    // There are more rows than a browser can show quickly, so the page does not distinguish pods
+    // and workers.
     tables.together = source.count() > TOLD_APART;
     // For so many rows, findings would take too long for the reader who waits for the page.
     let found = if tables.together {
@@ -165,7 +167,8 @@ pub fn page_within<S: SampleSource + ?Sized>(
 /// and grey did not change beyond chance.
 ///
 /// # Errors
-/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than [`LARGEST`].
+/// A [`ViewError`] if one of the profiles has no such sample type, or the page would be longer than
+/// [`LARGEST`].
 pub fn differential<S: SampleSource + ?Sized>(
     before: &S,
     after: &S,

@@ -31,8 +31,8 @@ pub type SampleType = (&'static str, &'static str);
 /// The numbers of the frames, leaf first, and the value.
 type PieceStack = (Box<[usize]>, i64);
 
-/// The samples with these labels, with only this sample type, which also becomes the period's type. Empty if the profile does not have the
-/// type, or has no value of it.
+/// The samples with these labels, with only this sample type, which also becomes the period's type.
+/// Empty if the profile does not have the type, or has no value of it.
 pub fn pieces<S: SampleSource + ?Sized>(
     source: &S,
     kind: SampleType,
@@ -76,7 +76,8 @@ fn stacks<'a, S: SampleSource + ?Sized>(
     let profile = source.head();
     let lookup = Lookup::new(profile);
     let mut frames: Vec<SampleFrame<'a>> = Vec::new();
-    // By the id of the function's row, because names may be long, and there are far more frames than rows.
+    // By the id of the function's row, because names may be long, and there are far more frames
+    // than rows.
     let mut numbers: HashMap<(u64, i64), usize> = HashMap::new();
     let mut sums: BTreeMap<Box<[usize]>, i64> = BTreeMap::new();
     source.each(&mut |sample| {

@@ -19,8 +19,8 @@ pub(crate) struct RowShare {
     folded: usize,
 }
 
-/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at least a thirty-second, because most
-/// profiles need less.
+/// One profile's part of the remaining rows: an equal part. For rows that were added up, it is at
+/// least a thirty-second, because most profiles need less.
 pub(crate) fn of_rows(left: usize, profiles: usize) -> RowShare {
     let equal = left / profiles.max(1);
     RowShare {
@@ -60,8 +60,8 @@ impl KeptRows {
     }
 }
 
-/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If they are still too many, keeps those with
-/// the largest values at `weight`.
+/// Keeps all rows if they are few enough. Otherwise adds them up over the labels in `folds`. If
+/// they are still too many, keeps those with the largest values at `weight`.
 pub(crate) fn choose<S: SampleSource + ?Sized>(
     source: &S,
     weight: usize,

@@ -66,7 +66,8 @@ pub struct Stacks<'a> {
     pub sample_types: Vec<(&'a str, &'a str)>,
     /// The index of the view's sample type.
     pub chosen: usize,
-    /// Root first. Each stack has one value for each sample type. The stacks are in the order of their steps.
+    /// Root first. Each stack has one value for each sample type. The stacks are in the order of
+    /// their steps.
     pub stacks: BTreeMap<Vec<StackStep>, Vec<i64>>,
 }
 
@@ -197,12 +198,14 @@ impl<'a> Stacks<'a> {
 pub(crate) struct Numbers<'a> {
     pub functions: Vec<FunctionRef<'a>>,
     known: HashMap<FunctionRef<'a>, usize>,
-    /// The same by the address of a profile's row, so that each row's names are hashed once and not for each frame.
+    /// The same by the address of a profile's row, so that each row's names are hashed once and not
+    /// for each frame.
     rows: HashMap<*const proto::Function, usize>,
 }
 
 impl<'a> Numbers<'a> {
-    /// The sample's stack, root first. If `compared` is set, functions that differ only in their start line count as one.
+    /// The sample's stack, root first. If `compared` is set, functions that differ only in their
+    /// start line count as one.
     pub fn steps(
         &mut self,
         lookup: &Lookup<'a>,

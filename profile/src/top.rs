@@ -146,7 +146,8 @@ const NANOSECONDS: [(i64, &str); 5] = [
 const BYTES: [(i64, &str); 4] = [(1, "B"), (1 << 10, "kB"), (1 << 20, "MB"), (1 << 30, "GB")];
 
 impl Scale {
-    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a larger unit.
+    /// As in pprof, the smallest value decides. It counts a hundredfold if it alone prevents a
+    /// larger unit.
     fn of(rows: &[TopRow], unit: &str) -> Self {
         let units: &[(i64, &str)] = match unit {
             "nanoseconds" => &NANOSECONDS,

@@ -77,7 +77,8 @@ enum Leaf<'a> {
 }
 
 impl WaitingTimes {
-    /// `None` if the profile does not have both times, or already has the label of a kind that no sampler sets.
+    /// `None` if the profile does not have both times, or already has the label of a kind that no
+    /// sampler sets.
     pub fn of<S: SampleSource + ?Sized>(source: &S) -> Option<Self> {
         let profile = source.head();
         let (cpu, wall) = (profile.value_index("cpu")?, profile.value_index("wall")?);

@@ -28,7 +28,8 @@ impl Writer {
         self
     }
 
-    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its labels.
+    /// Writes a sample: a stack (leaf first), its values in the order of the sample types, and its
+    /// labels.
     pub fn add(&mut self, stack: &[FrameRef<'_>], values: &[i64], labels: &[SampleTag<'_>]) {
         let sample = self.builder.sample(stack, values, labels);
         self.packer.sample(&sample);

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::EphemeralContainer;
 use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, ClientBuilder, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -111,8 +111,8 @@ mod alone {
             };
             let target = only_target(&fixture.completed(spec("web")).await?)?;
             ensure!(
-                failed.reason == RequestReason::StoreOverwrites.to_string(),
-                "{failed:?}"
+                target.upload_mode == Some(UploadRoute::Direct),
+                "{target:?}"
             );
             let seen = outage::seen().await?;
             let puts = outage::puts(&seen, &target.object_key);
@@ -156,7 +156,7 @@ mod alone {
                 let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
                 let failed = holds(&request, condition::FAILED)?;
                 ensure!(
-                    failed.reason == Reason::StoreOverwrites.to_string(),
+                    failed.reason == RequestReason::StoreOverwrites.to_string(),
                     "{failed:?}"
                 );
                 ensure!(status(&request).targets.is_empty());

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use phpprof_crds::{ProfileRequest, Reason, TargetStatus, condition};
+use phpprof_crds::{ProfileRequest, RequestReason, TargetStatus, condition};
 use serde_json::{Value, json};
 
 /// The upload modes, each of which has its own way to stop a sampler.
@@ -56,7 +56,7 @@ fn a_suspended_request_adds_no_sampler() -> Result<()> {
             let conditions = status(now).conditions;
             conditions
                 .iter()
-                .any(|condition| condition.reason == Reason::Suspended.to_string())
+                .any(|condition| condition.reason == RequestReason::Suspended.to_string())
         };
         fixture.until(&request, "is suspended", suspended).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -227,41 +227,6 @@ fn span(request: &ProfileRequest) -> Result<(Timestamp, Timestamp)> {
     Ok((start, status.completion_time.context("it is not over")?.0))
 }
 
-#[test]
-fn requests_over_the_limit_wait_in_a_line_that_is_fair_between_namespaces() -> Result<()> {
-    exclusive_on(LIMITS, async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
-        fixture
-            .beside(ENABLED, async |other| {
-                other.start(&[pods::php("web")]).await?;
-                let mut all = Vec::new();
-                // The first namespace's requests come first.
-                for fixture in [fixture, fixture, fixture, other, other] {
-                    let request = fixture.apply(spec(2)).await?;
-                    // Creation times have a resolution of one second, so requests of one second have no order.
-                    tokio::time::sleep(Duration::from_millis(1100)).await;
-                    all.push((fixture, request));
-                }
-                let (last_fixture, last) = all.last().context("there are five")?;
-                let waiting = last_fixture
-                    .until(last, "waits", |it| {
-                        reason(it) == RequestReason::Queued.to_string()
-                    })
-                    .await?;
-                let message = &status(&waiting).conditions[0].message;
-                ensure!(message.starts_with("place "), "{message}");
-                let mut spans = Vec::new();
-                for (fixture, request) in &all {
-                    let ended = fixture.ended(request).await?;
-                    holds(&ended, condition::COMPLETE)?;
-                    spans.push((ended.namespace(), span(&ended)?));
-                }
-                check_line(&spans)
-            })
-            .await
-    })
-}
-
 fn check_line(spans: &[(Option<String>, (Timestamp, Timestamp))]) -> Result<()> {
     for (index, (namespace, (start, _))) in spans.iter().enumerate() {
         let at_once = |of_namespace: bool| {
@@ -330,7 +295,9 @@ mod alone {
                     }
                     let (last_fixture, last) = all.last().context("there are five")?;
                     let waiting = last_fixture
-                        .until(last, "waits", |it| reason(it) == Reason::Queued.to_string())
+                        .until(last, "waits", |it| {
+                            reason(it) == RequestReason::Queued.to_string()
+                        })
                         .await?;
                     let message = &status(&waiting).conditions[0].message;
                     ensure!(message.starts_with("place "), "{message}");

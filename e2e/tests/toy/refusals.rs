@@ -5,7 +5,7 @@ use e2e::requests::{WORKLOADS, holds, status};
 use e2e::{ENABLED, Fixture, NOT_ENABLED, pods, release, shared};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
-use phpprof_crds::{Reason, condition};
+use phpprof_crds::{RequestReason, condition};
 use serde_json::{Value, json};
 
 /// A request that the API server refuses, with its message.
@@ -23,7 +23,7 @@ async fn refused_by_api_server(fixture: &Fixture, spec: Value, message: &str) ->
 async fn refused_by_operator(
     fixture: &Fixture,
     spec: Value,
-    reason: Reason,
+    reason: RequestReason,
     message: &str,
 ) -> Result<()> {
     let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
@@ -59,7 +59,7 @@ fn refusals_are_clear_and_start_nothing() -> Result<()> {
             let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
             let spec = json!({"target": {"workloadRef": workload}});
             let message = format!("{kind} nobody does not exist");
-            refused_by_operator(fixture, spec, Reason::WorkloadNotFound, &message).await
+            refused_by_operator(fixture, spec, RequestReason::WorkloadNotFound, &message).await
         });
         let range = "durationSeconds must be from 1 to 3600";
         let limit = format!(
@@ -81,26 +81,26 @@ fn refusals_are_clear_and_start_nothing() -> Result<()> {
             refused_by_operator(
                 fixture,
                 json!({"target": selector}),
-                Reason::NoPodsMatched,
+                RequestReason::NoPodsMatched,
                 "matches app=nobody"
             ),
             refused_by_operator(
                 fixture,
                 json!({"target": {"podName": "nobody"}}),
-                Reason::NoPodsMatched,
+                RequestReason::NoPodsMatched,
                 "nobody"
             ),
             try_join_all(no_such_workload),
             refused_by_operator(
                 fixture,
                 json!({"target": container}),
-                Reason::ContainerNotFound,
+                RequestReason::ContainerNotFound,
                 "no ready pod has a running container nginx; pod web has fpm"
             ),
             refused_by_operator(
                 fixture,
                 json!({"target": web, "durationSeconds": release::DURATION_LIMIT + 1}),
-                Reason::DurationOverLimit,
+                RequestReason::DurationOverLimit,
                 &limit,
             ),
         )?;
@@ -117,7 +117,7 @@ fn a_namespace_without_opt_in_is_refused() -> Result<()> {
             fixture.namespace
         );
         let spec = json!({"target": {"podName": "web"}});
-        refused_by_operator(fixture, spec, Reason::NamespaceNotEnabled, &command).await?;
+        refused_by_operator(fixture, spec, RequestReason::NamespaceNotEnabled, &command).await?;
         check_nothing_started(fixture, "web").await
     })
 }

@@ -198,7 +198,8 @@ fn entry(entry: &Value) -> Result<String, String> {
 }
 
 impl PluginRule {
-    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find` finds one as the shell does.
+    /// Whether a kubeconfig's command may run. `resolved` is the program that will, and `find`
+    /// finds one as the shell does.
     pub fn permits(
         &self,
         command: &str,

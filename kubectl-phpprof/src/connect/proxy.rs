@@ -45,7 +45,8 @@ pub enum ProxyError {
     Scheme { from: &'static str, scheme: String },
 }
 
-/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three schemes, and no address without one.
+/// The proxy that a kubeconfig's `proxy-url` names. clientcmd's `parseProxyURL` takes three
+/// schemes, and no address without one.
 pub fn of_kubeconfig(value: &str) -> Result<ServerProxy, ProxyError> {
     parsed("proxy-url", value)
 }

@@ -72,7 +72,8 @@ pub fn connections(way: &Way) -> Result<Connections, WayError> {
             through(socks, way)
         }
         ProxyKind::Http => through(tunnel(proxy, tcp)?, way),
-        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`, `addTLS`.
+        // Go uses one configuration of TLS for the proxy and the server: net/http `dialConn`,
+        // `addTLS`.
         ProxyKind::Https => {
             let outer = https(tcp, way)?;
             through(tunnel(proxy, outer)?, way)
@@ -132,8 +133,9 @@ fn pool<C: Connect + Clone>(connector: C) -> ConnectionPool<C> {
     hyper_util::client::legacy::Builder::new(TokioExecutor::new()).build(connector)
 }
 
-/// Connections of the user's certificate of the moment, and what makes others. client-go closes all when it has changed
-/// (`connDialer.CloseAll`); here those that are idle end, and an answer that is under way comes to its end.
+/// Connections of the user's certificate of the moment, and what makes others. client-go closes all
+/// when it has changed (`connDialer.CloseAll`); here those that are idle end, and an answer that is
+/// under way comes to its end.
 struct FreshConnections<C> {
     connector: C,
     client: ConnectionPool<C>,

@@ -243,7 +243,7 @@ fn the_container_is_told_as_the_operator_finds_it() {
     assert_eq!(found(named), "nginx");
     let alone = |o: &mut ObservedRelease| pod(o, |pod| pod.containers.truncate(1));
     assert_eq!(found(alone), "fpm, the pod's only one");
-    let unclear = |o: &mut Observed| pod(o, |pod| pod.containers[0].name = "app".into());
+    let unclear = |o: &mut ObservedRelease| pod(o, |pod| pod.containers[0].name = "app".into());
     assert!(found(unclear).starts_with("pod web-1 has the containers app, nginx, and no name"));
     check_failed(unclear, &["container"]);
 }

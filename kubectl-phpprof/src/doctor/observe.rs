@@ -234,7 +234,8 @@ async fn store(cluster: &Cluster) -> Result<StoreFacts, String> {
     serde_json::from_str(told).map_err(|error| error.to_string())
 }
 
-/// The newest request with a stored profile among some of the namespace's, if this user may list them.
+/// The newest request with a stored profile among some of the namespace's, if this user may list
+/// them.
 async fn last_stored(cluster: &Cluster) -> Option<StoredSample> {
     let some = ListParams::default().limit(MOST_REQUESTS);
     let listed = cluster.requests().list(&some).await.ok()?;

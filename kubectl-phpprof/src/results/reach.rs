@@ -159,7 +159,8 @@ async fn proxied(cluster: &Cluster, question: &OperatorCall) -> Result<OperatorR
         .map_err(|error| Failure::of_api(&cluster.suggest, &action, &error))
 }
 
-/// The same answer if it is the operator's, or a refusal of the API server; an error says why the operator was not reached.
+/// The same answer if it is the operator's, or a refusal of the API server; an error says why the
+/// operator was not reached.
 async fn reached(answer: OperatorResponse) -> Result<OperatorResponse, String> {
     let code = answer.status().as_u16();
     if !(502..=504).contains(&code) {

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::authority::{self as made, Pair, text};
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 
 /// `run` asks each 700 ms, over one connection. It continues as another user when that user's
 /// certificate is in the files, so it does not notice that the first one lost all rights.
-pub fn check(cluster: &Cluster) {
+pub fn check(cluster: &TestCluster) {
     let first = cluster
         .authority
         .pair("renewed", made::P256, "/CN=first", made::CLIENT, "2");

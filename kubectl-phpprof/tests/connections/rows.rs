@@ -10,8 +10,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::authority::{self as made, Authority, Pair, text};
-use crate::cluster::Cluster;
-use crate::outcome::Outcome;
+use crate::cluster::TestCluster;
+use crate::outcome::ConnectionOutcome;
 
 pub struct ConnectionRow {
     pub name: &'static str,
@@ -20,7 +20,7 @@ pub struct ConnectionRow {
     pub files: Option<String>,
     pub variables: Vec<(String, String)>,
     /// What kubectl does.
-    pub wanted: Outcome,
+    pub wanted: ConnectionOutcome,
     pub same: Same,
     /// What both print.
     pub said: Option<&'static str>,
@@ -38,7 +38,7 @@ pub enum Same {
     AsNobody,
 }
 
-use Outcome::{Answered, NoConnection, Unauthorized};
+use ConnectionOutcome::{Answered, NoConnection, Unauthorized};
 
 /// A kubeconfig with one context. JSON is valid YAML.
 pub fn config(cluster: &Value, user: &Value) -> String {
@@ -51,7 +51,12 @@ pub fn config(cluster: &Value, user: &Value) -> String {
     .to_string()
 }
 
-fn row(name: &'static str, cluster: &Value, user: &Value, wanted: Outcome) -> ConnectionRow {
+fn row(
+    name: &'static str,
+    cluster: &Value,
+    user: &Value,
+    wanted: ConnectionOutcome,
+) -> ConnectionRow {
     ConnectionRow {
         name,
         kubeconfig: config(cluster, user),
@@ -94,7 +99,7 @@ impl ConnectionRow {
     }
 }
 
-pub fn all(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn all(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let mut rows = servers(cluster);
     rows.extend(clients(cluster));
     rows.extend(logins::tokens(cluster));
@@ -132,7 +137,7 @@ fn encoded(path: &Path) -> String {
 }
 
 /// Whose certificate the server has, and who is trusted.
-fn servers(cluster: &Cluster) -> Vec<ConnectionRow> {
+fn servers(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = || cluster.cluster("10.99.0.1");
     let named = |name: &str| changed(base(), &json!({"tls-server-name": format!("{name}.test")}));
     let trusting = |name: &str| {
@@ -202,7 +207,7 @@ fn servers(cluster: &Cluster) -> Vec<ConnectionRow> {
 }
 
 /// A user's certificate.
-fn clients(cluster: &Cluster) -> Vec<ConnectionRow> {
+fn clients(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let by = |pair: &Pair| json!({"client-certificate": pair.certificate, "client-key": pair.key});
     let row = |name, user: &Value, wanted| row(name, &base, user, wanted);

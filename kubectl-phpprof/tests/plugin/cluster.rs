@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use phpprof_profile::encode_gzip;
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Asked, Server, json_answer};
-use crate::shell::{Said, profile, program, said};
+use crate::server::{ReceivedRequest, ScriptServer, ServedAnswer, json_answer};
+use crate::shell::{ShellOutput, profile, program, said};
 
 pub const REQUESTS: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilerequests";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 pub const PROXY: &str = "/api/v1/namespaces/phpprof-system/services/phpprof-operator:results/proxy";
 
-pub fn run_on(server: &Server, line: &str) -> Said {
+pub fn run_on(server: &ScriptServer, line: &str) -> ShellOutput {
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
     let words = line.split_whitespace();
@@ -28,7 +28,7 @@ pub fn run_on(server: &Server, line: &str) -> Said {
 
 /// Checks that the command ends with this code, and prints this and a hint.
 #[track_caller]
-pub fn fails_with_a_hint(server: &Server, line: &str, code: i32, part: &str) {
+pub fn fails_with_a_hint(server: &ScriptServer, line: &str, code: i32, part: &str) {
     let said = run_on(server, line);
     assert_eq!(said.code, code, "{line}: {}", said.err);
     assert!(
@@ -73,11 +73,11 @@ pub fn failed() -> Value {
 }
 
 /// The operator's side of the contract: a key for links, a link for a profile.
-pub fn results(asked: &Asked) -> Option<Answer> {
+pub fn results(asked: &ReceivedRequest) -> Option<ServedAnswer> {
     results_with(asked, &encode_gzip(&profile(900)))
 }
 
-fn results_with(asked: &Asked, merged: &[u8]) -> Option<Answer> {
+fn results_with(asked: &ReceivedRequest, merged: &[u8]) -> Option<ServedAnswer> {
     match (asked.method.as_str(), asked.path.strip_prefix(PROXY)?) {
         ("POST", "/r/shop/web-abcde")
             if asked.body == json!({"accessKey": "q1w2e3r4t5y6u7i8o9p0aA"}) =>
@@ -93,13 +93,13 @@ fn results_with(asked: &Asked, merged: &[u8]) -> Option<Answer> {
 }
 
 /// A cluster in which a created request has these states, one for each time it is read.
-pub fn cluster(states: Vec<Value>) -> Server {
+pub fn cluster(states: Vec<Value>) -> ScriptServer {
     cluster_with(states, encode_gzip(&profile(900)))
 }
 
-pub fn cluster_with(states: Vec<Value>, merged: Vec<u8>) -> Server {
+pub fn cluster_with(states: Vec<Value>, merged: Vec<u8>) -> ScriptServer {
     let step = AtomicUsize::new(0);
-    Server::start(move |asked| {
+    ScriptServer::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         match (asked.method.as_str(), path) {
             ("POST", REVIEWS) => {

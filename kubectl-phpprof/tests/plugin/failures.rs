@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::cluster::{cluster, complete, failed, fails_with_a_hint, in_progress, run_on};
-use crate::server::{Answer, Server, json_answer, refusal};
+use crate::server::{ScriptServer, ServedAnswer, json_answer, refusal};
 
 #[test]
 fn each_end_has_its_exit_code_and_a_hint() {
@@ -40,7 +40,7 @@ fn each_end_has_its_exit_code_and_a_hint() {
         3,
         "no profile of pod web-9",
     );
-    let forbidden = Server::start(|_| refusal(403, "User \"ann\" cannot do that"));
+    let forbidden = ScriptServer::start(|_| refusal(403, "User \"ann\" cannot do that"));
     for (line, right) in [
         ("run pod/web-1", "create profilerequests in namespace shop"),
         ("list", "list profilerequests in namespace shop"),
@@ -59,10 +59,11 @@ fn each_end_has_its_exit_code_and_a_hint() {
             &format!("ask for the right to {right}"),
         );
     }
-    let missing = Server::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
+    let missing =
+        ScriptServer::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
     check(&missing, "describe x", 3, "\"x\" not found");
     check(
-        &Server::start(|_| refusal(503, "etcd is away")),
+        &ScriptServer::start(|_| refusal(503, "etcd is away")),
         "get x",
         7,
         "etcd is away",
@@ -71,8 +72,8 @@ fn each_end_has_its_exit_code_and_a_hint() {
 
 #[test]
 fn results_say_whose_refusal_it_was() {
-    let behind = |answer: fn() -> Option<Answer>| {
-        Server::start(move |asked| {
+    let behind = |answer: fn() -> Option<ServedAnswer>| {
+        ScriptServer::start(move |asked| {
             if asked.path.contains("/proxy/") {
                 answer()
             } else {
@@ -121,8 +122,8 @@ fn results_say_whose_refusal_it_was() {
 const UNREACHED: &str = "error trying to reach service: dial tcp 10.244.0.9:8080: i/o timeout";
 
 /// A cluster whose proxy answers this way.
-fn proxied(answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> Server {
-    Server::start(move |asked| match asked.path.split_once("/proxy") {
+fn proxied(answer: impl Fn(&str) -> Option<ServedAnswer> + Send + Sync + 'static) -> ScriptServer {
+    ScriptServer::start(move |asked| match asked.path.split_once("/proxy") {
         Some((_, path)) => answer(path),
         None if asked.path.ends_with("/services/phpprof-operator") => refusal(403, "no"),
         None => json_answer(200, &complete()),
@@ -171,7 +172,7 @@ fn an_operator_that_does_not_answer_is_told_within_ten_seconds() {
 
 #[test]
 fn an_answer_is_waited_for_as_long_as_was_asked_for() {
-    let slow = Server::start(|_| {
+    let slow = ScriptServer::start(|_| {
         std::thread::sleep(Duration::from_secs(30));
         None
     });
@@ -181,7 +182,7 @@ fn an_answer_is_waited_for_as_long_as_was_asked_for() {
 
 #[test]
 fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
-    let server = Server::start(|asked| {
+    let server = ScriptServer::start(|asked| {
         if asked.path.contains("/namespaces/other/") {
             json_answer(200, &failed())
         } else {
@@ -211,10 +212,11 @@ fn what_is_suggested_goes_to_the_cluster_that_was_chosen() {
     assert_eq!(said.code, 6, "{}", said.err);
     let cancel = format!("kubectl phpprof cancel web-abcde {flags} {operator}\n");
     assert!(said.err.contains(&cancel), "{}", said.err);
-    let missing = Server::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
+    let missing =
+        ScriptServer::start(|_| refusal(404, "profilerequests.phpprof.dev \"x\" not found"));
     let list = format!("kubectl phpprof list {flags}, with -n NAME");
     fails_with_a_hint(&missing, &format!("describe x {flags}"), 3, &list);
-    let forbidden = Server::start(|_| refusal(403, "no"));
+    let forbidden = ScriptServer::start(|_| refusal(403, "no"));
     let doctor = run_on(&forbidden, &format!("doctor deploy/web -o json {flags}"));
     let remedy = format!("kubectl api-resources --api-group=phpprof.dev {flags}\"");
     assert!(doctor.out.contains(&remedy), "{}", doctor.out);
@@ -222,7 +224,7 @@ fn what_is_suggested_goes_to_the_cluster_that_was_chosen() {
 
 #[test]
 fn the_doctor_ends_with_a_code_of_its_own() {
-    let server = Server::start(|asked| match asked.path.as_str() {
+    let server = ScriptServer::start(|asked| match asked.path.as_str() {
         "/apis" => json_answer(
             200,
             &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),

@@ -9,7 +9,7 @@ use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
 use serde_json::{Value, json};
 
 use crate::cluster::{PROXY, REQUESTS, fails_with_a_hint};
-use crate::server::{Server, json_answer};
+use crate::server::{ScriptServer, json_answer};
 
 fn request(spec: &Value, status: Value) -> Value {
     json!({
@@ -42,10 +42,10 @@ fn second(number: i64) -> Value {
 
 /// A cluster whose live request has a second in each answer. The first answer comes from a replica
 /// that does not lead.
-fn cluster() -> Server {
+fn cluster() -> ScriptServer {
     let live = format!("{PROXY}/r/shop/web-live-abcde/live");
     let asked_before = std::sync::atomic::AtomicUsize::new(0);
-    Server::start(move |asked| {
+    ScriptServer::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         let conditions = |kind: &str, reason: &str| json!([{"type": kind, "status": "True", "reason": reason, "message": ""}]);
         let running = json!({"conditions": conditions("Accepted", "Sampling"), "accessKey": "k"});

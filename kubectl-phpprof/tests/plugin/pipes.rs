@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use crate::cluster::{REQUESTS, cluster, complete, in_progress, run_on};
-use crate::server::{Server, json_answer, refusal};
-use crate::shell::{Said, files, program, said};
+use crate::server::{ScriptServer, json_answer, refusal};
+use crate::shell::{ShellOutput, files, program, said};
 
 /// Runs a command with this server and with profiles in files. Nobody reads what it prints.
-fn run_unread(server: &Server, line: &str) -> Said {
+fn run_unread(server: &ScriptServer, line: &str) -> ShellOutput {
     let (_files, folder) = files();
     server.kubeconfig(&folder);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -24,7 +24,7 @@ fn run_unread(server: &Server, line: &str) -> Said {
 }
 
 #[track_caller]
-fn check(server: &Server, line: &str, code: i32) {
+fn check(server: &ScriptServer, line: &str, code: i32) {
     let said = run_unread(server, line);
     assert_eq!(said.code, code, "{line}: {}", said.err);
 }
@@ -37,7 +37,7 @@ fn a_reader_that_stops_early_changes_no_exit_code() {
     check(&runs, "run deploy/web --wait=false -o name", 0);
     check(&runs, "download web-abcde -o -", 0);
     check(&runs, "list", 0);
-    let unfit = Server::start(|asked| match asked.path.as_str() {
+    let unfit = ScriptServer::start(|asked| match asked.path.as_str() {
         "/apis" => json_answer(
             200,
             &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}),
@@ -48,7 +48,7 @@ fn a_reader_that_stops_early_changes_no_exit_code() {
     let grown = "diff before.pb.gz after.pb.gz --fail-above 5";
     check(&unfit, grown, 9);
     let first = format!("{REQUESTS}/web-abcde");
-    let deletes = Server::start(move |asked| match asked.path.split('?').next()? {
+    let deletes = ScriptServer::start(move |asked| match asked.path.split('?').next()? {
         path if path == first => json_answer(200, &complete()),
         _ => refusal(404, "profilerequests.phpprof.dev \"other\" not found"),
     });
@@ -58,7 +58,7 @@ fn a_reader_that_stops_early_changes_no_exit_code() {
 #[test]
 fn what_was_done_before_a_failure_is_printed() {
     let first = format!("{REQUESTS}/web-abcde");
-    let server = Server::start(move |asked| {
+    let server = ScriptServer::start(move |asked| {
         let path = asked.path.split('?').next()?;
         match (asked.method.as_str(), path) {
             ("PATCH", path) if path == first => {

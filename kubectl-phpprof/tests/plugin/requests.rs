@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cluster::{
     REQUESTS, cluster, cluster_with, complete, fails_with_a_hint, in_progress, run_on,
 };
-use crate::server::{Server, json_answer, refusal};
+use crate::server::{ScriptServer, json_answer, refusal};
 use crate::shell::{program, said};
 
 #[test]
@@ -160,7 +160,7 @@ fn requests_are_deleted_and_what_stays_of_them_is_said() {
         path if path == format!("{REQUESTS}/web-abcde") => json_answer(200, &complete()),
         _ => refusal(404, "profilerequests.phpprof.dev \"other\" not found"),
     };
-    let server = Server::start(move |asked| objects(asked.path.split('?').next()?));
+    let server = ScriptServer::start(move |asked| objects(asked.path.split('?').next()?));
     for line in ["delete web-abcde", "delete --all", "delete -l app=web"] {
         let said = run_on(&server, line);
         assert_eq!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::cluster::{
     REQUESTS, cluster, cluster_with, complete, failed, fails_with_a_hint, in_progress, run_on,
 };
-use crate::server::{Server, json_answer};
+use crate::server::{ScriptServer, json_answer};
 use crate::shell::{program, said};
 
 #[test]
@@ -72,7 +72,7 @@ fn a_run_shows_the_table_that_was_asked_for() {
         "no sample of this request can have the label \"rote\"",
     );
     assert_eq!(server.count("POST", REQUESTS), created);
-    let dotted = Server::start(|asked| {
+    let dotted = ScriptServer::start(|asked| {
         if asked.path.ends_with("/a.b") {
             json_answer(200, &failed())
         } else {
@@ -141,7 +141,7 @@ fn cancelling_is_claimed_only_where_it_was_taken() {
         "profilerequest.phpprof.dev/web-abcde has already ended\n"
     );
     assert_eq!(over.count("PATCH", ""), 0);
-    let old = Server::start(|_| json_answer(200, &in_progress()));
+    let old = ScriptServer::start(|_| json_answer(200, &in_progress()));
     let said = run_on(&old, "cancel web-abcde");
     assert_eq!(said.code, 1);
     assert!(said.err.contains("has no spec.cancel"), "{}", said.err);

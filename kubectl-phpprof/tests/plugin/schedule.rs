@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::cluster::{fails_with_a_hint, run_on};
-use crate::server::{Answer, Server, json_answer, refusal};
+use crate::server::{ScriptServer, ServedAnswer, json_answer, refusal};
 use crate::shell::{files, run};
 
 const CREATE: &str = "schedule create web deploy/web --schedule @hourly --max-pods 2";
@@ -30,7 +30,7 @@ fn cron_job(manager: &str) -> Value {
     })
 }
 
-fn list(items: Vec<Value>) -> Option<Answer> {
+fn list(items: Vec<Value>) -> Option<ServedAnswer> {
     json_answer(
         200,
         &json!({"kind": "CronJobList", "apiVersion": "batch/v1", "metadata": {}, "items": items}),
@@ -45,9 +45,9 @@ fn binding(role: &str) -> Value {
 }
 
 /// A cluster in which one right is missing. It may have one schedule, created by this manager.
-fn cluster(missing: &'static str, manager: Option<&'static str>) -> Server {
+fn cluster(missing: &'static str, manager: Option<&'static str>) -> ScriptServer {
     let there = AtomicBool::new(manager.is_some());
-    Server::start(move |asked| {
+    ScriptServer::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         let is_there = there.load(Ordering::SeqCst);
         let job = cron_job(manager.unwrap_or_default());
@@ -188,7 +188,7 @@ fn a_binding_of_another_role_is_refused_before_the_schedule_exists() {
 #[test]
 fn what_is_left_of_a_schedule_without_its_cron_job_is_deleted() {
     let left = |manager: Option<&'static str>, has_account: bool| {
-        Server::start(
+        ScriptServer::start(
             move |asked| match (asked.method.as_str(), asked.path.as_str()) {
                 ("GET", path) if path.starts_with(CRONJOBS) => list(Vec::new()),
                 ("GET", path) if path == format!("{CONFIG_MAPS}/phpprof-web") => json_answer(
@@ -239,22 +239,21 @@ fn a_schedule_of_the_chart_has_its_name_under_any_release() {
     job["metadata"]["labels"] = json!({
         "app.kubernetes.io/component": "schedule", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "prof",
     });
-    let server =
-        Server::start(
-            move |asked| match (asked.method.as_str(), asked.path.split('?').next()?) {
-                ("GET", CRONJOBS) => list(vec![job.clone()]),
-                ("PATCH", path) if path.ends_with("/prof-web") => json_answer(200, &job),
-                ("POST", path) if path.ends_with("/jobs") => {
-                    let mut job = asked.body.clone();
-                    job["metadata"]["name"] = json!(format!(
-                        "{}x2x4z",
-                        job["metadata"]["generateName"].as_str()?
-                    ));
-                    json_answer(201, &job)
-                }
-                _ => None,
-            },
-        );
+    let server = ScriptServer::start(move |asked| {
+        match (asked.method.as_str(), asked.path.split('?').next()?) {
+            ("GET", CRONJOBS) => list(vec![job.clone()]),
+            ("PATCH", path) if path.ends_with("/prof-web") => json_answer(200, &job),
+            ("POST", path) if path.ends_with("/jobs") => {
+                let mut job = asked.body.clone();
+                job["metadata"]["name"] = json!(format!(
+                    "{}x2x4z",
+                    job["metadata"]["generateName"].as_str()?
+                ));
+                json_answer(201, &job)
+            }
+            _ => None,
+        }
+    });
     let listed = run_on(&server, "schedule list").out;
     assert!(listed.contains("\nweb    @hourly"), "{listed}");
     for name in ["web", "prof-web"] {
@@ -380,7 +379,7 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
 
 #[test]
 fn what_is_suggested_for_schedules_names_the_namespace_and_the_cluster() {
-    let server = Server::start(|asked| {
+    let server = ScriptServer::start(|asked| {
         let path = asked
             .path
             .replace("/namespaces/other/", "/namespaces/shop/");

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cluster::{PROXY, REQUESTS, fails_with_a_hint, results, run_on};
-use crate::server::{Server, json_answer, refusal};
-use crate::shell::{Said, program, said};
+use crate::server::{ScriptServer, json_answer, refusal};
+use crate::shell::{ShellOutput, program, said};
 
 const ARCHIVES: &str = "/apis/phpprof.dev/v1alpha1/namespaces/shop/profilearchives";
 const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 const OTHER: &str = "aaaabbbb-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 
 /// A cluster whose requests were deleted. `key` opens the operator's archive.
-fn without_requests(key: &'static str) -> Server {
-    Server::start(move |asked| {
+fn without_requests(key: &'static str) -> ScriptServer {
+    ScriptServer::start(move |asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         let opens = asked.body == json!({"accessKey": key});
         let links = json!({"expiresAt": "2026-09-21T14:08:00Z", "links": [{"name": "profile", "path": "/l/t/merged.pb.gz"}]});
@@ -138,14 +138,14 @@ fn what_is_neither_there_nor_stored_says_so() {
     check(&rotated, "list --stored", 4, "the operator refused the key");
     check(&rotated, "top first", 3, "\"x\" not found");
     let without =
-        Server::start(|_| refusal(404, "profilearchives.phpprof.dev \"profiles\" not found"));
+        ScriptServer::start(|_| refusal(404, "profilearchives.phpprof.dev \"profiles\" not found"));
     check(
         &without,
         "list --stored",
         3,
         "the operator makes it with the first request",
     );
-    let forbidden = Server::start(|_| refusal(403, "no"));
+    let forbidden = ScriptServer::start(|_| refusal(403, "no"));
     check(
         &forbidden,
         "list --stored",
@@ -155,7 +155,7 @@ fn what_is_neither_there_nor_stored_says_so() {
 }
 
 /// The completions of the last of these words.
-fn completed(server: &Server, words: &[&str]) -> Said {
+fn completed(server: &ScriptServer, words: &[&str]) -> ShellOutput {
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
     let mut command = program();
@@ -191,7 +191,7 @@ fn completion_proposes_names_that_are_stored_where_a_verb_takes_them() {
 fn completion_is_silent_about_a_store_that_says_no_and_does_not_wait_for_a_slow_one() {
     let refused = completed(&without_requests("a2"), &["top", ""]);
     assert_eq!((refused.out.as_str(), refused.err.as_str()), (":0\n", ""));
-    let slow = Server::start(|asked| {
+    let slow = ScriptServer::start(|asked| {
         let path = asked.path.split('?').next().unwrap_or_default();
         match path {
             REQUESTS => json_answer(

@@ -120,7 +120,8 @@ pub struct Naming {
     pub request_label: bool,
 }
 
-/// A common name of the target's pods. It comes from the request; the operator does not guess an owner.
+/// A common name of the target's pods. It comes from the request; the operator does not guess an
+/// owner.
 pub fn workload(target: &ProfileTarget) -> String {
     if let Some(workload) = &target.workload_ref {
         return workload.name.clone();

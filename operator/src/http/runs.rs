@@ -24,8 +24,8 @@ use crate::sampler::offer::{PollGrant, ResidentPod, RunsOffer};
 
 pub(crate) const RUNS: &str = "/v1/runs";
 
-/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler has to end. The error says why there is no
-/// answer now.
+/// The answer for a sampler that may ask, under this number of the contract; `None` if the sampler
+/// has to end. The error says why there is no answer now.
 pub type Answers = Box<
     dyn Fn(ResidentPod, u32) -> BoxFuture<'static, Result<Option<RunsOffer>, String>> + Send + Sync,
 >;

@@ -27,7 +27,8 @@ pub struct Deletion {
     pub give_up: Timestamp,
 }
 
-/// `None` if the request has no samplers: it was never accepted, or it is over and has its manifest.
+/// `None` if the request has no samplers: it was never accepted, or it is over and has its
+/// manifest.
 pub fn deletion(
     now: Timestamp,
     request: &ProfileRequest,

@@ -20,8 +20,8 @@ pub struct StatusWrites {
     pub last: Timestamp,
 }
 
-/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It does not wait after a change of the
-/// spec, after the last pod's result, or later.
+/// Until when the next reconciliation waits, if this many pods are verified but not yet written. It
+/// does not wait after a change of the spec, after the last pod's result, or later.
 pub fn wait_until(
     request: &ProfileRequest,
     writes: StatusWrites,

@@ -47,7 +47,8 @@ pub struct RequestQueue {
 }
 
 impl RequestQueue {
-    /// `running` is the number of running requests by namespace. `served` lists the namespaces that had their turns, the latest at the end.
+    /// `running` is the number of running requests by namespace. `served` lists the namespaces that
+    /// had their turns, the latest at the end.
     pub fn of(
         mut waiting: Vec<WaitingRequest>,
         running: &BTreeMap<String, usize>,
@@ -67,7 +68,8 @@ impl RequestQueue {
         }
         let key =
             |(rank, one): &(usize, WaitingRequest)| (*rank, last.get(&*one.namespace).copied());
-        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest request stays first.
+        // The sort is stable: within a namespace, and among namespaces that had no turn, the oldest
+        // request stays first.
         ranked.sort_by_key(key);
         let mut free = places.of_cluster.saturating_sub(taken.values().sum());
         let order = ranked.into_iter().map(|(_, one)| {

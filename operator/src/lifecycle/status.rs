@@ -63,8 +63,8 @@ pub(crate) fn told(found: &str, remedy: Option<&str>) -> String {
     }
 }
 
-/// The remedy for a request that is over. If pods have failed, the message already has the remedy of the first. For a namespace that is not
-/// enabled, `admission` has given it.
+/// The remedy for a request that is over. If pods have failed, the message already has the remedy
+/// of the first. For a namespace that is not enabled, `admission` has given it.
 fn remedy(reason: RequestReason) -> Option<&'static str> {
     match reason {
         RequestReason::AllTargetsFailed

@@ -276,7 +276,8 @@ fn is_to_be_read(ended: Timestamp, read: Option<&ReceiptRead>) -> bool {
     read.is_none_or(|read| read.at < complete)
 }
 
-/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can have written it.
+/// The step that follows from a run's receipt. It is not trusted: anyone with the pod's grants can
+/// have written it.
 fn receipt_of_run(target: &TargetStatus, message: &str) -> TargetStep {
     match ShortReceipt::parse(message) {
         Some(receipt) => said(receipt, target),

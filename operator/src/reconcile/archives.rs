@@ -75,7 +75,8 @@ pub struct Archives {
 pub type ArchiveChanges = UnboundedReceiver<ObjectRef<Guarded>>;
 
 impl Archives {
-    /// Starts without any archive. `ArchiveChanges` has those to reconcile once the controller runs. `url` is the base of the results' URLs.
+    /// Starts without any archive. `ArchiveChanges` has those to reconcile once the controller
+    /// runs. `url` is the base of the results' URLs.
     pub fn new(
         client: Client,
         keyring: Keyring,

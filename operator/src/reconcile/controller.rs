@@ -195,8 +195,8 @@ fn results(context: &Context) -> Results {
     }
 }
 
-/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because it wakes only one of those that wait for
-/// it.
+/// Sets readiness once all requests can be listed. The controller's own store cannot tell, because
+/// it wakes only one of those that wait for it.
 async fn announce(scopes: Vec<RequestApi>, readiness: Readiness) {
     for requests in scopes {
         while let Err(error) = requests

@@ -177,7 +177,8 @@ async fn stored_bytes(context: &Context, namespace: &str) -> Result<u64, Observe
     counted.map_err(|error| ObserveError::Store(namespace.to_owned(), error))
 }
 
-/// Checks again what may have changed since: whether it is still the request's turn, and how many samplers each node has.
+/// Checks again what may have changed since: whether it is still the request's turn, and how many
+/// samplers each node has.
 pub fn confirm(context: &Context, request: &ProfileRequest, observed: &mut ObservedCluster) {
     let Some(admission) = &mut observed.admission else {
         return;

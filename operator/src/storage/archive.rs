@@ -166,7 +166,8 @@ impl Archive {
         })
     }
 
-    /// The manifests without a summary. If there would be too many summaries, those of other manifests are dropped.
+    /// The manifests without a summary. If there would be too many summaries, those of other
+    /// manifests are dropped.
     fn unknown(&self, manifests: &[ListedObject]) -> Vec<ListedObject> {
         let mut known = self.known();
         let is_unknown = |it: &&ListedObject| !known.contains_key(&it.key);

@@ -34,7 +34,8 @@ struct Manifest<'a> {
     /// The list of the pods' HTTP requests, beside the merged profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<StoredRequestList<'a>>,
-    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the administrator or the namespace's label.
+    /// Objects that tell samplers to stop. They may exist whoever stopped them: the request, the
+    /// administrator or the namespace's label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_keys: Vec<String>,
     /// Objects that samplers of long runs may have stored during the run, and receipts of resident

@@ -178,7 +178,8 @@ async fn add(
         .map_err(unmerged)?
         .map_err(|error| unmerged(error.to_string()))
 }
-/// The earliest and the latest start of a request's samples, whatever a node's clock says, and their longest duration; in nanoseconds.
+/// The earliest and the latest start of a request's samples, whatever a node's clock says, and
+/// their longest duration; in nanoseconds.
 pub(super) struct SampleSpan {
     first: i64,
     last: i64,

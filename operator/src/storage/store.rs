@@ -234,7 +234,8 @@ impl ProfileStore {
         !self.allow_overwrite && self.seen.writes().is_unsafe()
     }
 
-    /// Whether it can sign create-only writes, which [`ProfileStore::grant`] needs. A store that has none signs nothing: a grant would overwrite.
+    /// Whether it can sign create-only writes, which [`ProfileStore::grant`] needs. A store that
+    /// has none signs nothing: a grant would overwrite.
     pub fn signs(&self) -> bool {
         self.presigner().is_ok()
     }

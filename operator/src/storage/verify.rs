@@ -80,8 +80,8 @@ impl Collector {
     }
 }
 
-/// The remark for a profile that ends early although nobody cancelled it: a signal reached its sampler, as when a pod is stopped, or no PHP
-/// process was left.
+/// The remark for a profile that ends early although nobody cancelled it: a signal reached its
+/// sampler, as when a pod is stopped, or no PHP process was left.
 fn cut_short(upload: &ReportedUpload, full: &FullReceipt) -> Option<String> {
     let asked = i64::from(upload.asked_seconds?);
     let why = "PHP ended, or its pod was stopped, before the time was over";

@@ -187,7 +187,8 @@ fn waits(facts: &ProfileFacts<'_>, focus: impl Fn(usize, &str) -> Option<usize>)
     SeenParts::Stacks(stacks.collect())
 }
 
-/// A function that is called often also costs its caller time. A function that is called rarely and takes long does not.
+/// A function that is called often also costs its caller time. A function that is called rarely and
+/// takes long does not.
 fn long_calls(facts: &ProfileFacts<'_>, marks: &[bool]) -> SeenParts {
     let mut calls: HashMap<usize, i64> = HashMap::new();
     let is_marked = |function: usize| marks.get(function).copied().unwrap_or(false);
@@ -213,8 +214,9 @@ fn long_calls(facts: &ProfileFacts<'_>, marks: &[bool]) -> SeenParts {
     SeenParts::Stacks(stacks.collect())
 }
 
-/// Finds functions that prepare a statement about as often as they run it. The function is the nearest one above both. Preparing takes
-/// almost no time if a statement is prepared once and run often, or if it takes long to run.
+/// Finds functions that prepare a statement about as often as they run it. The function is the
+/// nearest one above both. Preparing takes almost no time if a statement is prepared once and run
+/// often, or if it takes long to run.
 fn prepares_again(facts: &ProfileFacts<'_>) -> SeenParts {
     let (prepare, execute) = (marked(facts, PREPARE), marked(facts, EXECUTE));
     let is = |marks: &[bool], function: usize| marks.get(function).copied().unwrap_or(false);
@@ -260,7 +262,8 @@ fn prepares_again(facts: &ProfileFacts<'_>) -> SeenParts {
     SeenParts::Stacks(most.map_or_else(Vec::new, |(_, stacks)| stacks))
 }
 
-/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly below `least`.
+/// The share of PHP's own code in all time, if the JIT is on in each pod and the share is certainly
+/// below `least`.
 fn little_for_the_jit(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts> {
     if facts.receipts.iter().any(|receipt| receipt.php.jit != "on") {
         return None;
@@ -282,7 +285,8 @@ fn little_for_the_jit(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts>
     (all.samples >= SAMPLES_OF_CALLS && share + doubt <= least).then_some(SeenParts::Whole(share))
 }
 
-/// The share of turns at which a worker was busy, if there are several workers and no pod had idle ones.
+/// The share of turns at which a worker was busy, if there are several workers and no pod had idle
+/// ones.
 fn all_busy(facts: &ProfileFacts<'_>, least: f64) -> Option<SeenParts> {
     let busy = facts.receipts.iter().map(|receipt| {
         let (taken, idle) = (receipt.quality.taken, receipt.quality.idle);

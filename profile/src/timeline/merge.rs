@@ -123,7 +123,7 @@ impl TimelineMerger {
                 request.moments = Vec::new();
             }
             let had_any = !request.moments.is_empty();
-            if is_new {
+            if *is_new {
                 tree.take((&other.functions, &other.nodes), &mut of_new, request)
             } else {
                 tree.take((functions, nodes), &mut of_old, request)

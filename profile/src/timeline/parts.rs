@@ -127,7 +127,8 @@ impl<K: Copy + Eq + Hash + Ord> Parts<K> {
         }
     }
 
-    /// This part, extended to at least this range. All other parts are cut to their final number of stacks.
+    /// This part, extended to at least this range. All other parts are cut to their final number of
+    /// stacks.
     fn part(&mut self, number: i64, begin: i64, end: i64) -> &mut OpenPart<K> {
         if !self.open.contains_key(&number) {
             self.open.values_mut().for_each(|it| it.keep(MAX_STACKS));

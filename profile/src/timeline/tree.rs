@@ -103,7 +103,8 @@ impl TimelineTree {
         }
     }
 
-    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the others.
+    /// Renumbers the stacks of a part from another tree. Stacks without room are added to the
+    /// others.
     fn take_part(
         &mut self,
         of: (&[TreeFunction], &[TimelineNode]),

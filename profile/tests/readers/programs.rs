@@ -8,7 +8,7 @@ use phpprof_profile::{Format, Profile, View, top, total};
 
 use crate::browser::Browser;
 use crate::profiles::{TYPES, hostile, large, shop};
-use crate::server::{File, serve};
+use crate::server::{ServedFile, serve};
 
 fn written(profile: &Profile, name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn speedscope(profile: &Profile, names: &[&str]) -> String {
         let bytes = std::fs::read(entry.path()).unwrap();
         files.insert(
             format!("/{name}"),
-            File {
+            ServedFile {
                 kind,
                 policy: None,
                 bytes,
@@ -115,7 +115,7 @@ fn speedscope(profile: &Profile, names: &[&str]) -> String {
             .unwrap();
         files.insert(
             format!("/{name}"),
-            File {
+            ServedFile {
                 kind: "application/octet-stream",
                 policy: None,
                 bytes,

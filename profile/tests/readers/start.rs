@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::page::{found, pictures, with_axe};
 use crate::profiles::shop;
-use crate::server::{File, serve};
+use crate::server::{ServedFile, serve};
 
 /// The path of the service.
 const BASE: &str = "/proxy";
@@ -39,16 +39,16 @@ fn listed(count: usize) -> Value {
     json!({"bytes": 1_048_576, "leftOut": 3, "profiles": profiles.collect::<Vec<_>>()})
 }
 
-fn json_file(value: &Value) -> File {
-    File {
+fn json_file(value: &Value) -> ServedFile {
+    ServedFile {
         kind: "application/json",
         policy: None,
         bytes: value.to_string().into_bytes(),
     }
 }
 
-fn html_file(html: String, policy: &'static str) -> File {
-    File {
+fn html_file(html: String, policy: &'static str) -> ServedFile {
+    ServedFile {
         kind: "text/html; charset=utf-8",
         policy: Some(policy),
         bytes: html.into_bytes(),

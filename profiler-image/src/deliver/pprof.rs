@@ -406,7 +406,8 @@ fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[SampleTag<'_>; 4
     Some(labels)
 }
 
-/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that it waits for a disk.
+/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that
+/// it waits for a disk.
 fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<SampleTag<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {

@@ -12,7 +12,7 @@ use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::snapshot::{Keep, Snapshot};
 use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, decode, total};
+use phpprof_profile::{DecodeLimits, decode, total};
 use phpprof_testing::Running;
 
 use crate::options::options;
@@ -171,7 +171,7 @@ mod long {
             }
             Ok(())
         })?;
-        ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
+        ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
         ensure!(numbers(&kept) == [1, 3, 4], "{:?}", numbers(&kept));
         Ok(())
     }
@@ -180,8 +180,8 @@ mod long {
     fn a_store_that_refuses_is_no_harm() -> Result<()> {
         let (recording, kept) = recorded(2, |_| Err("no".to_owned()))?;
         ensure!(kept.is_empty(), "{:?}", numbers(&kept));
-        ensure!(recording.ended == Ended::Done, "{:?}", recording.ended);
-        let profile = decode(&profile(&recording.snapshot()), &Limits::default())?;
+        ensure!(recording.ended == RunEnd::Done, "{:?}", recording.ended);
+        let profile = decode(&profile(&recording.snapshot()), &DecodeLimits::default())?;
         ensure!(total(&profile, "samples") > 0, "nothing was sampled");
         Ok(())
     }

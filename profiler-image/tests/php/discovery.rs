@@ -19,7 +19,7 @@ use phpprof::target::process::Process;
 use phpprof::target::process::calls::Calls;
 use phpprof::target::process::stat::Watch;
 use phpprof_testing::Running;
-use phpprof_zend::memory::{Fault, Memory as _};
+use phpprof_zend::memory::{Memory as _, MemoryFault};
 
 const PHP: &str = "/usr/bin/php8.2";
 const FPM: &str = "/usr/sbin/php-fpm8.2";

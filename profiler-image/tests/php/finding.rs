@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{RecordError, Recording, RecordingOptions, RunEnd, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, decode};
+use phpprof_profile::{DecodeLimits, decode};
 use phpprof_testing::Running;
-use phpprof_zend::engine::Refusal;
+use phpprof_zend::engine::EngineRefusal;
 use tempfile::TempDir;
 
 const PHP: &str = "/usr/bin/php8.2";

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use phpprof_testing::Running;
 use tempfile::TempDir;
 
@@ -283,7 +283,8 @@ fn generators_are_called_by_what_resumed_them() -> Result<()> {
 mod long {
     use super::*;
 
-    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no name.
+    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have
+    /// no name.
     #[test]
     fn of_many_fibers_that_run_in_turn_half_of_the_samples_have_a_name() -> Result<()> {
         let folder = TempDir::new()?;
@@ -328,8 +329,9 @@ mod long {
         check_without(&stacks, &["{main};md5"])
     }
 
-    /// On a busy machine, many samples in a row show the same moment of a program that waits for a CPU: so the bounds are wide. In the place of a
-    /// chain that cannot be followed, there would be almost nothing.
+    /// On a busy machine, many samples in a row show the same moment of a program that waits for a
+    /// CPU: so the bounds are wide. In the place of a chain that cannot be followed, there would be
+    /// almost nothing.
     #[test]
     fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
         for (depth, microseconds, opcache) in [
@@ -352,7 +354,8 @@ mod long {
             };
             let is_right = |stacks: &HashMap<String, i64>| {
                 let (chain, other, all) = counts(stacks);
-                // A debug build takes longer for a sample of the longest chain than until the next turn is due: these turns are missed.
+                // A debug build takes longer for a sample of the longest chain than until the next
+                // turn is due: these turns are missed.
                 let least = if depth < 1000 { 25 } else { 1 };
                 let is_large = |count: i64| count >= 4 && count * 100 >= all * least;
                 is_large(chain) && is_large(other) && all >= 60 && (chain + other) * 100 >= all * 94

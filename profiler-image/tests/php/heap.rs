@@ -1,5 +1,5 @@
-//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how much a loop leaks, and how near the limit a
-//! heap was.
+//! The heap data in profiles, on this machine's PHP 8.2: which functions made heaps larger, how
+//! much a loop leaks, and how near the limit a heap was.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::options::options;
 use anyhow::{Context, Result, ensure};
-use phpprof::run::{Options, record};
+use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Profile;
-use phpprof_profile::{Limits, Lookup, decode, total};
+use phpprof_profile::{DecodeLimits, Lookup, decode, total};
 use phpprof_testing::Running;
 use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
@@ -247,7 +247,7 @@ fn without_phps_memory_manager_there_is_no_heap_and_that_is_said() -> Result<()>
 
 /// Reads of memory, and their pieces, for a sample of a worker whose stack stands.
 fn calls_of_a_sample(pid: i32, heap: bool) -> Result<(f64, f64)> {
-    let recording = record(&Options {
+    let recording = record(&RecordingOptions {
         // The looks of a read become fewer with the number of samples.
         max_samples: Some(500),
         heap,
@@ -303,8 +303,8 @@ mod long {
         let sums = recorded.by_function("heap_change")?;
         let [leak, temporary] =
             ["leak", "temporary"].map(|name| sums.get(name).copied().unwrap_or(0));
-        // Some 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold now, and what was leaked before
-        // a read saw that it is freed.
+        // Some 30 times 160 KiB. Of the other one's megabyte nothing is left but what it may hold
+        // now, and what was leaked before a read saw that it is freed.
         ensure!(leak > 1 << 20 && temporary < leak, "{sums:?}");
         Ok(())
     }

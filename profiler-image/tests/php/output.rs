@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
-use phpprof_profile::{Limits, Profile, decode, total};
+use phpprof_profile::{DecodeLimits, Profile, decode, total};
 use phpprof_testing::{Running, wait_for};
 use tempfile::TempDir;
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use phpprof_testing::{Running, shares};
 
 use crate::options::options;
@@ -131,8 +131,8 @@ mod long {
         for rate in [99, 199] {
             let ran = ran(HALF_ASLEEP, rate)?;
             check(&ran, rate)?;
-            // The time of falling asleep and waking up is the sleep's own: below 1 % on a quiet machine. What waits for a CPU after a sleep
-            // cannot be told from running.
+            // The time of falling asleep and waking up is the sleep's own: below 1 % on a quiet
+            // machine. What waits for a CPU after a sleep cannot be told from running.
             let asleep = share(&ran.cpu, "usleep");
             let most = 0.03 + ran.waited;
             ensure!(

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use phpprof_testing::Running;
 use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
@@ -156,7 +156,7 @@ fn sampled(target: &Running, include_idle: bool) -> Result<Recording> {
 }
 
 fn sampled_for(target: &Running, include_idle: bool, seconds: u64) -> Result<Recording> {
-    Ok(record(&Options {
+    Ok(record(&RecordingOptions {
         include_idle,
         cpu_budget_percent: Some(25),
         ..options(
@@ -320,7 +320,8 @@ fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
     Ok(())
 }
 
-/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the samples by stack, with idle ones.
+/// Starts a worker with an open pipe, whose environment names RoadRunner's relay; returns the
+/// samples by stack, with idle ones.
 fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
     let folder = TempDir::new()?;
     let path = folder.path().join("worker.php");

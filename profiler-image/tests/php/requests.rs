@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::request::asked::{RequestSettings, SampleLabels};
 use phpprof::run::RecordingOptions;
 use phpprof::target::Scope;
-use phpprof_profile::timeline::{self, Request};
+use phpprof_profile::timeline::{self, TimelineRequest};
 use phpprof_testing::shares;
 
 /// The largest number of memory reads for a request.
@@ -29,7 +29,8 @@ fn seconds(short: u32) -> u32 {
     }
 }
 
-/// Five routes of one front controller, whose ids are secrets: the shares have to be those that the application has measured.
+/// Five routes of one front controller, whose ids are secrets: the shares have to be those that the
+/// application has measured.
 #[test]
 fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()> {
     let fpm = Fpm::start(2)?;
@@ -163,8 +164,8 @@ fn check_filters(fpm: &Fpm, clients: &Clients) -> Result<()> {
     Ok(())
 }
 
-/// Records requests from an age of 300 ms on, and checks that these are the slow ones, and others only where the application was stopped
-/// for so long in them.
+/// Records requests from an age of 300 ms on, and checks that these are the slow ones, and others
+/// only where the application was stopped for so long in them.
 fn with_minimum_age(fpm: &Fpm, clients: &Clients, arguments: &[&str]) -> Result<Recorded> {
     const AGE: Duration = Duration::from_millis(300);
     const DEFAULT_RATE: f64 = 99.0;
@@ -189,7 +190,8 @@ fn with_minimum_age(fpm: &Fpm, clients: &Clients, arguments: &[&str]) -> Result<
     Ok(recorded)
 }
 
-/// Routes, their functions and no secret, for another server; with FULL=1 for longer. RoadRunner's worker here only handles GET.
+/// Routes, their functions and no secret, for another server; with FULL=1 for longer. RoadRunner's
+/// worker here only handles GET.
 #[track_caller]
 fn check_other(kind: Kind) -> Result<()> {
     let Some(server) = Other::start(kind)? else {
@@ -321,7 +323,8 @@ fn a_command_line_has_a_script_and_nothing_else() -> Result<()> {
 mod long {
     use super::*;
 
-    /// One request of a hundred is slow: a filter by age shows its functions, also those at its beginning.
+    /// One request of a hundred is slow: a filter by age shows its functions, also those at its
+    /// beginning.
     #[test]
     fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
         let fpm = Fpm::start(2)?;
@@ -413,7 +416,7 @@ mod long {
         let fpm = Fpm::start(1)?;
         let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 1);
         std::thread::sleep(Duration::from_millis(500));
-        let (without, none) = costs(&fpm, Labels::default())?;
+        let (without, none) = costs(&fpm, SampleLabels::default())?;
         let (with, requests) = costs(&fpm, [true; 5])?;
         drop(clients);
         eprintln!(

@@ -16,10 +16,10 @@ use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::proto::Sample;
-use phpprof_profile::{Limits, Lookup, Profile, decode};
+use phpprof_profile::{DecodeLimits, Lookup, Profile, decode};
 use phpprof_testing::Running;
 use phpprof_testing::fpm::{self, Pool};
-use phpprof_zend::extensions::Opcache;
+use phpprof_zend::extensions::OpcacheState;
 use tempfile::TempDir;
 
 const PAGES: usize = 4;

@@ -1,4 +1,5 @@
-//! Real PHP that stands still in a scene: what `tests/scenes` replays, sampled live, and judged by the same truth.
+//! Real PHP that stands still in a scene: what `tests/scenes` replays, sampled live, and judged by
+//! the same truth.
 
 use anyhow::{Context as _, Result, ensure};
 

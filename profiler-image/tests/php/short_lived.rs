@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, record};
 use phpprof::target::Scope;
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use phpprof_testing::Running;
 use tempfile::TempDir;
 

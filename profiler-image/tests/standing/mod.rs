@@ -16,7 +16,7 @@ use phpprof::run::stop::StopSwitch;
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
-use phpprof_profile::{Limits, Lookup, View, decode, findings};
+use phpprof_profile::{DecodeLimits, Lookup, View, decode, findings};
 use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory as _;
 use phpprof_zend::opcache::{Script, read_scripts};
@@ -67,7 +67,7 @@ pub fn observe(pid: i32, scene: &Scene) -> Result<Observed> {
         },
     })?;
     let bytes = output(&recording.snapshot(), &[], OfSampler::default()).bytes;
-    let profile = decode(&bytes, &Limits::default())?;
+    let profile = decode(&bytes, &DecodeLimits::default())?;
     let lookup = Lookup::new(&profile);
     let (mut stacks, mut labels) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for sample in &profile.sample {

@@ -54,7 +54,8 @@ pub(super) fn pods(observed: &ObservedRelease) -> Check {
     }
 }
 
-/// The pod that the operator would choose first, and the container in it, even if the operator could not choose at all.
+/// The pod that the operator would choose first, and the container in it, even if the operator
+/// could not choose at all.
 pub fn first(observed: &ObservedRelease) -> Option<PodAndContainer<'_>> {
     let pods = observed.pods.as_deref().ok()?;
     let candidates = candidates(&observed.spec, pods).ok()?;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::Outcome::{Answered, NoConnection, Unauthorized};
+use super::ConnectionOutcome::{Answered, NoConnection, Unauthorized};
 use super::{ConnectionRow, admin, config, row};
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 
-pub fn files(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn files(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let near = cluster.cluster("10.99.0.1");
     let part = |name: &str, value: &Value| {
         let path = cluster.folder.join(name);
@@ -66,7 +66,7 @@ pub fn files(cluster: &Cluster) -> Vec<ConnectionRow> {
 }
 
 /// In a pod, whose service account is an administrator's.
-pub fn pods(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn pods(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let account = std::path::Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
     std::fs::create_dir_all(account).unwrap();
     std::fs::write(account.join("token"), "admin\n").unwrap();

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Outcome::{Answered, Forbidden, NoConnection, Unauthorized};
+use super::ConnectionOutcome::{Answered, Forbidden, NoConnection, Unauthorized};
 use super::{ConnectionRow, admin, changed, row};
 use crate::authority::{self as made, text};
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 use crate::plugins;
 
-pub fn tokens(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn tokens(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let (file, old) = (
         cluster.folder.join("token"),
@@ -93,7 +93,7 @@ pub fn tokens(cluster: &Cluster) -> Vec<ConnectionRow> {
     ]
 }
 
-pub fn execs(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn execs(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;
     let token = plugins::answering(folder, "exec-token.sh", &json!({"token": "admin"}));
@@ -209,8 +209,9 @@ pub fn execs(cluster: &Cluster) -> Vec<ConnectionRow> {
     ]
 }
 
-/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each plugin.
-pub fn policies(cluster: &Cluster) -> Vec<ConnectionRow> {
+/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each
+/// plugin.
+pub fn policies(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;
     let token = plugins::answering(folder, "exec-policy.sh", &json!({"token": "admin"}));
@@ -248,7 +249,7 @@ pub fn policies(cluster: &Cluster) -> Vec<ConnectionRow> {
     ]
 }
 
-pub fn providers(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn providers(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let (provider, authority) = (&cluster.provider, cluster.authority.certificate());
     let user = |id: &str, refresh: &str| provider.user(&authority, id, refresh);

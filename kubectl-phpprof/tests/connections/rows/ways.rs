@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::Outcome::{Answered, NoConnection};
+use super::ConnectionOutcome::{Answered, NoConnection};
 use super::{ConnectionRow, admin, changed, row};
-use crate::cluster::Cluster;
+use crate::cluster::TestCluster;
 
-pub fn proxies(cluster: &Cluster) -> Vec<ConnectionRow> {
+pub fn proxies(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let far = cluster.cluster("far.phpprof.test");
     // A certificate for the far name: api.phpprof.test's.
     let far = changed(far, &json!({"tls-server-name": "api.phpprof.test"}));

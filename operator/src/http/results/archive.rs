@@ -55,7 +55,8 @@ pub(super) async fn list(
     }
 }
 
-/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client does not hold a copy of the list.
+/// The format of contract/archive.json. Rows are written as the client reads them, so a slow client
+/// does not hold a copy of the list.
 fn written(listing: ArchiveListing) -> Body {
     let ArchiveListing {
         profiles,

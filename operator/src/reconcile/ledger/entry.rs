@@ -35,7 +35,8 @@ pub struct LedgerEntry {
 /// What matters only until the request is over.
 #[derive(Debug, Default)]
 struct OpenRequest {
-    /// The request as last seen, if it runs. It is kept because the notice of a deletion has no object.
+    /// The request as last seen, if it runs. It is kept because the notice of a deletion has no
+    /// object.
     running: Option<Arc<ProfileRequest>>,
     /// Keeps the watch of its namespace's pods.
     pods: Option<Arc<Subscription>>,

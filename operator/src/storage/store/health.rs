@@ -1,7 +1,8 @@
 //! How the store is: whether it keeps create-only writes, when it last answered well, and its last
 //! error.
 //!
-//! Invariant: only a probe that got a 412 makes [`WriteGuard::CreateOnly`]; an error of the network changes nothing of what is known.
+//! Invariant: only a probe that got a 412 makes [`WriteGuard::CreateOnly`]; an error of the network
+//! changes nothing of what is known.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -8,14 +8,14 @@ use phpprof_profile::page::{CONTENT_SECURITY_POLICY, page};
 use super::{FRAMES, frame, saved, saved_shop};
 use crate::browser::Browser;
 use crate::profiles::{HOSTILE, hostile, shop};
-use crate::server::{File, serve};
+use crate::server::{ServedFile, serve};
 use crate::timelines::shop_timeline;
 
 #[test]
 fn a_link_opens_under_the_policy_as_a_header() {
     let timeline = shop_timeline();
     let html = page(&shop(400), &View::default(), "shop/first", Some(&timeline)).unwrap();
-    let file = File {
+    let file = ServedFile {
         kind: "text/html; charset=utf-8",
         policy: Some(CONTENT_SECURITY_POLICY),
         bytes: html.into_bytes(),

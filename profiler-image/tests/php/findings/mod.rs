@@ -21,8 +21,8 @@ use phpprof_profile::findings::RULES;
 use phpprof_profile::{DecodeLimits, View, decode, findings};
 use scene::{Problem, Program, Scene, XDEBUG, has_extension};
 
-/// A wait, a phase, and a server without a free process: rules that run without FULL=1. Recorded profiles of all are tested in any case
-/// (`profile/tests/findings`).
+/// A wait, a phase, and a server without a free process: rules that run without FULL=1. Recorded
+/// profiles of all are tested in any case (`profile/tests/findings`).
 const SHORT: [&str; 3] = ["all-busy", "compiling", "session-lock"];
 /// Runs at once: most of them wait.
 const AT_ONCE: usize = 4;

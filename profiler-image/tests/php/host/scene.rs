@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result};
-use phpprof_profile::{Limits, Profile, View, decode};
+use phpprof_profile::{DecodeLimits, Profile, View, decode};
 use phpprof_testing::fpm::{self, Pool};
 pub use phpprof_testing::{Running, wait_until};
 use tempfile::TempDir;
@@ -42,8 +42,8 @@ impl Scene {
     }
 }
 
-/// php-fpm with these pools, each with its number of workers, and further lines of their configuration. They listen at `socket`, or below the
-/// pool's name if there are several.
+/// php-fpm with these pools, each with its number of workers, and further lines of their
+/// configuration. They listen at `socket`, or below the pool's name if there are several.
 pub fn php_fpm(scene: &Scene, pools: &[(&str, usize)], more: &str) -> Result<Running> {
     let socket = |name: &str| match pools {
         [_] => scene.path("socket"),

@@ -1,8 +1,9 @@
 //! Names × SAPIs × opcache × versions, by generation: each profile has the functions that the
 //! program itself lists, and no others.
 //!
-//! It runs one program of each cell; `FULL=1` takes 200 seconds, and also PHP of other versions where
-//! `profiler-image/runtimes/build` has made them. `SEED` makes other names. It needs root and this machine's PHP 8.2.
+//! It runs one program of each cell; `FULL=1` takes 200 seconds, and also PHP of other versions
+//! where `profiler-image/runtimes/build` has made them. `SEED` makes other names. It needs root and
+//! this machine's PHP 8.2.
 
 mod names;
 mod program;
@@ -154,7 +155,8 @@ fn check_formats(profile: &Profile) -> Result<()> {
 mod long {
     use super::*;
 
-    /// Two inputs that had no names: a folder with another letter than ASCII, and a function of 4,994 bytes.
+    /// Two inputs that had no names: a folder with another letter than ASCII, and a function of
+    /// 4,994 bytes.
     #[test]
     fn a_folder_and_a_long_name_of_the_field_are_named() -> Result<()> {
         let busy = "$e=hrtime(true)+3000000; while(hrtime(true)<$e) { $x=md5('a'); }";

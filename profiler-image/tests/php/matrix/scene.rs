@@ -22,7 +22,7 @@ use phpprof::request::asked::{RequestSettings, labels};
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
-use phpprof_profile::{Limits, Profile, decode};
+use phpprof_profile::{DecodeLimits, Profile, decode};
 use phpprof_testing::Running as Process;
 use phpprof_testing::fpm;
 
@@ -117,8 +117,8 @@ pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Resul
 
 /// Records a target for so many seconds.
 pub fn recorded(target: &Process, seconds: u64) -> Result<Profile> {
-    let recording = record(&Options {
-        requests: Asked {
+    let recording = record(&RecordingOptions {
+        requests: RequestSettings {
             labels: labels("Script,Route").map_err(anyhow::Error::msg)?,
             ..RequestSettings::default()
         },

@@ -6,7 +6,8 @@ use phpprof_profile::timeline::{Timeline, TimelineCell, TimelineRequest};
 
 use super::recorded::Recorded;
 
-/// In percentage points: both are of the same samples, but a cell of the list has whole milliseconds.
+/// In percentage points: both are of the same samples, but a cell of the list has whole
+/// milliseconds.
 const ROUNDED: f64 = 3.0;
 
 fn total(cells: &[TimelineCell]) -> i64 {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use phpprof_profile::proto::Profile;
 use phpprof_profile::timeline::{self, Timeline};
-use phpprof_profile::{Limits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode};
 use phpprof_testing::shares;
 
 use super::SECRETS;

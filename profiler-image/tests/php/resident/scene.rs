@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::receipt::base64url;
-use phpprof_profile::{Limits, Profile, decode, total};
+use phpprof_profile::{DecodeLimits, Profile, decode, total};
 pub use phpprof_testing::{Running, wait_for};
 use ring::digest;
 use serde_json::Value;

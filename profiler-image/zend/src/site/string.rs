@@ -22,10 +22,8 @@ impl<M: Memory + ?Sized> Site<'_, M> {
         let first = || self.object_words(op.op1_type, op.op1);
         let second = || self.object_words(op.op2_type, op.op2);
         match op.opcode {
-            CONCAT | FAST_CONCAT => self
-                .object_words(first)
-                .or_else(|| self.object_words(second)),
-            ROPE_INIT | ROPE_ADD | ROPE_END => self.object_words(second),
+            CONCAT | FAST_CONCAT => first().or_else(second),
+            ROPE_INIT | ROPE_ADD | ROPE_END => second(),
             _ if !self.layout.rules.has_assign_op => None,
             ECHO => first(),
             CAST if op.extended_value == u32::from(IS_STRING) => first(),

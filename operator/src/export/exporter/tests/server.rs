@@ -93,7 +93,8 @@ async fn push(
     }
 }
 
-/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would make a series for each of their values.
+/// Judges a push as Pyroscope does. It also refuses samples with labels, because Pyroscope would
+/// make a series for each of their values.
 fn judged(body: &str) -> Result<Vec<(ReceivedLabels, Profile)>, String> {
     let request: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut pushes = Vec::new();

@@ -105,7 +105,7 @@ fn selectors_are_bounded() {
 
 #[test]
 fn label_values_with_other_characters_are_refused() {
-    let message = "the value of a label must be of letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
+    let message = "the value of a label must have only letters, digits, -, _ and ., with a letter or digit at both ends, for instance web";
     check(
         json!({"target": {"selector": {"matchLabels": {"app": "web shop"}}}}),
         message,

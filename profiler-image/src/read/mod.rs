@@ -7,6 +7,7 @@ pub mod cpu_shares;
 pub mod globals;
 pub mod heap;
 pub mod lasting;
+pub mod looks;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;

@@ -29,6 +29,7 @@ use super::compiler_watch::CompilerWatch;
 use super::globals::{Globals, MAX_TOPS, Tops, newest};
 use super::heap::{HeapSizes, HeapWatch};
 use super::lasting::{Lasting, WorkerMemory};
+use super::looks::{Pieces, add_looks};
 use super::request_watch::RequestWatch;
 use super::window::Window;
 use super::words::{WordAddresses, WordBytes};
@@ -49,9 +50,6 @@ const MAX_READS: usize = 3;
 const FRAME: u64 = 256;
 /// With this many parts beside the page, none is added: few of a thousand fibers come again.
 const FEW_BESIDE: usize = 8;
-/// The pieces of one read, without an allocation.
-type Pieces<'a> = SmallVec<[Piece<'a>; 64]>;
-
 /// One read of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
@@ -210,9 +208,7 @@ impl Reader {
                         continue;
                     }
                     found = Ok(Reading::Busy { tops, last });
-                    if let Some(heap) = &mut self.heap_watch {
-                        heap.seek(&**self.memory.memory(), expected.page);
-                    }
+                    self.seek_heap(expected.page);
                     if shown == ReadShown::Top && !self.was_held_up {
                         break;
                     }
@@ -228,6 +224,13 @@ impl Reader {
             }
         }
         found
+    }
+
+    /// Looks for the heap, if it is asked for and not found yet.
+    fn seek_heap(&mut self, page: u64) {
+        if let Some(heap) = &mut self.heap_watch {
+            heap.seek(&**self.memory.memory(), page);
+        }
     }
 
     /// What the looks show of a top on the page that was read, and notes how far that was from
@@ -463,46 +466,6 @@ impl Reader {
             Reading::NoFrame(words.phase(&self.at))
         }
     }
-}
-
-/// How many looks of this number come before the read of the part below.
-#[must_use]
-pub fn looks_before_below(looks: usize) -> usize {
-    looks.saturating_sub(1).min(2)
-}
-
-/// Adds the looks at the part at `hot`, the top's pointer, and the part below.
-///
-/// The frames around the top change fastest, so they are looked at several times, right before and
-/// after each read of the pointer, except before the first one: nothing is touched before that. The
-/// part below is read between two looks, which tell whether its calls stood. The frames beside the
-/// page are read right before and after the first look, and after all looks.
-fn add_looks<'a>(
-    pieces: &mut Pieces<'a>,
-    mut tops: impl Iterator<Item = Piece<'a>>,
-    hot: u64,
-    looks: &'a mut [Vec<u8>],
-    below: Option<Piece<'a>>,
-    [beside, beside_again, beside_at_end]: [impl Iterator<Item = Piece<'a>>; 3],
-) {
-    let before = looks_before_below(looks.len());
-    let (mut below, mut beside_again) = (below.into_iter(), Some(beside_again));
-    pieces.extend(tops.next());
-    pieces.extend(beside);
-    for (index, bytes) in looks.iter_mut().enumerate() {
-        if index == before {
-            pieces.extend(below.next());
-        }
-        if index > 1 {
-            pieces.extend(tops.next());
-        }
-        pieces.push(Piece {
-            address: hot,
-            bytes,
-        });
-        pieces.extend(beside_again.take().into_iter().flatten());
-    }
-    pieces.extend(beside_at_end);
 }
 
 #[cfg(test)]

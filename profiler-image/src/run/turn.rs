@@ -106,16 +106,7 @@ impl RunLoop<'_> {
                 *wanted = Some(index);
             }
         }
-        let is_certain = match stack {
-            Some(_) => {
-                let (served, reader) = (&mut member.served, &mut member.worker.reader);
-                self.requests.look(served, reader, current)
-            }
-            None => {
-                self.requests.idle(&mut member.served, current);
-                true
-            }
-        };
+        let is_certain = self.follow_request(index, stack.is_some(), current);
         // The next turn determines the request.
         let slept = slept.filter(|_| is_certain);
         let held = self.held(index, is_asleep, stack);
@@ -127,6 +118,17 @@ impl RunLoop<'_> {
             Did::Ran
         };
         self.add(index, current, look.ok(), stack, is_certain, did);
+    }
+
+    /// Follows the request of a worker that is busy or not. Returns whether it is certain.
+    fn follow_request(&mut self, index: usize, is_busy: bool, current: u64) -> bool {
+        let member = &mut self.members[index];
+        if is_busy {
+            let (served, reader) = (&mut member.served, &mut member.worker.reader);
+            return self.requests.look(served, reader, current);
+        }
+        self.requests.idle(&mut member.served, current);
+        true
     }
 
     /// Whether a worker that sleeps can continue; `None` as long as that need not be known. A leaf

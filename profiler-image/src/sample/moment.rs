@@ -7,7 +7,7 @@ use std::ops::Range;
 use phpprof_zend::unwind::Copy;
 
 use crate::read::globals::Globals;
-use crate::read::reader::looks_before_below;
+use crate::read::looks::looks_before_below;
 use crate::stack::call_tree::PathId;
 
 /// The looks around a word that have to show the frames if only words in memory tell the callee.

@@ -184,29 +184,21 @@ pub fn broken(target: &KnownProgram, how: EdgeConditions, counts: &EdgeCounts) -
             broken.push(words);
         }
     };
+    let examples = counts.examples.join(", ");
     limit(
         counts.wrong_edges == 0,
-        format!(
-            "{} wrong edges: {}",
-            counts.wrong_edges,
-            counts.examples.join(", ")
-        ),
+        format!("{} wrong edges: {examples}", counts.wrong_edges),
     );
     limit(
         counts.truncated == 0,
-        format!(
-            "{} truncated stacks: {}",
-            counts.truncated,
-            counts.examples.join(", ")
-        ),
+        format!("{} truncated stacks: {examples}", counts.truncated),
     );
     let mixed_allowed = counts.samples.div_ceil(50_000);
     limit(
         counts.wrong_path <= mixed_allowed,
         format!(
-            "{} mixed paths, {mixed_allowed} allowed: {}",
-            counts.wrong_path,
-            counts.examples.join(", ")
+            "{} mixed paths, {mixed_allowed} allowed: {examples}",
+            counts.wrong_path
         ),
     );
     // With the JIT it is unknown whether a call without a frame still lasts.

@@ -28,6 +28,7 @@ use super::{
     MAX_REMEMBERED, MAX_RESOLVED, StackPlace, UnreadFunction,
 };
 use crate::stack::names::{FunctionName, NameId};
+use crate::stack::pauses::Pauses;
 use crate::stack::stand::Stand;
 use crate::stack::volume::without_versions;
 
@@ -187,23 +188,7 @@ impl Functions {
         } else if !key.is_user() {
             has_key(place, frame.func, &key)
         } else if lasts(place, &key) {
-            // Its code contains the frame's opline. A script's function and a closure's are copies,
-            // and may have been half of another's: in a loop that makes closures more than once in
-            // a row.
-            let pauses = &mut self.pauses;
-            let mut has_key_again = || {
-                pauses.pause();
-                has_key(place, frame.func, &key)
-            };
-            let contains_op = key.op_index(place.layout, frame.opline).is_some();
-            if !contains_op {
-                // The leaf's opline may be a remainder of an earlier call.
-                is_live_again()
-            } else if key.name == 0 {
-                key_again(place, frame) == Some(key)
-            } else {
-                (0..AGREEING_READS).all(|_| has_key_again())
-            }
+            has_its_code(place, frame, &key, &mut self.pauses)
         } else {
             is_live_again() && has_its_texts()
         };
@@ -421,4 +406,26 @@ fn home_of<M: Memory + ?Sized>(
         .saturating_add(place.layout.class_entry.function_table as u64);
     let name = function.function_name.to_ascii_lowercase();
     find(place.memory, place.layout, table, &name).unwrap_or(0)
+}
+
+/// Whether a function whose code lasts has it: the code contains the frame's opline. A script's
+/// function and a closure's are copies, and may have been half of another's: in a loop that makes
+/// closures more than once in a row.
+fn has_its_code<M: Memory + ?Sized>(
+    place: &mut StackPlace<'_, M>,
+    frame: &Frame,
+    key: &FunctionKey,
+    pauses: &mut Pauses,
+) -> bool {
+    if key.op_index(place.layout, frame.opline).is_none() {
+        // The leaf's opline may be a remainder of an earlier call.
+        return (0..AGREEING_READS).all(|_| is_live(place, frame, key));
+    }
+    if key.name == 0 {
+        return key_again(place, frame) == Some(*key);
+    }
+    (0..AGREEING_READS).all(|_| {
+        pauses.pause();
+        has_key(place, frame.func, key)
+    })
 }

@@ -1,5 +1,6 @@
 //! What it costs to identify functions that are known, and that they are known again.
 
+use super::relinked::put_linked;
 use super::*;
 
 type Ids = Vec<Option<FunctionId>>;

@@ -59,7 +59,7 @@ fn told(ended: &Output, file: &Path) -> Result<(String, Value)> {
 }
 
 #[test]
-fn a_sampler_over_its_budget_lowers_its_rate_until_it_uses_less_cpu_and_says_so() -> Result<()> {
+fn sampler_over_budget_lowers_its_rate() -> Result<()> {
     let php = Command::new("/usr/bin/php8.2")
         .args(["-r", SPIN])
         .stdout(Stdio::null())

@@ -206,7 +206,7 @@ fn check(settings: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn what_no_op_is_said_to_push_is_marked_as_the_engines_own_call() -> Result<()> {
+fn pushing_op_is_marked_as_the_engines() -> Result<()> {
     check(&["opcache.enable_cli=0"])?;
     check(&["opcache.enable_cli=1", "opcache.file_update_protection=0"])?;
     check(&[

@@ -83,7 +83,7 @@ fn numbers(kept: &[(u32, Vec<u8>)]) -> Vec<u32> {
 }
 
 #[test]
-fn each_checkpoint_is_a_whole_profile_of_the_run_so_far() -> Result<()> {
+fn each_checkpoint_is_a_whole_profile() -> Result<()> {
     let (recording, mut kept) = recorded(3, |_| Ok(()))?;
     ensure!(numbers(&kept) == [1, 2, 3], "{:?}", numbers(&kept));
     kept.push((0, profile(&recording.snapshot())));
@@ -164,7 +164,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn a_checkpoint_is_left_out_while_the_one_before_is_under_way() -> Result<()> {
+    fn checkpoint_is_left_out_under_another() -> Result<()> {
         let (recording, kept) = recorded(4, |number| {
             if number == 1 {
                 std::thread::sleep(SECOND * 3 / 2);
@@ -187,12 +187,12 @@ mod long {
     }
 
     #[test]
-    fn the_seconds_of_a_run_are_all_of_it_and_none_is_there_twice() -> Result<()> {
+    fn seconds_of_a_run_are_complete() -> Result<()> {
         check_seconds(Duration::ZERO, 4)
     }
 
     #[test]
-    fn who_is_slow_gets_several_seconds_at_once_and_none_is_lost() -> Result<()> {
+    fn slow_reader_gets_all_seconds_together() -> Result<()> {
         check_seconds(SECOND * 3 / 2, 3)
     }
 }

@@ -119,14 +119,14 @@ fn receipt(store: &Store) -> Result<String> {
 }
 
 #[test]
-fn a_sampler_that_starts_in_time_by_the_servers_clock_samples() -> Result<()> {
+fn sampler_in_time_by_servers_clock_samples() -> Result<()> {
     let receipt = receipt(&Store::start(MINUTES)?)?;
     ensure!(receipt.contains(r#""reason":"Uploaded""#), "{receipt}");
     Ok(())
 }
 
 #[test]
-fn a_sampler_that_starts_too_late_by_both_clocks_does_nothing() -> Result<()> {
+fn sampler_late_by_both_clocks_does_nothing() -> Result<()> {
     let receipt = receipt(&Store::start(Duration::ZERO)?)?;
     ensure!(
         receipt.contains(r#""reason":"NotAfterPassed""#),

@@ -73,7 +73,7 @@ fn pool(folder: &Path) -> Result<[Running; 2]> {
 }
 
 #[test]
-fn the_commands_for_a_host_run_in_their_order() -> Result<()> {
+fn host_commands_run_in_their_order() -> Result<()> {
     let folder = TempDir::new()?;
     let bin = folder.path().join("bin");
     std::fs::create_dir(&bin)?;

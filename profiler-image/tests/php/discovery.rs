@@ -58,7 +58,7 @@ fn find(discovery: &mut Discovery, workers: usize) -> Result<Vec<Arc<Process>>> 
 /// A program that the discovery knows, started again: its engine is found again with few reads, and
 /// is what a complete search finds.
 #[test]
-fn a_known_program_is_found_again_where_it_was_loaded() -> Result<()> {
+fn known_program_is_found_where_it_is() -> Result<()> {
     let (first, second) = (php()?, php()?);
     let mut discovery = Discovery::new(Scope::Pids(vec![first.pid(), second.pid()]));
     let both = find(&mut discovery, 2)?;
@@ -78,7 +78,7 @@ fn a_known_program_is_found_again_where_it_was_loaded() -> Result<()> {
 
 /// An update puts another program where the known one was.
 #[test]
-fn another_program_at_a_known_path_is_searched_completely() -> Result<()> {
+fn other_program_at_known_path_is_searched() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (path, script) = (folder.path().join("php"), folder.path().join("a.php"));
     fs::write(&script, "<?php while (true) usleep(1000);")?;
@@ -144,7 +144,7 @@ fn php_fpm(folder: &Path, pool: &str) -> Result<Running> {
 }
 
 #[test]
-fn a_program_that_becomes_php_late_under_the_same_name_is_found() -> Result<()> {
+fn late_php_under_the_same_name_is_found() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let shell = folder.path().join("php8.2");
     programs::copy("/bin/sh", &shell)?;
@@ -157,7 +157,7 @@ fn a_program_that_becomes_php_late_under_the_same_name_is_found() -> Result<()> 
 }
 
 #[test]
-fn a_script_that_becomes_another_php_under_the_same_name_is_found_again() -> Result<()> {
+fn script_becoming_other_php_is_found_again() -> Result<()> {
     let script =
         format!("usleep(1500000); pcntl_exec({PHP:?}, ['-r', 'while (true) usleep(1000);']);");
     let target = started(Command::new(PHP).args(["-r", &script]))?;
@@ -217,7 +217,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn a_worker_that_moves_a_table_while_it_is_examined_is_examined_again() -> Result<()> {
+fn worker_moving_a_table_is_examined_again() -> Result<()> {
     let stopped = Stopped::new()?;
     stopped.tear(true)?;
     let mut discovery = Discovery::new(scope(&stopped.target));
@@ -231,7 +231,7 @@ fn a_worker_that_moves_a_table_while_it_is_examined_is_examined_again() -> Resul
 }
 
 #[test]
-fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Result<()> {
+fn lasting_unlike_engine_is_refused_in_a_second() -> Result<()> {
     let stopped = Stopped::new()?;
     stopped.tear(true)?;
     let mut discovery = Discovery::new(scope(&stopped.target));
@@ -256,7 +256,7 @@ fn an_engine_that_stays_unlike_its_version_is_refused_within_a_second() -> Resul
 /// The kernel gives the next PID to the next process on this machine, which may be a foreign one,
 /// so this is tried again.
 #[test]
-fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
+fn reused_process_number_is_another_worker() -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         let first = php()?;
@@ -293,7 +293,7 @@ fn a_worker_that_was_given_the_number_of_another_is_another() -> Result<()> {
 }
 
 #[test]
-fn families_that_have_ended_are_forgotten_and_their_numbers_are_not_used_again() -> Result<()> {
+fn ended_families_are_forgotten_with_their_numbers() -> Result<()> {
     let script = format!("while true; do {PHP} -r 'usleep(300000);'; done");
     let master = started(Command::new("sh").args(["-c", &script]))?;
     let mut discovery = Discovery::new(scope(&master));
@@ -319,8 +319,8 @@ fn families_that_have_ended_are_forgotten_and_their_numbers_are_not_used_again()
 const INSIDE: &str = "PHPPROF_TEST_INSIDE";
 
 #[test]
-fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
-    const TEST: &str = "discovery::workers_of_a_master_that_may_not_be_read_are_one_family";
+fn unreadable_masters_workers_are_one_family() -> Result<()> {
+    const TEST: &str = "discovery::unreadable_masters_workers_are_one_family";
     if let Some(pid) = std::env::var_os(INSIDE) {
         let pid: i32 = pid.to_string_lossy().parse()?;
         let found = find(&mut Discovery::new(Scope::Pids(vec![pid])), 8)?;
@@ -351,7 +351,7 @@ fn workers_of_a_master_that_may_not_be_read_are_one_family() -> Result<()> {
 }
 
 #[test]
-fn a_target_is_gone_a_second_after_its_last_process() -> Result<()> {
+fn target_is_gone_a_second_after_it_ends() -> Result<()> {
     let target = php()?;
     let mut discovery = Discovery::new(scope(&target));
     find(&mut discovery, 1)?;
@@ -371,7 +371,7 @@ fn a_target_is_gone_a_second_after_its_last_process() -> Result<()> {
 
 /// A container is identified by its cgroup, whatever else runs in its PID namespace.
 #[test]
-fn a_container_is_gone_when_none_of_its_processes_is_left() -> Result<()> {
+fn container_is_gone_with_its_last_process() -> Result<()> {
     let id = "3f".repeat(32);
     let cgroup = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"]
         .iter()
@@ -402,7 +402,7 @@ fn follow_container(id: &str, cgroup: &Path) -> Result<()> {
 }
 
 #[test]
-fn a_pool_without_workers_is_not_gone_while_its_master_lives() -> Result<()> {
+fn workerless_pool_lives_with_its_master() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let master = php_fpm(folder.path(), "pm = ondemand\npm.max_children = 2\n")?;
     let mut discovery = Discovery::new(scope(&master));

@@ -83,7 +83,7 @@ fn check(scope: Scope, seconds: u64, functions: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_binary_that_was_deleted_or_replaced_is_read_from_memory() -> Result<()> {
+fn deleted_or_replaced_binary_is_read_from_memory() -> Result<()> {
     let scene = Scene::new()?;
     let php = scene.folder.path().join("php");
     programs::copy(PHP, &php)?;
@@ -96,7 +96,7 @@ fn a_binary_that_was_deleted_or_replaced_is_read_from_memory() -> Result<()> {
 }
 
 #[test]
-fn all_php_of_the_machine_is_sampled_where_no_process_is_named() -> Result<()> {
+fn all_php_is_sampled_without_a_choice() -> Result<()> {
     let scene = Scene::new()?;
     let _targets = [
         scene.run(PHP, &[&scene.script("first")?])?,
@@ -106,7 +106,7 @@ fn all_php_of_the_machine_is_sampled_where_no_process_is_named() -> Result<()> {
 }
 
 #[test]
-fn a_php_that_is_only_starting_is_waited_for() -> Result<()> {
+fn starting_php_is_waited_for() -> Result<()> {
     let scene = Scene::new()?;
     let script = scene.script("late")?;
     let start = scene.file(
@@ -118,7 +118,7 @@ fn a_php_that_is_only_starting_is_waited_for() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_replaces_itself_by_itself_is_sampled_before_and_after() -> Result<()> {
+fn program_replacing_itself_is_sampled_twice() -> Result<()> {
     let scene = Scene::new()?;
     let after = scene.script("after")?;
     let before = scene.file(
@@ -160,7 +160,7 @@ fn a_run_ends_soon_after_its_target() -> Result<()> {
 
 /// A static binary has no `.dynsym`; this one has the text by which a PHP is recognised.
 #[test]
-fn a_php_without_dynamic_symbols_is_refused_by_that_name() -> Result<()> {
+fn php_without_symbols_is_refused_by_name() -> Result<()> {
     let scene = Scene::new()?;
     let source = scene.file(
         "static.c",

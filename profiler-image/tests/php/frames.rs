@@ -151,7 +151,7 @@ fn check_without(stacks: &HashMap<String, i64>, calls: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
+fn fiber_is_called_by_its_starter_or_resumer() -> Result<()> {
     let folder = TempDir::new()?;
     let target = start(&folder, FIBERS, &[])?;
     let stacks = sampled(&target, folder.path())?;
@@ -181,7 +181,7 @@ fn a_fiber_is_called_by_what_has_started_or_resumed_it() -> Result<()> {
 }
 
 #[test]
-fn a_script_that_is_changed_while_it_runs_has_the_names_of_its_time() -> Result<()> {
+fn changed_script_has_the_names_of_its_time() -> Result<()> {
     for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
         let folder = TempDir::new()?;
         let part = folder.path().join("part.php");
@@ -286,7 +286,7 @@ mod long {
     /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have
     /// no name.
     #[test]
-    fn of_many_fibers_that_run_in_turn_half_of_the_samples_have_a_name() -> Result<()> {
+    fn half_of_the_fibers_samples_are_named() -> Result<()> {
         let folder = TempDir::new()?;
         let target = start(&folder, TURNS, &[])?;
         let stacks = sampled_for(&target, folder.path(), Duration::from_secs(6))?;
@@ -333,7 +333,7 @@ mod long {
     /// CPU: so the bounds are wide. In the place of a chain that cannot be followed, there would be
     /// almost nothing.
     #[test]
-    fn a_generator_that_delegates_is_a_caller_at_any_depth() -> Result<()> {
+    fn delegating_generator_is_a_caller_at_any_depth() -> Result<()> {
         for (depth, microseconds, opcache) in [
             (1, 1000, 1),
             (8, 1000, 0),

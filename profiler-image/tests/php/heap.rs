@@ -168,8 +168,7 @@ fn script(command: &mut Command, scene: &mut Scene) -> Result<i32> {
 const CYCLES: &str = "for ($i = 0; $i < 7; $i++) { half(); third(); fifth(); }";
 
 #[test]
-fn functions_have_the_shares_of_what_they_allocate_and_a_heap_near_its_limit_is_told() -> Result<()>
-{
+fn functions_have_the_shares_they_allocate() -> Result<()> {
     patiently(shares_and_limit)
 }
 
@@ -228,7 +227,7 @@ fn requests_of_fpm() -> Result<()> {
 }
 
 #[test]
-fn without_phps_memory_manager_there_is_no_heap_and_that_is_said() -> Result<()> {
+fn heap_without_phps_manager_is_said_missing() -> Result<()> {
     let mut scene = Scene::new("while (true) { half(); }")?;
     let pid = script(
         Command::new("php8.2").env("USE_ZEND_ALLOC", "0"),
@@ -259,7 +258,7 @@ fn calls_of_a_sample(pid: i32, heap: bool) -> Result<(f64, f64)> {
 }
 
 #[test]
-fn a_heap_is_one_more_piece_of_the_same_call() -> Result<()> {
+fn heap_is_one_piece_of_the_call() -> Result<()> {
     let mut scene = Scene::new("while (true);")?;
     let pid = script(&mut Command::new("php8.2"), &mut scene)?;
     // Samples have fewer pieces if other processes use the CPU.
@@ -296,7 +295,7 @@ mod long {
     }
 
     #[test]
-    fn a_loop_that_leaks_is_told_by_the_function_that_does_not_by_the_largest() -> Result<()> {
+    fn leak_is_told_by_its_function() -> Result<()> {
         let mut scene = Scene::new("while (true) { temporary(); leak(); temporary(); }")?;
         let pid = script(&mut Command::new("php8.2"), &mut scene)?;
         let recorded = scene.record(&["-d2", &format!("--pid={pid}")])?;
@@ -310,7 +309,7 @@ mod long {
     }
 
     #[test]
-    fn a_peak_that_the_program_resets_is_counted_only_where_it_is_passed_again() -> Result<()> {
+    fn reset_peak_counts_where_passed_again() -> Result<()> {
         let code = "while (true) { temporary(); memory_reset_peak_usage(); usleep(5000); }";
         let mut scene = Scene::new(code)?;
         let pid = script(&mut Command::new("php8.2"), &mut scene)?;

@@ -26,7 +26,7 @@ echo PHP_EOL;
 sleep(60);";
 
 #[test]
-fn each_script_that_opcache_lists_is_found_by_the_address_of_its_code() -> Result<()> {
+fn opcaches_scripts_are_found_by_address() -> Result<()> {
     let folder = TempDir::new()?;
     for number in 0..FILES {
         let text = format!("<?php $sum = {number} + count($argv);");

@@ -88,7 +88,7 @@ fn a_bad_path_fails_before_anything_is_sampled() -> Result<()> {
 }
 
 #[test]
-fn a_signal_keeps_what_was_sampled_though_nobody_listens_any_more() -> Result<()> {
+fn signal_keeps_samples_without_listener() -> Result<()> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (folder, target) = (TempDir::new()?, php()?);
         let output = folder.path().join("out.pb.gz");
@@ -117,7 +117,7 @@ fn a_run_that_shall_outlive_its_terminal_does() -> Result<()> {
 }
 
 #[test]
-fn a_run_that_is_killed_or_fails_leaves_an_older_file() -> Result<()> {
+fn killed_or_failed_run_leaves_the_old_file() -> Result<()> {
     let (folder, target) = (TempDir::new()?, php()?);
     let output = folder.path().join("out.pb.gz");
     fs::write(&output, "older")?;

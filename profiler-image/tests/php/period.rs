@@ -118,7 +118,7 @@ fn check(ran: &Ran, rate: u32) -> Result<()> {
 }
 
 #[test]
-fn a_loop_as_long_as_a_slot_has_the_shares_of_its_functions() -> Result<()> {
+fn loop_of_one_slot_has_its_shares() -> Result<()> {
     check(&ran(IN_STEP, 99)?, 99)
 }
 
@@ -127,7 +127,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn a_loop_of_work_and_sleep_has_its_shares_and_its_sleep_no_cpu_time() -> Result<()> {
+    fn loop_with_sleep_has_its_shares() -> Result<()> {
         for rate in [99, 199] {
             let ran = ran(HALF_ASLEEP, rate)?;
             check(&ran, rate)?;

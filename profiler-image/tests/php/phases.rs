@@ -189,7 +189,7 @@ fn values(recording: &Recording, name: &str) -> HashMap<String, i64> {
 }
 
 #[test]
-fn the_compiler_and_the_collector_are_leaves_of_the_code_that_they_work_for() -> Result<()> {
+fn compiler_and_collector_are_leaves() -> Result<()> {
     let folder = TempDir::new()?;
     let script = folder.path().join("work.php");
     fs::write(&script, WORK)?;
@@ -272,7 +272,7 @@ fn check(script: &str, seconds: u64, expected: &[&str], wrong: &[&str]) -> Resul
 }
 
 #[test]
-fn what_the_engine_calls_back_is_below_its_caller() -> Result<()> {
+fn callback_is_below_its_caller() -> Result<()> {
     check(
         CALLS_BACK,
         4,
@@ -292,7 +292,7 @@ fn what_the_engine_calls_back_is_below_its_caller() -> Result<()> {
 
 /// A reader that takes 64 KiB each 10 ms lets an `echo` of 128 KiB wait for most of the time.
 #[test]
-fn output_that_waits_for_its_reader_has_no_cpu_time() -> Result<()> {
+fn waiting_output_has_no_cpu_time() -> Result<()> {
     let folder = TempDir::new()?;
     let script = folder.path().join("write.php");
     fs::write(&script, WRITES)?;
@@ -340,7 +340,7 @@ fn worker(script: &str, relay: &str) -> Result<HashMap<String, i64>> {
 }
 
 #[test]
-fn a_worker_of_roadrunner_that_waits_on_its_pipe_is_idle() -> Result<()> {
+fn roadrunner_worker_on_its_pipe_is_idle() -> Result<()> {
     let stacks = worker(WAITS, "pipes")?;
     ensure!(
         stacks.len() == 1 && stacks.contains_key("[idle]"),
@@ -354,7 +354,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn the_collector_is_the_caller_of_destructors_and_not_their_leaf() -> Result<()> {
+    fn collector_calls_destructors() -> Result<()> {
         let expected = "{main};gc_collect_cycles;[gc];Ring::__destruct;spin";
         let stacks = spinning(DESTROYS, 2, &[expected])?;
         let all: i64 = stacks.values().sum();
@@ -389,7 +389,7 @@ mod long {
     }
 
     #[test]
-    fn the_end_of_a_request_calls_what_runs_after_its_script() -> Result<()> {
+    fn request_end_calls_what_runs_after() -> Result<()> {
         check(
             AFTERWARDS,
             5,
@@ -410,7 +410,7 @@ mod long {
     }
 
     #[test]
-    fn what_waits_on_another_pipe_or_is_no_worker_is_not_idle() -> Result<()> {
+    fn other_pipes_and_processes_are_not_idle() -> Result<()> {
         for (script, relay, expected) in [
             (WAITS, "", "{main};receive;fread"),
             (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
@@ -428,7 +428,7 @@ mod long {
     }
 
     #[test]
-    fn a_worker_that_waits_for_its_next_request_is_idle() -> Result<()> {
+    fn worker_between_requests_is_idle() -> Result<()> {
         let folder = TempDir::new()?;
         let socket = folder.path().join("fpm.sock");
         let script = folder.path().join("index.php");

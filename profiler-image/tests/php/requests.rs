@@ -23,16 +23,17 @@ const PEAK: u64 = 32 << 20;
 
 /// As long as given; with FULL=1 so long that chance is less than the promised 3 points.
 fn seconds(short: u32) -> u32 {
-    match std::env::var("FULL").is_ok_and(|value| value == "1") {
-        true => 20,
-        false => short,
+    if std::env::var("FULL").is_ok_and(|value| value == "1") {
+        20
+    } else {
+        short
     }
 }
 
 /// Five routes of one front controller, whose ids are secrets: the shares have to be those that the
 /// application has measured.
 #[test]
-fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()> {
+fn routes_have_their_shares_and_no_secret() -> Result<()> {
     let fpm = Fpm::start(2)?;
     let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 2);
     std::thread::sleep(Duration::from_millis(300));
@@ -89,7 +90,7 @@ fn routes_have_the_shares_of_their_requests_and_no_secret_is_told() -> Result<()
 /// Requests that last 700 ms on one of two workers are listed before all others, each with its
 /// moments.
 #[test]
-fn slow_requests_are_listed_with_what_they_did_in_its_order() -> Result<()> {
+fn slow_requests_are_listed_with_their_work() -> Result<()> {
     let fpm = Fpm::start(2)?;
     let _clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Steps, 2);
     std::thread::sleep(Duration::from_millis(300));
@@ -237,12 +238,12 @@ fn check_other(kind: Kind) -> Result<()> {
 }
 
 #[test]
-fn apaches_routes_and_traces_are_told_and_no_secret() -> Result<()> {
+fn apache_routes_and_traces_have_no_secret() -> Result<()> {
     check_other(Kind::Apache(3))
 }
 
 #[test]
-fn routes_of_frankenphps_workers_are_told_and_no_secret() -> Result<()> {
+fn frankenphp_routes_have_no_secret() -> Result<()> {
     check_other(Kind::FrankenPhp(8))
 }
 
@@ -293,7 +294,7 @@ fn costs(fpm: &Fpm, labels: SampleLabels) -> Result<(f64, f64)> {
 
 /// A script of the command line has a label, but no request.
 #[test]
-fn a_command_line_has_a_script_and_nothing_else() -> Result<()> {
+fn command_line_has_only_a_script() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let jobs = folder.path().join("jobs");
     std::fs::create_dir(&jobs)?;
@@ -326,7 +327,7 @@ mod long {
     /// One request of a hundred is slow: a filter by age shows its functions, also those at its
     /// beginning.
     #[test]
-    fn a_minimum_age_finds_the_function_of_the_slow_requests() -> Result<()> {
+    fn minimum_age_finds_the_slow_function() -> Result<()> {
         let fpm = Fpm::start(2)?;
         let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::SlowAtTimes, 2);
         std::thread::sleep(Duration::from_millis(300));
@@ -359,7 +360,7 @@ mod long {
 
     /// A real framework's frames are between the front controller and the work.
     #[test]
-    fn routes_of_symfony_have_the_shares_of_the_access_log() -> Result<()> {
+    fn symfony_routes_match_the_access_log() -> Result<()> {
         let Some(fpm) = Fpm::of_symfony(2)? else {
             return Ok(());
         };
@@ -412,7 +413,7 @@ mod long {
 
     /// The limits are on counts, not on times: a request is read once, however many samples it has.
     #[test]
-    fn labels_cost_at_most_eight_reads_of_memory_for_a_request() -> Result<()> {
+    fn labels_cost_eight_reads_at_most() -> Result<()> {
         let fpm = Fpm::start(1)?;
         let clients = Clients::start(&fpm.socket, fpm.folder(), Requested::Shop, 1);
         std::thread::sleep(Duration::from_millis(500));

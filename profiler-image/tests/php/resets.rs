@@ -277,7 +277,7 @@ fn restarts_of(recording: &Recording) -> u64 {
 }
 
 #[test]
-fn after_a_reset_no_script_has_the_names_of_another() -> Result<()> {
+fn reset_gives_no_script_anothers_names() -> Result<()> {
     let mut scene = Scene::start(1, &[])?;
     scene.reset_every(Duration::from_millis(300));
     let recording = scene.record()?;
@@ -292,7 +292,7 @@ fn after_a_reset_no_script_has_the_names_of_another() -> Result<()> {
 /// each page takes the place of another one, with its code and names at the same addresses: only
 /// the restart tells them apart.
 #[test]
-fn scripts_that_are_replaced_until_opcache_is_full_keep_their_names() -> Result<()> {
+fn replaced_scripts_keep_names_until_opcache_is_full() -> Result<()> {
     let settings = [
         "opcache.memory_consumption=8",
         "opcache.max_wasted_percentage=1",
@@ -312,7 +312,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn workers_that_are_reset_while_their_scripts_are_replaced_stay_apart() -> Result<()> {
+    fn reset_workers_stay_apart_while_scripts_change() -> Result<()> {
         let mut scene = Scene::start(2, &[])?;
         scene.rewrite_every(Duration::from_millis(40));
         scene.reset_every(Duration::from_millis(700));
@@ -320,7 +320,7 @@ mod long {
     }
 
     #[test]
-    fn scripts_that_are_replaced_and_invalidated_keep_their_names() -> Result<()> {
+    fn invalidated_scripts_keep_their_names() -> Result<()> {
         let mut scene = Scene::start(1, &[])?;
         scene.rewrite_every(Duration::from_millis(40));
         scene.request_every(Duration::from_millis(100), "invalidate.php");

@@ -171,7 +171,7 @@ fn check_of(php: &Path, program: &str, milliseconds: u32, may_miss: f64) -> Resu
 }
 
 #[test]
-fn forked_jobs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
+fn forked_50_ms_jobs_have_four_fifths() -> Result<()> {
     check(FORKS, 50, 0.2)?;
     Ok(())
 }
@@ -193,7 +193,7 @@ fn without_build_id(folder: &TempDir) -> Result<PathBuf> {
 
 /// Run by `make real`, which builds that PHP.
 #[test]
-fn thread_safe_jobs_have_nine_tenths_of_their_time() -> Result<()> {
+fn thread_safe_jobs_have_nine_tenths() -> Result<()> {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
     let php = cache.join("runtimes/php-8.2-zts/usr/local/bin/php");
@@ -224,44 +224,44 @@ mod long {
     use super::*;
 
     #[test]
-    fn forked_jobs_of_20_ms_have_half_of_their_time() -> Result<()> {
+    fn forked_20_ms_jobs_have_half_their_time() -> Result<()> {
         check(FORKS, 20, 0.5)?;
         Ok(())
     }
 
     #[test]
-    fn forked_jobs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
+    fn forked_100_ms_jobs_have_nine_tenths() -> Result<()> {
         check(FORKS, 100, 0.1)?;
         Ok(())
     }
 
     #[test]
-    fn jobs_whose_parent_has_ended_are_of_the_tree() -> Result<()> {
+    fn orphaned_jobs_are_of_the_tree() -> Result<()> {
         check(ORPHANS, 100, 0.1)?;
         Ok(())
     }
 
     #[test]
-    fn jobs_that_are_programs_of_50_ms_have_four_fifths_of_their_time() -> Result<()> {
+    fn program_jobs_of_50_ms_have_four_fifths() -> Result<()> {
         check(PROGRAMS, 50, 0.2)?;
         Ok(())
     }
 
     #[test]
-    fn jobs_that_are_programs_of_100_ms_have_nine_tenths_of_their_time() -> Result<()> {
+    fn program_jobs_of_100_ms_have_nine_tenths() -> Result<()> {
         check(PROGRAMS, 100, 0.1)?;
         Ok(())
     }
 
     /// `exec` runs a shell first.
     #[test]
-    fn jobs_of_a_shell_have_nine_tenths_of_their_time() -> Result<()> {
+    fn shell_jobs_have_nine_tenths_of_their_time() -> Result<()> {
         check(SHELL, 100, 0.1)?;
         Ok(())
     }
 
     #[test]
-    fn jobs_without_a_build_id_have_nine_tenths_of_their_time() -> Result<()> {
+    fn jobs_without_build_id_have_nine_tenths() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let php = without_build_id(&folder)?;
         check_of(&php, PROGRAMS, 100, 0.1)?;

@@ -105,12 +105,7 @@ pub fn holds(kind: &Kind) -> bool {
 }
 
 fn measured(kind: &Kind) -> Result<Vec<String>> {
-    let server = Running::start_with(
-        kind.php,
-        kind.server,
-        kind.workers,
-        (File::Stays, "heap.php"),
-    )?;
+    let server = Running::start_with(kind.php, kind.server, kind.workers, File::Stays, "heap.php")?;
     let asking = server.ask(kind.workers);
     std::thread::sleep(Duration::from_millis(500));
     let recorder = Recorder::start_with(&[server.pid()], 499, SECONDS, &["--heap"])?;

@@ -59,9 +59,12 @@ fn main() -> ExitCode {
     for kind in KINDS.iter().filter(wanted) {
         failures += usize::from(!holds(kind));
     }
-    let heaps = heap::KINDS.iter().filter(|kind| match words.is_empty() {
-        true => full || !kind.full,
-        false => words.iter().any(|word| kind.name.contains(word.as_str())),
+    let heaps = heap::KINDS.iter().filter(|kind| {
+        if words.is_empty() {
+            full || !kind.full
+        } else {
+            words.iter().any(|word| kind.name.contains(word.as_str()))
+        }
     });
     for kind in heaps {
         failures += usize::from(!heap::holds(kind));

@@ -54,7 +54,7 @@ impl Running {
     /// Starts a server with this many workers, from a copy of the program if its file is to be
     /// removed or replaced.
     pub fn start(php: Php, server: Server, workers: usize, file: File) -> Result<Self> {
-        Self::start_with(php, server, workers, (file, "index.php"))
+        Self::start_with(php, server, workers, file, "index.php")
     }
 
     /// The same with another script in place of index.php.
@@ -62,7 +62,8 @@ impl Running {
         php: Php,
         server: Server,
         workers: usize,
-        (file, script): (File, &str),
+        file: File,
+        script: &str,
     ) -> Result<Self> {
         let folder = folder_of_scripts()?;
         if script != "index.php" {

@@ -59,9 +59,12 @@ pub fn calls_of(stack: &str) -> Vec<String> {
         let is_phase = call.starts_with('[') || *call == "{main}";
         !is_phase && !call.starts_with("include") && !["", "sleep", "flock"].contains(call)
     };
-    let kind = |call: &str| match call.contains("{closure") {
-        true => "{closure}".to_owned(),
-        false => call.split(' ').next().unwrap_or(call).to_owned(),
+    let kind = |call: &str| {
+        if call.contains("{closure") {
+            "{closure}".to_owned()
+        } else {
+            call.split(' ').next().unwrap_or(call).to_owned()
+        }
     };
     stack.split(';').filter(is_call).map(kind).collect()
 }

@@ -55,7 +55,7 @@ fn the_same_user_reads_its_own() -> Result<()> {
 }
 
 #[test]
-fn root_with_ptrace_alone_reads_the_dumpable_process_of_another_user() -> Result<()> {
+fn root_with_ptrace_reads_a_dumpable_process() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
     check_profile(&scene.record(PTRACE_ALONE, target.pid)?)
@@ -70,7 +70,7 @@ fn another_user_is_refused() -> Result<()> {
 }
 
 #[test]
-fn root_without_capabilities_is_refused_by_root_with_them() -> Result<()> {
+fn weaker_root_is_refused_by_stronger_root() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy("", PHP)?;
     let said = scene.record(WITHOUT_CAPABILITIES, target.pid)?;
@@ -78,7 +78,7 @@ fn root_without_capabilities_is_refused_by_root_with_them() -> Result<()> {
 }
 
 #[test]
-fn a_php_with_file_capabilities_is_hidden_from_its_own_user() -> Result<()> {
+fn php_with_capabilities_hides_from_its_user() -> Result<()> {
     let scene = Scene::new()?;
     let php = scene.copy(PHP, "php")?;
     run(Command::new("setcap")
@@ -91,7 +91,7 @@ fn a_php_with_file_capabilities_is_hidden_from_its_own_user() -> Result<()> {
 }
 
 #[test]
-fn a_worker_of_php_fpm_that_changed_its_user_is_hidden_from_it() -> Result<()> {
+fn worker_of_another_user_hides_from_it() -> Result<()> {
     let scene = Scene::new()?;
     let (socket, configuration) = (scene.path("socket"), scene.path("fpm.conf"));
     let pool = format!(
@@ -139,7 +139,7 @@ fn seccomp_may_refuse_one_way_and_not_both() -> Result<()> {
 }
 
 #[test]
-fn seccomp_may_refuse_the_only_way_that_root_has() -> Result<()> {
+fn seccomp_may_refuse_roots_only_way() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
     let call = refusing(&scene, PTRACE_ALONE, &[PROCESS_VM_READV])?;
@@ -148,7 +148,7 @@ fn seccomp_may_refuse_the_only_way_that_root_has() -> Result<()> {
 }
 
 #[test]
-fn a_process_outside_the_samplers_user_namespace_is_refused() -> Result<()> {
+fn process_outside_the_user_namespace_is_refused() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy("", PHP)?;
     let said = scene.record("unshare --user --map-root-user", target.pid)?;
@@ -156,7 +156,7 @@ fn a_process_outside_the_samplers_user_namespace_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_process_in_a_user_namespace_of_root_is_refused_to_its_own_user() -> Result<()> {
+fn roots_user_namespace_is_refused_to_its_user() -> Result<()> {
     let scene = Scene::new()?;
     let holder = namespace_of_root()?;
     let inside = format!("nsenter --user --target={} {WWW_DATA}", holder.pid);

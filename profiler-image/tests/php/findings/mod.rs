@@ -207,7 +207,7 @@ fn check(program: &Program, problem: Problem) -> Result<()> {
 }
 
 #[test]
-fn programs_with_a_problem_are_told_from_those_that_are_near_it() -> Result<()> {
+fn problem_is_told_from_near_ones() -> Result<()> {
     check_all(|id| SHORT.contains(&id))
 }
 
@@ -216,7 +216,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn programs_of_all_other_rules_are_told_apart_as_well() -> Result<()> {
+    fn programs_of_other_rules_are_told_apart() -> Result<()> {
         check_all(|id| !SHORT.contains(&id))
     }
 }

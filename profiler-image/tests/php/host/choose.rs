@@ -48,7 +48,7 @@ fn check(arguments: &[&str], expected: &[i32]) -> Result<()> {
 }
 
 #[test]
-fn a_pool_stands_for_its_workers_and_no_others() -> Result<()> {
+fn pool_stands_for_its_workers_alone() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene, "chosen")?;
     let web = children(&master, "chosen-web")?;
@@ -61,7 +61,7 @@ fn a_pool_stands_for_its_workers_and_no_others() -> Result<()> {
 }
 
 #[test]
-fn a_worker_that_starts_later_is_of_its_pool() -> Result<()> {
+fn later_worker_is_of_its_pool() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene, "later")?;
     let before = children(&master, "later-web")?;
@@ -83,7 +83,7 @@ fn a_worker_that_starts_later_is_of_its_pool() -> Result<()> {
 
 /// A pool whose workers php-fpm starts for a request, and ends a second after it.
 #[test]
-fn the_first_worker_of_a_pool_is_waited_for() -> Result<()> {
+fn pools_first_worker_is_waited_for() -> Result<()> {
     let scene = Scene::new()?;
     let (configuration, socket) = (scene.path("ondemand.conf"), scene.path("ondemand.socket"));
     fs::write(
@@ -156,7 +156,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn a_control_group_stands_for_the_processes_in_it() -> Result<()> {
+fn control_group_stands_for_its_processes() -> Result<()> {
     let scene = Scene::new()?;
     let script = scene.file("grouped.php", "<?php while (true) usleep(1000);")?;
     let name = format!("phpprof-test-{}", std::process::id());
@@ -177,7 +177,7 @@ fn a_control_group_stands_for_the_processes_in_it() -> Result<()> {
 }
 
 #[test]
-fn where_nothing_fits_or_nothing_is_chosen_it_is_said_what_there_is() -> Result<()> {
+fn missing_choice_says_what_there_is() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene, "there")?;
     let tries = [

@@ -128,7 +128,7 @@ fn dumped(target: &Running) -> Result<Value> {
 }
 
 #[test]
-fn a_worker_in_uninterruptible_sleep_waits_for_a_disk_unless_its_leaf_says_more() -> Result<()> {
+fn uninterruptible_worker_waits_for_a_disk() -> Result<()> {
     let scene = Scene::new()?;
     let script = scene.file("writes.php", WRITES)?;
     let mut disk = Disk::mount(&scene)?;

@@ -104,7 +104,7 @@ fn worker_in<'a>(workers: &'a [Value], function: &str) -> Result<&'a Value> {
 }
 
 #[test]
-fn a_worker_that_hangs_is_told_with_its_lines_and_with_what_it_waits_for() -> Result<()> {
+fn hanging_worker_is_told_with_its_wait() -> Result<()> {
     let pool = Pool::start("hangs")?;
     let ended = dump(&["--php-fpm", "hangs", "-o", "json"])?;
     ensure!(ended.status.success(), "{}", said(&ended));
@@ -147,7 +147,7 @@ fn a_worker_that_hangs_is_told_with_its_lines_and_with_what_it_waits_for() -> Re
 }
 
 #[test]
-fn a_snapshot_that_is_delivered_as_a_profile_tells_the_same() -> Result<()> {
+fn snapshot_as_profile_tells_the_same() -> Result<()> {
     let pool = Pool::start("snapshot")?;
     let file = pool.scene.path("snapshot.pb.gz");
     let mut command = Command::new(env!("CARGO_BIN_EXE_phpprof"));
@@ -177,7 +177,7 @@ fn a_snapshot_that_is_delivered_as_a_profile_tells_the_same() -> Result<()> {
 }
 
 #[test]
-fn workers_that_wait_come_before_one_that_runs_and_idle_ones_are_counted() -> Result<()> {
+fn waiting_workers_come_first_idle_are_counted() -> Result<()> {
     let _pool = Pool::start("order")?;
     let ended = dump(&["--php-fpm", "order", "-o", "json"])?;
     let dumped: Value = serde_json::from_slice(&ended.stdout)?;
@@ -229,7 +229,7 @@ fn workers_that_wait_come_before_one_that_runs_and_idle_ones_are_counted() -> Re
 }
 
 #[test]
-fn where_nothing_can_be_dumped_it_is_said_what_there_is() -> Result<()> {
+fn empty_dump_says_what_there_is() -> Result<()> {
     let ended = dump(&[])?;
     ensure!(ended.status.code() == Some(2) && said(&ended).contains("choose what to sample"));
     let ended = dump(&["--pid", "4194304"])?;

@@ -99,7 +99,7 @@ fn php_fpm(scene: &Scene, pool: &str, workers: usize) -> Result<Running> {
 }
 
 #[test]
-fn three_of_64_workers_that_hang_in_a_socket_come_first_with_all_that_is_known() -> Result<()> {
+fn three_hanging_workers_of_64_come_first() -> Result<()> {
     let scene = Scene::new()?;
     let pool = pool_of_this_test("many");
     let _master = php_fpm(&scene, &pool, WORKERS)?;
@@ -137,7 +137,7 @@ fn three_of_64_workers_that_hang_in_a_socket_come_first_with_all_that_is_known()
 }
 
 #[test]
-fn a_session_that_waits_for_another_request_of_it_is_told_by_its_lock() -> Result<()> {
+fn session_lock_tells_its_waiting_request() -> Result<()> {
     let scene = Scene::new()?;
     let pool = pool_of_this_test("sessions");
     let _master = php_fpm(&scene, &pool, 4)?;
@@ -167,7 +167,7 @@ fn frankenphp() -> PathBuf {
 }
 
 #[test]
-fn threads_of_frankenphp_are_workers_and_one_that_hangs_is_told() -> Result<()> {
+fn hanging_thread_of_frankenphp_is_told() -> Result<()> {
     let program = frankenphp();
     if !program.is_file() {
         eprintln!("left out: there is no {}", program.display());

@@ -42,7 +42,7 @@ fn recorded(scene: &Scene, master: &Running, limit: &str) -> Result<(usize, usiz
 }
 
 #[test]
-fn a_soft_limit_of_open_files_hides_no_worker() -> Result<()> {
+fn soft_file_limit_hides_no_worker() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene)?;
     let (sampled, counted, told) = recorded(&scene, &master, "-Sn 24")?;
@@ -55,7 +55,7 @@ fn a_soft_limit_of_open_files_hides_no_worker() -> Result<()> {
 }
 
 #[test]
-fn who_may_not_open_files_for_all_workers_is_told_how_many_are_missing() -> Result<()> {
+fn missing_workers_are_counted_without_files() -> Result<()> {
     let scene = Scene::new()?;
     let master = php_fpm(&scene)?;
     let (sampled, counted, told) = recorded(&scene, &master, "-n 90")?;

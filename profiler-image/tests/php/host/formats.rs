@@ -54,7 +54,7 @@ fn text(all: &Recorded, name: &str) -> Result<String> {
 }
 
 #[test]
-fn each_format_is_valid_has_the_functions_and_is_told() -> Result<()> {
+fn each_format_is_valid_and_has_functions() -> Result<()> {
     let all = all()?;
     for (name, (_, line)) in &all {
         let words = [" samples, ", name, "look at it"];
@@ -85,7 +85,7 @@ fn each_format_is_valid_has_the_functions_and_is_told() -> Result<()> {
 }
 
 #[test]
-fn a_format_without_a_file_goes_to_the_standard_output() -> Result<()> {
+fn format_without_file_goes_to_standard_output() -> Result<()> {
     let target = php()?;
     let start = |arguments: &[&str]| {
         let mut command = record(["-d", "1", "--pid", &target.pid().to_string()]);
@@ -108,7 +108,7 @@ fn a_format_without_a_file_goes_to_the_standard_output() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
+fn unwritable_file_is_told_before_sampling() -> Result<()> {
     let (scene, target) = (Scene::new()?, php()?);
     fs::create_dir(scene.path("folder"))?;
     for (path, told) in [
@@ -133,7 +133,7 @@ fn what_cannot_be_written_is_told_before_anything_is_sampled() -> Result<()> {
 }
 
 #[test]
-fn a_pipe_sees_no_progress_and_a_quiet_run_says_nothing() -> Result<()> {
+fn pipe_sees_no_progress() -> Result<()> {
     let (scene, target) = (Scene::new()?, php()?);
     let path = scene.path("x.pb.gz");
     let command = || {
@@ -168,7 +168,7 @@ fn a_pipe_sees_no_progress_and_a_quiet_run_says_nothing() -> Result<()> {
 }
 
 #[test]
-fn samples_of_a_worker_that_sleeps_are_left_out_and_counted() -> Result<()> {
+fn sleeping_samples_are_left_out_and_counted() -> Result<()> {
     let scene = Scene::new()?;
     let path = scene.path("x.pb.gz");
     let script =

@@ -31,7 +31,7 @@ late();
 ";
 
 #[test]
-fn a_script_is_sampled_from_its_first_function_on() -> Result<()> {
+fn script_is_sampled_from_its_first_function() -> Result<()> {
     let scene = Scene::new()?;
     let script = scene.file("shares.php", SHARES)?;
     let output = scene.path("x.pb.gz");
@@ -83,7 +83,7 @@ fn the_exit_code_is_the_program_s() -> Result<()> {
 }
 
 #[test]
-fn a_program_that_runs_no_php_or_too_shortly_ends_as_it_would_without_a_profile() -> Result<()> {
+fn program_without_php_ends_as_usual() -> Result<()> {
     let scene = Scene::new()?;
     let output = scene.path("x.pb.gz");
     let shell = |script: &str| {
@@ -108,7 +108,7 @@ fn a_program_that_runs_no_php_or_too_shortly_ends_as_it_would_without_a_profile(
 }
 
 #[test]
-fn children_of_the_program_are_sampled_also_where_it_is_no_php() -> Result<()> {
+fn children_are_sampled_without_php_above() -> Result<()> {
     let scene = Scene::new()?;
     let output = scene.path("x.pb.gz");
     let script = "$child = pcntl_fork(); $end = hrtime(true) + 1500e6;
@@ -135,7 +135,7 @@ const LISTENS: &str = "pcntl_async_signals(true); $seen = $argv[1];
     usleep(1000000); exit(6);";
 
 #[test]
-fn signals_are_passed_on_and_the_program_decides_when_it_ends() -> Result<()> {
+fn signals_reach_the_program() -> Result<()> {
     let scene = Scene::new()?;
     let (output, seen) = (scene.path("x.pb.gz"), scene.path("seen"));
     let recording = recording(&output, &["-r", LISTENS, &seen.to_string_lossy()]);
@@ -186,7 +186,7 @@ fn a_program_outlives_the_time_that_is_sampled() -> Result<()> {
 /// The terminal sends SIGINT to all processes in its foreground: the program gets it once, and not
 /// again from phpprof.
 #[test]
-fn ctrl_c_on_a_terminal_reaches_the_program_once_and_keeps_the_profile() -> Result<()> {
+fn ctrl_c_reaches_the_program_once() -> Result<()> {
     let scene = Scene::new()?;
     let (output, seen) = (scene.path("x.pb.gz"), scene.path("seen"));
     let script = "pcntl_async_signals(true); $seen = $argv[1];

@@ -14,7 +14,7 @@ fn busy() -> Result<Running> {
 }
 
 #[test]
-fn ctrl_c_ends_an_endless_run_with_a_valid_file() -> Result<()> {
+fn ctrl_c_ends_with_a_valid_file() -> Result<()> {
     let (scene, target) = (Scene::new()?, busy()?);
     let output = scene.path("x.pb.gz");
     let mut command = record(["-d", "0", "--pid", &target.pid().to_string(), "-o"]);

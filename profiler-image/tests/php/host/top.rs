@@ -78,7 +78,7 @@ fn children(of: &Running) -> Result<Vec<i32>> {
 }
 
 #[test]
-fn a_terminal_shows_what_runs_saves_it_and_is_as_it_was() -> Result<()> {
+fn terminal_shows_saves_and_is_restored() -> Result<()> {
     let (scene, target) = (Scene::new()?, busy()?);
     let mut running = top(&scene, &target)?;
     // A busy machine may take a second to start it, and what it saves is as long as it has run.

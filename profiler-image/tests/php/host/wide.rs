@@ -118,7 +118,7 @@ const BUSY: &str = "while (true) { $x = md5('x'); }";
 const SLEEPS: &str = "while (true) usleep(1000);";
 
 #[test]
-fn a_worker_stopped_by_a_signal_waits_until_it_goes_on() -> Result<()> {
+fn stopped_worker_waits_until_it_goes_on() -> Result<()> {
     check_stopped(BUSY, |target| target.signal(Signal::SIGSTOP))
 }
 
@@ -273,7 +273,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn a_worker_stopped_in_its_sleep_waits_until_it_goes_on() -> Result<()> {
+    fn worker_stopped_asleep_waits_until_it_goes_on() -> Result<()> {
         for code in [SLEEPS, "sleep(60);"] {
             check_stopped(code, |target| target.signal(Signal::SIGSTOP))?;
         }

@@ -32,13 +32,13 @@ const UNSTABLE: i64 = 20;
 const MAX_CHECKED: usize = 8192;
 
 #[test]
-fn a_profile_has_the_functions_that_the_program_lists() -> Result<()> {
+fn profile_has_the_functions_of_the_program() -> Result<()> {
     let is_full = std::env::var("FULL").is_ok_and(|value| value == "1");
     check(&cells(is_full), if is_full { 200 } else { 0 })
 }
 
 #[test]
-fn a_profile_of_frankenphp_has_the_functions_that_the_program_lists() -> Result<()> {
+fn frankenphp_profile_has_the_programs_functions() -> Result<()> {
     let is_full = std::env::var("FULL").is_ok_and(|value| value == "1");
     check(&frankenphp_cells(), if is_full { 60 } else { 0 })
 }
@@ -158,7 +158,7 @@ mod long {
     /// Two inputs that had no names: a folder with another letter than ASCII, and a function of
     /// 4,994 bytes.
     #[test]
-    fn a_folder_and_a_long_name_of_the_field_are_named() -> Result<()> {
+    fn folder_and_long_field_name_are_named() -> Result<()> {
         let busy = "$e=hrtime(true)+3000000; while(hrtime(true)<$e) { $x=md5('a'); }";
         let long = "f".repeat(4990) + "_end";
         let sources = [

@@ -271,12 +271,13 @@ fn php_fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Pro
 /// FrankenPHP with one thread for requests, and its address.
 fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Process, SocketAddr)> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let ini = match cell.opcache {
-        true => format!(
+    let ini = if cell.opcache {
+        format!(
             "zend_extension={}\nopcache.enable=1\nopcache.file_update_protection=0\n",
             runtimes().join(OPCACHE_OF_ZTS).display()
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     fs::write(folder.join("php.ini"), ini)?;
     let child = Command::new(&cell.program)

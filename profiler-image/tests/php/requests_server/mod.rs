@@ -369,7 +369,7 @@ impl Clients {
         let threads = (0..count)
             .map(|client| {
                 let (stop, took, ask) = (Arc::clone(&stop), Arc::clone(&took), Arc::clone(&ask));
-                std::thread::spawn(move || work(&*ask, requested, (client, count), &stop, &took))
+                std::thread::spawn(move || work(&*ask, requested, client, count, &stop, &took))
             })
             .collect();
         Self {
@@ -414,7 +414,8 @@ fn shares(took: &HashMap<&'static str, f64>) -> HashMap<&'static str, f64> {
 fn work(
     ask: &dyn Fn(&str, &str) -> Result<f64>,
     requested: Requested,
-    (client, count): (usize, usize),
+    client: usize,
+    count: usize,
     stop: &AtomicBool,
     took: &Mutex<Took>,
 ) {

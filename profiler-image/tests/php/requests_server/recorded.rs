@@ -122,9 +122,10 @@ pub fn record(pid: u32, seconds: u32, arguments: &[&str]) -> Result<Recorded> {
         String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     ensure!(out.status.success(), "{said}");
     let bytes = std::fs::read(&path)?;
-    let list = match has_list {
-        true => std::fs::read(&list)?,
-        false => Vec::new(),
+    let list = if has_list {
+        std::fs::read(&list)?
+    } else {
+        Vec::new()
     };
     Ok(Recorded {
         profile: decode(&bytes, &DecodeLimits::default())?,

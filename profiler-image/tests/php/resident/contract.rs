@@ -9,8 +9,7 @@ use super::relay::{Relay, stopped};
 use super::scene::{Container, Resident, profile};
 
 #[test]
-fn neighbours_of_the_number_are_answered_under_the_smaller_one_and_others_are_refused() -> Result<()>
-{
+fn neighbours_speak_the_smaller_number() -> Result<()> {
     let container = Container::start(13)?;
     let id = container.id.clone();
     let relay = Relay::start(move |relay| {
@@ -28,9 +27,10 @@ fn neighbours_of_the_number_are_answered_under_the_smaller_one_and_others_are_re
         let are_done = all
             .iter()
             .all(|(name, _)| relay.has(&format!("{name}.pb.gz.receipt")));
-        match are_done {
-            false => relay.answer(60, &all.map(run)),
-            true => stopped(),
+        if are_done {
+            stopped()
+        } else {
+            relay.answer(60, &all.map(run))
         }
     })?;
     let mut resident = Resident::of(&container, &relay)?;

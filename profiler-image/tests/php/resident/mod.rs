@@ -25,8 +25,7 @@ use relay::{Relay, stopped};
 use scene::*;
 
 #[test]
-fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_receipts() -> Result<()>
-{
+fn runs_deliver_their_own_profiles_and_receipts() -> Result<()> {
     let container = Container::start(1)?;
     let id = container.id.clone();
     let relay = Relay::start(move |relay| {
@@ -83,12 +82,15 @@ fn runs_one_after_the_other_and_two_at_once_deliver_their_own_profiles_and_recei
 /// The second answer is that of a replica that does not lead; the last tells that nobody reads any
 /// more.
 #[test]
-fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
+fn live_seconds_are_brought_until_unwatched() -> Result<()> {
     let container = Container::start(9)?;
     let id = container.id.clone();
-    let relay = Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
-        false => relay.answer(60, &[relay.live_run("a", &id, 60)]),
-        true => stopped(),
+    let relay = Relay::start(move |relay| {
+        if relay.has("a.pb.gz.receipt") {
+            stopped()
+        } else {
+            relay.answer(60, &[relay.live_run("a", &id, 60)])
+        }
     })?;
     relay.answer_seconds(&[200, 421, 200, 507, 410]);
     let mut resident = Resident::of(&container, &relay)?;
@@ -113,9 +115,12 @@ fn the_seconds_of_a_live_run_are_brought_until_nobody_looks() -> Result<()> {
 #[test]
 fn a_run_for_another_container_is_refused() -> Result<()> {
     let container = Container::start(2)?;
-    let relay = Relay::start(|relay| match relay.has("a.pb.gz.receipt") {
-        false => relay.answer(60, &[relay.run("a", &"4f".repeat(32), 1)]),
-        true => stopped(),
+    let relay = Relay::start(|relay| {
+        if relay.has("a.pb.gz.receipt") {
+            stopped()
+        } else {
+            relay.answer(60, &[relay.run("a", &"4f".repeat(32), 1)])
+        }
     })?;
     let mut resident = Resident::of(&container, &relay)?;
     resident.check_ends(0, r#"{"reason":"LeaseEnded","detail":"HTTP 410"}"#)?;
@@ -134,14 +139,17 @@ fn a_run_for_another_container_is_refused() -> Result<()> {
 /// A relay that assigns one run, of this many seconds, until it has its receipt.
 fn one_run(container: &Container, seconds: u32) -> Result<Arc<Relay>> {
     let id = container.id.clone();
-    Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
-        false => relay.answer(60, &[relay.run("a", &id, seconds)]),
-        true => stopped(),
+    Relay::start(move |relay| {
+        if relay.has("a.pb.gz.receipt") {
+            stopped()
+        } else {
+            relay.answer(60, &[relay.run("a", &id, seconds)])
+        }
     })
 }
 
 #[test]
-fn a_run_that_is_killed_has_a_receipt_that_says_so() -> Result<()> {
+fn killed_run_has_a_receipt() -> Result<()> {
     let container = Container::start(3)?;
     let relay = one_run(&container, 60)?;
     let mut resident = Resident::of(&container, &relay)?;
@@ -156,7 +164,7 @@ fn a_run_that_is_killed_has_a_receipt_that_says_so() -> Result<()> {
 }
 
 #[test]
-fn a_signal_ends_runs_with_what_they_have_sampled() -> Result<()> {
+fn signal_ends_runs_with_their_samples() -> Result<()> {
     let container = Container::start(4)?;
     let relay = one_run(&container, 60)?;
     let mut resident = Resident::of(&container, &relay)?;
@@ -175,7 +183,7 @@ fn a_signal_ends_runs_with_what_they_have_sampled() -> Result<()> {
 
 /// The same of a sampler that is not resident: its container gets the signal itself.
 #[test]
-fn a_signal_during_the_upload_of_an_ephemeral_sampler_lets_it_go_on() -> Result<()> {
+fn signal_lets_an_ephemeral_upload_go_on() -> Result<()> {
     let container = Container::start(11)?;
     let relay = Relay::start(|_| stopped())?;
     relay.be_away(true);
@@ -203,7 +211,7 @@ fn a_signal_during_the_upload_of_an_ephemeral_sampler_lets_it_go_on() -> Result<
 }
 
 #[test]
-fn a_run_goes_on_to_its_end_when_the_lease_is_over() -> Result<()> {
+fn run_ends_itself_after_the_lease() -> Result<()> {
     let container = Container::start(5)?;
     let id = container.id.clone();
     let relay = Relay::start(move |relay| match relay.asked() {
@@ -268,7 +276,7 @@ fn it_ends_where_no_relay_answers_in_time() -> Result<()> {
 }
 
 #[test]
-fn the_grants_of_a_run_stand_in_no_environment_and_no_command_line() -> Result<()> {
+fn grants_stand_in_no_environment_or_arguments() -> Result<()> {
     let container = Container::start(6)?;
     let relay = one_run(&container, 60)?;
     let resident = Resident::of(&container, &relay)?;
@@ -336,7 +344,7 @@ fn ticks(pid: i32) -> Result<u64> {
 
 /// The files in /proc of a process that is not dumpable belong to root, whoever runs it.
 #[test]
-fn grants_are_read_only_once_no_other_process_of_the_user_can_look() -> Result<()> {
+fn grants_wait_until_nobody_can_look() -> Result<()> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
     let program = folder.path().join("phpprof");
@@ -364,7 +372,7 @@ mod long {
     use super::*;
 
     #[test]
-    fn an_answer_of_ten_mebibytes_is_refused_and_asked_for_again() -> Result<()> {
+    fn answer_of_ten_mebibytes_is_refused() -> Result<()> {
         let relay = Relay::start(|relay| match relay.asked() {
             // It would be valid if it were shorter.
             1 => {
@@ -388,7 +396,7 @@ mod long {
 
     /// The run has ended, and its upload is tried again and again, when the kubelet ends the pod.
     #[test]
-    fn a_signal_during_an_upload_lets_it_go_on() -> Result<()> {
+    fn signal_lets_an_upload_go_on() -> Result<()> {
         let container = Container::start(10)?;
         let relay = one_run(&container, 1)?;
         relay.be_away(true);

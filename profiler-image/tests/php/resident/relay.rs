@@ -125,9 +125,10 @@ impl Relay {
 
     fn bring(&self, second: Vec<u8>) -> u16 {
         let mut answers = locked(&self.live_answers);
-        let answer = match answers.is_empty() {
-            true => 200,
-            false => answers.remove(0),
+        let answer = if answers.is_empty() {
+            200
+        } else {
+            answers.remove(0)
         };
         if answer == 200 {
             locked(&self.live).push(second);

@@ -51,7 +51,7 @@ fn has(text: &[u8], word: &str) -> bool {
 }
 
 #[test]
-fn nothing_that_the_relay_is_brought_has_a_secret_of_a_request() -> Result<()> {
+fn nothing_brought_has_a_requests_secret() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("index.php"), APPLICATION)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -64,9 +64,12 @@ fn nothing_that_the_relay_is_brought_has_a_secret_of_a_request() -> Result<()> {
     let container = Container::start_with(10, server)?;
     wait_for("server", || Ok(asked(port).ok()))?;
     let id = container.id.clone();
-    let relay = Relay::start(move |relay| match relay.has("a.pb.gz.receipt") {
-        false => relay.answer(60, &[relay.live_list_run("a", &id, 4)]),
-        true => stopped(),
+    let relay = Relay::start(move |relay| {
+        if relay.has("a.pb.gz.receipt") {
+            stopped()
+        } else {
+            relay.answer(60, &[relay.live_list_run("a", &id, 4)])
+        }
     })?;
     let is_over = AtomicBool::new(false);
     let log = std::thread::scope(|scope| {

@@ -208,9 +208,10 @@ fn step(rest: &str, within: Within, previous: char) -> (usize, Within) {
             let letters = if rest.starts_with('b') { 2 } else { 1 };
             let after = rest.get(letters..).unwrap_or_default();
             let signs = after.len() - after.trim_start_matches('#').len();
-            match after.get(signs..).is_some_and(|it| it.starts_with('"')) {
-                true => (letters + signs + 1, Within::Text(Some(signs))),
-                false => (1, within),
+            if after.get(signs..).is_some_and(|it| it.starts_with('"')) {
+                (letters + signs + 1, Within::Text(Some(signs)))
+            } else {
+                (1, within)
             }
         }
         Within::Text(None) if rest.starts_with('\\') => {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn wrap_leaves_what_fits_and_what_cannot_be_filled() {
+    fn wrap_leaves_what_fits_or_cannot_be_filled() {
         let wide = "w".repeat(120);
         for code in [
             "// short\n// lines\n".to_owned(),

@@ -48,7 +48,7 @@ mod tests {
 
     /// Of a thousand drawn runs none is beyond it, and a wrong share of ten points is.
     #[test]
-    fn check_holds_for_chance_and_not_for_another_share() {
+    fn check_holds_for_chance_alone() {
         let (mut state, samples) = (1_u64, 1000);
         let mut draw = || {
             // Numerical Recipes' LCG; the upper bits are good.

@@ -43,7 +43,7 @@ pub struct LabelArguments {
     #[arg(long, requires = "min_request_age_ms", help_heading = REQUESTS)]
     include_young: bool,
     /// Write the slowest requests, what each did in order, and a timeline to this file, as gzipped
-    /// JSON. This turns the label Route on.
+    /// JSON. This turns on the label Route.
     #[cfg(feature = "host")]
     #[arg(id = "requests", long = "requests", value_name = "FILE", help_heading = OUTPUT)]
     list: Option<PathBuf>,

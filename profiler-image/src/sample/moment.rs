@@ -92,7 +92,7 @@ pub(super) fn next_to(top: usize) -> Range<usize> {
     top..top + 2
 }
 
-/// The looks from one of so many to the read of the part below, on both sides of both.
+/// The looks from one of this number to the read of the part below, on both sides of both.
 pub(super) fn around_below(look: usize, looks: usize) -> Range<usize> {
     let before = looks_before_below(looks);
     look.min(before.saturating_sub(1))..look.max(before) + 1

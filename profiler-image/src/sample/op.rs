@@ -11,8 +11,8 @@ pub(super) const UNWINDING: u32 = u32::MAX;
 /// The op index of a frame without an op.
 pub(super) const NO_OP: u32 = u32::MAX - 1;
 
-/// The index of an opline in a function's code. While an exception unwinds, a caller's opline is
-/// the engine's own op in `EG(exception_op)`.
+/// The index of an opline in a function's code. While an exception unwinds, it is the engine's own
+/// op in `EG(exception_op)`.
 pub(super) fn op_index(
     layout: &Layout,
     executor_globals: u64,

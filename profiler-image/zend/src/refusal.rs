@@ -54,12 +54,12 @@ impl fmt::Display for EngineRefusal {
             Self::Emulated(emulator) => {
                 write!(
                     f,
-                    "an emulator runs its PHP ({emulator}), and its memory cannot be read as an engine's"
+                    "an emulator runs its PHP ({emulator}), and its memory does not look like an engine's"
                 )
             }
             Self::LayoutMismatch(what) => write!(
                 f,
-                "the engine's memory is not laid out as its version says: {what}"
+                "the engine's memory does not have the layout of its version: {what}"
             ),
             Self::Starting => f.write_str("the PHP engine has not started yet"),
             Self::Unreadable(fault) => write!(f, "{fault}"),

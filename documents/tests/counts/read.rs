@@ -206,6 +206,7 @@ fn is_bool(pattern: &syn::Pat) -> bool {
     match pattern {
         syn::Pat::Lit(literal) => matches!(literal.lit, syn::Lit::Bool(_)),
         syn::Pat::Or(cases) => cases.cases.iter().any(is_bool),
+        syn::Pat::Guard(guarded) => is_bool(&guarded.pat),
         _ => false,
     }
 }

@@ -67,11 +67,15 @@ impl Arena {
         let mut head = [0; Self::HEAD];
         memory.read(block, &mut head).ok()?;
         let now = Self::parse(self.pointer, block, &head);
-        match now.block == self.block {
-            true if now == *self => Some(ClosureChange::None),
-            true if now.end > self.end => Some(ClosureChange::Grown),
-            false if now.prev == self.block => Some(ClosureChange::Grown),
-            _ => None,
+        let has_grown = if now.block == self.block {
+            now.end > self.end
+        } else {
+            now.prev == self.block
+        };
+        if now == *self {
+            Some(ClosureChange::None)
+        } else {
+            has_grown.then_some(ClosureChange::Grown)
         }
     }
 }

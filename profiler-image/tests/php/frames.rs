@@ -241,50 +241,50 @@ fn below(stacks: &HashMap<String, i64>, frames: &str) -> i64 {
     below.map(|(_, samples)| samples).sum()
 }
 
-#[test]
-fn generators_are_called_by_what_resumed_them() -> Result<()> {
-    for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
-        let folder = TempDir::new()?;
-        let target = start(&folder, GENERATORS, &[enabled])?;
-        let deep = "deep;".repeat(6);
-        let fiber = format!("{{main}};fibers;Fiber::resume;in_fiber;{deep}busy");
-        let stages = format!("{{main}};pipeline;filter;{}source;busy", "stage;".repeat(7));
-        let expected = [
-            "{main};shares;uses_one;Generator::next;one;middle;inner;busy",
-            "{main};shares;uses_two;Generator::next;two;middle;inner;busy",
-            "{main};pipeline;filter;busy",
-            &stages,
-            &fiber,
-            "{main};fibers;Fiber::resume;in_fiber;busy",
-        ];
-        let is_missing = |stacks: &HashMap<String, i64>, frames: &&str| below(stacks, frames) < 3;
-        let stacks = sampled_until(&target, folder.path(), |stacks| {
-            !expected.iter().any(|frames| is_missing(stacks, frames))
-        })?;
-        for frames in &expected {
-            ensure!(!is_missing(&stacks, frames), "{frames}: {stacks:?}");
-        }
-        check_without(
-            &stacks,
-            &[
-                "uses_one;Generator::next;two",
-                "uses_two;Generator::next;one",
-                "inner;middle",
-                "stage;filter",
-                "Fiber::resume;deep",
-                "{main};deep",
-            ],
-        )?;
-    }
-    Ok(())
-}
-
 /// Runs with `FULL=1`.
 mod long {
     use super::*;
 
-    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have
-    /// no name.
+    #[test]
+    fn generators_are_called_by_what_resumed_them() -> Result<()> {
+        for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
+            let folder = TempDir::new()?;
+            let target = start(&folder, GENERATORS, &[enabled])?;
+            let deep = "deep;".repeat(6);
+            let fiber = format!("{{main}};fibers;Fiber::resume;in_fiber;{deep}busy");
+            let stages = format!("{{main}};pipeline;filter;{}source;busy", "stage;".repeat(7));
+            let expected = [
+                "{main};shares;uses_one;Generator::next;one;middle;inner;busy",
+                "{main};shares;uses_two;Generator::next;two;middle;inner;busy",
+                "{main};pipeline;filter;busy",
+                &stages,
+                &fiber,
+                "{main};fibers;Fiber::resume;in_fiber;busy",
+            ];
+            let is_missing =
+                |stacks: &HashMap<String, i64>, frames: &&str| below(stacks, frames) < 3;
+            let stacks = sampled_until(&target, folder.path(), |stacks| {
+                !expected.iter().any(|frames| is_missing(stacks, frames))
+            })?;
+            for frames in &expected {
+                ensure!(!is_missing(&stacks, frames), "{frames}: {stacks:?}");
+            }
+            check_without(
+                &stacks,
+                &[
+                    "uses_one;Generator::next;two",
+                    "uses_two;Generator::next;one",
+                    "inner;middle",
+                    "stage;filter",
+                    "Fiber::resume;deep",
+                    "{main};deep",
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no name.
     #[test]
     fn half_of_the_fibers_samples_are_named() -> Result<()> {
         let folder = TempDir::new()?;

@@ -3,8 +3,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::standing::list::SCENES;
 use crate::standing::live::{Live, Runtime, has, runtimes};
-use crate::standing::scenes::{SCENES, Scene};
+use crate::standing::scenes::Scene;
 use crate::standing::{check, observe};
 
 fn check_one(runtime: &Runtime, scene: &Scene) -> Result<()> {

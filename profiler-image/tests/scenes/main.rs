@@ -1,9 +1,8 @@
 //! Recorded scenes, replayed: a process that has the memory that a sampler reads of PHP in a scene
 //! is sampled as PHP was, by the same code.
 //!
-//! They need a C compiler, and no PHP. `make record-scenes` records them again. Invariant: the
-//! expected values are the scene's own (`tests/standing/scenes.rs`), and what PHP itself said of
-//! the moment.
+//! They need a C compiler, and no PHP. `make record-scenes` records them again. Invariant: the expected values are the scene's own
+//! (`tests/standing/list.rs`), and what PHP itself said of the moment.
 #![cfg(target_arch = "x86_64")]
 
 mod record;
@@ -17,7 +16,8 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use recording::{Recording, compile};
-use standing::scenes::{SCENES, Scene};
+use standing::list::SCENES;
+use standing::scenes::Scene;
 use standing::{check, observe};
 
 /// Where the recordings are.

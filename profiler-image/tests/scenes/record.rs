@@ -15,8 +15,9 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use crate::recording::{Mapping, PAGE, Recorded, Recording, compile};
+use crate::standing::list::SCENES;
 use crate::standing::live::{Live, Runtime, has, runtimes};
-use crate::standing::scenes::{SCENES, Scene};
+use crate::standing::scenes::Scene;
 use crate::standing::{check, observe};
 use crate::{folder, scene_of};
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -30,6 +31,8 @@ static void again(char **argv)
 	char number[16];
 	snprintf(number, sizeof number, "%d", starts);
 	setenv("STARTS", number, 1);
+	/* Not where it lay before, also where a debugger has switched that off. */
+	personality((unsigned long)personality(0xffffffff) & ~ADDR_NO_RANDOMIZE);
 	if (starts < MOST_STARTS)
 		execv("/proc/self/exe", argv);
 	fail("mapping");

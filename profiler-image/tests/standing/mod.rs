@@ -1,6 +1,7 @@
 //! PHP that stands still in a scene: real, or from its recording. Both are observed in the same
 //! way, and judged by the same truth.
 
+pub mod list;
 pub mod live;
 pub mod scenes;
 

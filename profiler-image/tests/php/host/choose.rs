@@ -81,41 +81,6 @@ fn later_worker_is_of_its_pool() -> Result<()> {
     Ok(())
 }
 
-/// A pool whose workers php-fpm starts for a request, and ends a second after it.
-#[test]
-fn pools_first_worker_is_waited_for() -> Result<()> {
-    let scene = Scene::new()?;
-    let (configuration, socket) = (scene.path("ondemand.conf"), scene.path("ondemand.socket"));
-    fs::write(
-        &configuration,
-        format!(
-            "[global]\nerror_log = /dev/null\n[first-web]\nuser = www-data\nlisten = {}\nlisten.mode = 0666\npm = ondemand\n\
-             pm.max_children = 2\npm.process_idle_timeout = 1s\n",
-            socket.display()
-        ),
-    )?;
-    let mut fpm = Command::new(FPM);
-    fpm.args(["--nodaemonize", "-n", "--fpm-config"])
-        .arg(&configuration);
-    let _master = Running::start(&mut fpm)?;
-    wait_until("php-fpm", || Ok(socket.exists()))?;
-    let output = scene.path("x.pb.gz");
-    let mut command = record(["-d", "20", "--include-idle", "--php-fpm", "first-web", "-o"]);
-    let mut running = Running::start(command.arg(&output).stderr(Stdio::null()))?;
-    // Longer than a run without a worker waits otherwise.
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    ensure!(running.0.try_wait()?.is_none(), "it did not wait");
-    // A connection without a request starts a worker.
-    let connection = std::os::unix::net::UnixStream::connect(&socket)?;
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    let pid = nix::unistd::Pid::from_raw(running.pid());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM)?;
-    ensure!(running.exit_code()? == Some(0));
-    drop(connection);
-    ensure!(Read::file(&output)?.pids().len() == 1);
-    Ok(())
-}
-
 fn sleeper(script: &Path) -> Result<Running> {
     let mut command = Command::new(PHP);
     let target = Running::start(command.arg(script).arg("argument-of-a-test"))?;
@@ -225,4 +190,44 @@ fn missing_choice_says_what_there_is() -> Result<()> {
         ensure!(said(&ended).contains(&master), "{}", said(&ended));
     }
     Ok(())
+}
+
+/// Runs with `FULL=1`.
+mod long {
+    use super::*;
+
+    /// A pool whose workers php-fpm starts for a request, and ends a second after it.
+    #[test]
+    fn the_first_worker_of_a_pool_is_waited_for() -> Result<()> {
+        let scene = Scene::new()?;
+        let (configuration, socket) = (scene.path("ondemand.conf"), scene.path("ondemand.socket"));
+        fs::write(
+            &configuration,
+            format!(
+                "[global]\nerror_log = /dev/null\n[first-web]\nuser = www-data\nlisten = {}\nlisten.mode = 0666\npm = ondemand\n\
+                 pm.max_children = 2\npm.process_idle_timeout = 1s\n",
+                socket.display()
+            ),
+        )?;
+        let mut fpm = Command::new(FPM);
+        fpm.args(["--nodaemonize", "-n", "--fpm-config"])
+            .arg(&configuration);
+        let _master = Running::start(&mut fpm)?;
+        wait_until("php-fpm", || Ok(socket.exists()))?;
+        let output = scene.path("x.pb.gz");
+        let mut command = record(["-d", "20", "--include-idle", "--php-fpm", "first-web", "-o"]);
+        let mut running = Running::start(command.arg(&output).stderr(Stdio::null()))?;
+        // Longer than a run without a worker waits otherwise.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        ensure!(running.0.try_wait()?.is_none(), "it did not wait");
+        // A connection without a request starts a worker.
+        let connection = std::os::unix::net::UnixStream::connect(&socket)?;
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let pid = nix::unistd::Pid::from_raw(running.pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM)?;
+        ensure!(running.exit_code()? == Some(0));
+        drop(connection);
+        ensure!(Read::file(&output)?.pids().len() == 1);
+        Ok(())
+    }
 }

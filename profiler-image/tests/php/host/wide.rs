@@ -215,65 +215,65 @@ fn php_in_a_memfd_is_sampled() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn two_masters_with_one_pool_name_are_named() -> Result<()> {
-    let scene = Scene::new()?;
-    let pool = format!("twice-{}", std::process::id());
-    let start = |name: &str| -> Result<Running> {
-        let socket = scene.path(&format!("{name}.sock"));
-        let text = format!(
-            "[global]\nerror_log = /dev/null\n[{pool}]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = 1\n",
-            socket.display()
-        );
-        let path = scene.file(&format!("{name}.conf"), &text)?;
-        let mut command = Command::new(FPM);
-        command.args(["--nodaemonize", "--fpm-config"]).arg(path);
-        let master = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-        wait_until("php-fpm", || Ok(socket.exists()))?;
-        Ok(master)
-    };
-    let [one, other] = [start("one")?, start("other")?];
-    std::thread::sleep(Duration::from_millis(300));
-    let mut command = record(["-d", "2", "--include-idle", "-o"]);
-    command
-        .arg(scene.path("x.pb.gz"))
-        .args(["--php-fpm", &pool]);
-    let mut dump = Command::new(env!("CARGO_BIN_EXE_phpprof"));
-    dump.args(["dump", "--php-fpm", &pool]);
-    // On a terminal, with a key that ends it after the first seconds.
-    let top = format!("{} top --php-fpm {pool}", env!("CARGO_BIN_EXE_phpprof"));
-    let mut terminal = Command::new("sh");
-    let line = format!(
-        "(sleep 4; printf q) | TERM=xterm script --quiet --return --command 'stty rows 24 cols 80; {top}' /dev/null"
-    );
-    terminal.args(["-c", &line]);
-    for command in [&mut command, &mut dump, &mut terminal] {
-        let ended = run(command.stdin(Stdio::null()))?;
-        // A terminal has both in one.
-        let told = said(&ended) + &String::from_utf8_lossy(&ended.stdout);
-        ensure!(ended.status.success(), "{told}");
-        // `top` shows its beginning in the table, and leaves the whole on the screen.
-        let (_, left) = told.rsplit_once("\x1b[?1049l").unwrap_or(("", &told));
-        for (master, name) in [(&one, "one.conf"), (&other, "other.conf")] {
-            let named = format!("1 of {} (php-fpm: master process ", master.pid());
-            ensure!(left.contains(&named) && left.contains(name), "{told:?}");
-        }
-        let begins = format!("2 php-fpm masters have a pool {pool}");
-        let times = told.matches(&begins).count();
-        ensure!(
-            times == 1 + usize::from(left.len() < told.len()),
-            "{told:?}"
-        );
-    }
-    Ok(())
-}
-
 /// Runs with `FULL=1`.
 mod long {
     use super::*;
 
     #[test]
-    fn worker_stopped_asleep_waits_until_it_goes_on() -> Result<()> {
+    fn two_masters_with_one_pool_name_are_named() -> Result<()> {
+        let scene = Scene::new()?;
+        let pool = format!("twice-{}", std::process::id());
+        let start = |name: &str| -> Result<Running> {
+            let socket = scene.path(&format!("{name}.sock"));
+            let text = format!(
+                "[global]\nerror_log = /dev/null\n[{pool}]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = 1\n",
+                socket.display()
+            );
+            let path = scene.file(&format!("{name}.conf"), &text)?;
+            let mut command = Command::new(FPM);
+            command.args(["--nodaemonize", "--fpm-config"]).arg(path);
+            let master = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+            wait_until("php-fpm", || Ok(socket.exists()))?;
+            Ok(master)
+        };
+        let [one, other] = [start("one")?, start("other")?];
+        std::thread::sleep(Duration::from_millis(300));
+        let mut command = record(["-d", "2", "--include-idle", "-o"]);
+        command
+            .arg(scene.path("x.pb.gz"))
+            .args(["--php-fpm", &pool]);
+        let mut dump = Command::new(env!("CARGO_BIN_EXE_phpprof"));
+        dump.args(["dump", "--php-fpm", &pool]);
+        // On a terminal, with a key that ends it after the first seconds.
+        let top = format!("{} top --php-fpm {pool}", env!("CARGO_BIN_EXE_phpprof"));
+        let mut terminal = Command::new("sh");
+        let line = format!(
+            "(sleep 4; printf q) | TERM=xterm script --quiet --return --command 'stty rows 24 cols 80; {top}' /dev/null"
+        );
+        terminal.args(["-c", &line]);
+        for command in [&mut command, &mut dump, &mut terminal] {
+            let ended = run(command.stdin(Stdio::null()))?;
+            // A terminal has both in one.
+            let told = said(&ended) + &String::from_utf8_lossy(&ended.stdout);
+            ensure!(ended.status.success(), "{told}");
+            // `top` shows its beginning in the table, and leaves the whole on the screen.
+            let (_, left) = told.rsplit_once("\x1b[?1049l").unwrap_or(("", &told));
+            for (master, name) in [(&one, "one.conf"), (&other, "other.conf")] {
+                let named = format!("1 of {} (php-fpm: master process ", master.pid());
+                ensure!(left.contains(&named) && left.contains(name), "{told:?}");
+            }
+            let begins = format!("2 masters of php-fpm have a pool {pool}");
+            let times = told.matches(&begins).count();
+            ensure!(
+                times == 1 + usize::from(left.len() < told.len()),
+                "{told:?}"
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_worker_stopped_in_its_sleep_waits_until_it_goes_on() -> Result<()> {
         for code in [SLEEPS, "sleep(60);"] {
             check_stopped(code, |target| target.signal(Signal::SIGSTOP))?;
         }

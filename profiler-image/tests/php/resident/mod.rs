@@ -181,54 +181,6 @@ fn signal_ends_runs_with_their_samples() -> Result<()> {
     Ok(())
 }
 
-/// The same of a sampler that is not resident: its container gets the signal itself.
-#[test]
-fn signal_lets_an_ephemeral_upload_go_on() -> Result<()> {
-    let container = Container::start(11)?;
-    let relay = Relay::start(|_| stopped())?;
-    relay.be_away(true);
-    let run = relay.run("a", &container.id, 1);
-    let words = run["arguments"].as_array().context("no arguments")?;
-    let words = words.iter().filter_map(Value::as_str);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_phpprof"));
-    command.args(words.filter(|word| *word != "--grants-on-stdin"));
-    let grants = run["environment"]["PHPPROF_GRANTS"].as_str();
-    command.env("PHPPROF_GRANTS", grants.context("no grants")?);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut sampler = Running(command.stderr(Stdio::null()).spawn()?);
-    wait_for("upload", || Ok((relay.refused() > 0).then_some(())))?;
-    kill(
-        Pid::from_raw(i32::try_from(sampler.0.id())?),
-        Signal::SIGTERM,
-    )?;
-    let before = relay.refused();
-    let again = || Ok((relay.refused() > before + 1).then_some(()));
-    wait_for("further uploads", again)?;
-    relay.be_away(false);
-    let ended = wait_for("end", || Ok(sampler.0.try_wait()?))?;
-    ensure!(ended.success() && relay.has("a.pb.gz"), "{ended}");
-    Ok(())
-}
-
-#[test]
-fn run_ends_itself_after_the_lease() -> Result<()> {
-    let container = Container::start(5)?;
-    let id = container.id.clone();
-    let relay = Relay::start(move |relay| match relay.asked() {
-        1 => relay.answer(1, &[relay.run("a", &id, 3)]),
-        _ => (503, String::new()),
-    })?;
-    let mut resident = Resident::of(&container, &relay)?;
-    resident.check_ends(0, r#"{"reason":"LeaseEnded"}"#)?;
-    let profile = profile(&relay, "a")?;
-    ensure!(
-        profile.duration_nanos > 2_900_000_000,
-        "{} ns",
-        profile.duration_nanos
-    );
-    Ok(())
-}
-
 #[test]
 fn it_ends_where_the_relay_refuses_it() -> Result<()> {
     let container = "4f".repeat(32);
@@ -370,6 +322,54 @@ fn grants_wait_until_nobody_can_look() -> Result<()> {
 /// Runs with `FULL=1`.
 mod long {
     use super::*;
+
+    /// The same of a sampler that is not resident: its container gets the signal itself.
+    #[test]
+    fn a_signal_during_the_upload_of_an_ephemeral_sampler_lets_it_go_on() -> Result<()> {
+        let container = Container::start(11)?;
+        let relay = Relay::start(|_| stopped())?;
+        relay.be_away(true);
+        let run = relay.run("a", &container.id, 1);
+        let words = run["arguments"].as_array().context("no arguments")?;
+        let words = words.iter().filter_map(Value::as_str);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_phpprof"));
+        command.args(words.filter(|word| *word != "--grants-on-stdin"));
+        let grants = run["environment"]["PHPPROF_GRANTS"].as_str();
+        command.env("PHPPROF_GRANTS", grants.context("no grants")?);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut sampler = Running(command.stderr(Stdio::null()).spawn()?);
+        wait_for("upload", || Ok((relay.refused() > 0).then_some(())))?;
+        kill(
+            Pid::from_raw(i32::try_from(sampler.0.id())?),
+            Signal::SIGTERM,
+        )?;
+        let before = relay.refused();
+        let again = || Ok((relay.refused() > before + 1).then_some(()));
+        wait_for("further uploads", again)?;
+        relay.be_away(false);
+        let ended = wait_for("end", || Ok(sampler.0.try_wait()?))?;
+        ensure!(ended.success() && relay.has("a.pb.gz"), "{ended}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_run_goes_on_to_its_end_when_the_lease_is_over() -> Result<()> {
+        let container = Container::start(5)?;
+        let id = container.id.clone();
+        let relay = Relay::start(move |relay| match relay.asked() {
+            1 => relay.answer(1, &[relay.run("a", &id, 3)]),
+            _ => (503, String::new()),
+        })?;
+        let mut resident = Resident::of(&container, &relay)?;
+        resident.check_ends(0, r#"{"reason":"LeaseEnded"}"#)?;
+        let profile = profile(&relay, "a")?;
+        ensure!(
+            profile.duration_nanos > 2_900_000_000,
+            "{} ns",
+            profile.duration_nanos
+        );
+        Ok(())
+    }
 
     #[test]
     fn answer_of_ten_mebibytes_is_refused() -> Result<()> {

@@ -424,7 +424,10 @@ mod tests {
                 "taken from the store: api@cccc3333, of 2026-09-21T14:00:00Z",
             )),
         );
-        check("web", Ok(("aaaa", "older ones with that name: web@aaab2222")));
+        check(
+            "web",
+            Ok(("aaaa", "older ones with that name: web@aaab2222")),
+        );
         check("web@aaab", Ok(("aaab", "web@aaab2222")));
         check("web@aaab2222", Ok(("aaab", "web@aaab2222")));
     }

@@ -177,7 +177,7 @@ mod long {
         let began = Instant::now();
         let recording = sampled(scope, 60).map_err(|error| anyhow::anyhow!("{error:?}"))?;
         ensure!(
-            recording.ended == Ended::WorkersGone,
+            recording.ended == RunEnd::WorkersGone,
             "{:?}",
             recording.ended
         );

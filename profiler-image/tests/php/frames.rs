@@ -284,7 +284,8 @@ mod long {
         Ok(())
     }
 
-    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have no name.
+    /// Each fiber has a page of its own, and another one may run when that is read: up to 37 % have
+    /// no name.
     #[test]
     fn half_of_the_fibers_samples_are_named() -> Result<()> {
         let folder = TempDir::new()?;

@@ -1,8 +1,9 @@
 //! Recorded scenes, replayed: a process that has the memory that a sampler reads of PHP in a scene
 //! is sampled as PHP was, by the same code.
 //!
-//! They need a C compiler, and no PHP. `make record-scenes` records them again. Invariant: the expected values are the scene's own
-//! (`tests/standing/list.rs`), and what PHP itself said of the moment.
+//! They need a C compiler, and no PHP. `make record-scenes` records them again. Invariant: the
+//! expected values are the scene's own (`tests/standing/list.rs`), and what PHP itself said of the
+//! moment.
 #![cfg(target_arch = "x86_64")]
 
 mod record;

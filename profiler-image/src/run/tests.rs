@@ -74,7 +74,9 @@ fn sampler_over_budget_lowers_its_rate() {
     clock.work.set(3 * MILLISECOND);
     let recording = of_one(&options, &clock, Vec::new());
     let slower = recording.effective_period.as_secs_f64() / recording.asked_period.as_secs_f64();
-    assert!((2.0..5.0).contains(&slower), "{slower}");
+    // Three times as slow is enough. The period grows by half at a time, which may be one step more
+    // than needed; the slots' drawn times decide whether a further step follows.
+    assert!((2.0..3.0 * 1.5 * 1.5).contains(&slower), "{slower}");
     let used = clock.own_cpu() as f64 / 60e9;
     // Its first three seconds do not count.
     assert!(used < 0.15, "{used}");

@@ -324,7 +324,7 @@ fn what_is_not_supported_is_named() {
     check(
         EngineRefusal::Emulated("/usr/bin/qemu-aarch64".to_owned()),
         "emulated by /usr/bin/qemu-aarch64",
-        "process 7 (php-fpm7.4): an emulator runs its PHP (/usr/bin/qemu-aarch64), and its memory cannot be read as an engine's; run an image for this machine's architecture",
+        "process 7 (php-fpm7.4): an emulator runs its PHP (/usr/bin/qemu-aarch64), and its memory does not look like an engine's; run an image for this machine's architecture",
     );
 }
 

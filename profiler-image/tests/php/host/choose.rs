@@ -198,7 +198,7 @@ mod long {
 
     /// A pool whose workers php-fpm starts for a request, and ends a second after it.
     #[test]
-    fn the_first_worker_of_a_pool_is_waited_for() -> Result<()> {
+    fn waits_for_the_first_worker_of_a_pool() -> Result<()> {
         let scene = Scene::new()?;
         let (configuration, socket) = (scene.path("ondemand.conf"), scene.path("ondemand.socket"));
         fs::write(

@@ -273,7 +273,7 @@ mod long {
     }
 
     #[test]
-    fn a_worker_stopped_in_its_sleep_waits_until_it_goes_on() -> Result<()> {
+    fn a_worker_stopped_asleep_waits_until_continued() -> Result<()> {
         for code in [SLEEPS, "sleep(60);"] {
             check_stopped(code, |target| target.signal(Signal::SIGSTOP))?;
         }

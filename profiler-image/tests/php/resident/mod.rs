@@ -325,7 +325,7 @@ mod long {
 
     /// The same of a sampler that is not resident: its container gets the signal itself.
     #[test]
-    fn a_signal_during_the_upload_of_an_ephemeral_sampler_lets_it_go_on() -> Result<()> {
+    fn a_signal_lets_an_ephemeral_upload_finish() -> Result<()> {
         let container = Container::start(11)?;
         let relay = Relay::start(|_| stopped())?;
         relay.be_away(true);
@@ -353,7 +353,7 @@ mod long {
     }
 
     #[test]
-    fn a_run_goes_on_to_its_end_when_the_lease_is_over() -> Result<()> {
+    fn a_run_outlives_its_lease() -> Result<()> {
         let container = Container::start(5)?;
         let id = container.id.clone();
         let relay = Relay::start(move |relay| match relay.asked() {

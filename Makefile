@@ -191,7 +191,7 @@ api: plugin ## tests on a real control plane whose pods a toy plays: what needs 
 .PHONY: plugin
 plugin: setup ## install kubectl phpprof next to the test cluster's programs
 	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
-	@install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
+	@cmp -s "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof" || install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
 
 .PHONY: demo
 demo: IMAGES := phpprof operator
@@ -235,6 +235,7 @@ test: setup ## all tests, in their short form
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo build --quiet --locked -p e2e --bins && cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
+	@$(MAKE) api
 	@tools/beside $(MAKE) fuzz
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench

@@ -74,20 +74,17 @@ pub fn mode(container: Option<&ContainerView>, target: &ProfileTarget) -> ReadMo
 mod tests {
     use super::*;
 
+    /// Of pod and request: the user and the group.
     #[track_caller]
-    fn check(
-        pod: (Option<i64>, Option<i64>),
-        asked: (Option<i64>, Option<i64>),
-        expected: ReadMode,
-    ) {
+    fn check(pod: [Option<i64>; 2], asked: [Option<i64>; 2], expected: ReadMode) {
         let container = ContainerView {
-            uid: pod.0,
-            gid: pod.1,
+            uid: pod[0],
+            gid: pod[1],
             ..ContainerView::default()
         };
         let target = ProfileTarget {
-            run_as_user: asked.0,
-            run_as_group: asked.1,
+            run_as_user: asked[0],
+            run_as_group: asked[1],
             ..ProfileTarget::default()
         };
         assert_eq!(mode(Some(&container), &target), expected);
@@ -96,16 +93,16 @@ mod tests {
     #[test]
     fn a_known_ordinary_user_is_taken_over() {
         check(
-            (Some(1000), Some(1001)),
-            (None, None),
+            [Some(1000), Some(1001)],
+            [None, None],
             ReadMode::SameUser {
                 uid: 1000,
                 gid: 1001,
             },
         );
         check(
-            (Some(1000), None),
-            (None, None),
+            [Some(1000), None],
+            [None, None],
             ReadMode::SameUser {
                 uid: 1000,
                 gid: 1000,
@@ -116,21 +113,21 @@ mod tests {
     #[test]
     fn mode_prefers_the_pods_user() {
         check(
-            (Some(1000), Some(1001)),
-            (Some(5), Some(6)),
+            [Some(1000), Some(1001)],
+            [Some(5), Some(6)],
             ReadMode::SameUser {
                 uid: 1000,
                 gid: 1001,
             },
         );
         check(
-            (Some(0), None),
-            (Some(5), None),
+            [Some(0), None],
+            [Some(5), None],
             ReadMode::Ptrace { user_known: true },
         );
         check(
-            (None, None),
-            (Some(5), Some(6)),
+            [None, None],
+            [Some(5), Some(6)],
             ReadMode::SameUser { uid: 5, gid: 6 },
         );
     }
@@ -138,13 +135,13 @@ mod tests {
     #[test]
     fn root_and_unknown_users_need_ptrace() {
         check(
-            (Some(0), None),
-            (None, None),
+            [Some(0), None],
+            [None, None],
             ReadMode::Ptrace { user_known: true },
         );
         check(
-            (None, None),
-            (None, None),
+            [None, None],
+            [None, None],
             ReadMode::Ptrace { user_known: false },
         );
     }

@@ -159,7 +159,7 @@ pub fn page_within<S: SampleSource + ?Sized>(
     } else {
         title.to_owned()
     };
-    let data = data(profile, &title, chosen, tables, (samples, None), said);
+    let data = data(profile, &title, chosen, tables, samples, said);
     html(&data, timeline, room)
 }
 
@@ -203,8 +203,8 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     tables.together = before.count() + after.count() > TOLD_APART;
     let samples = tables.samples(after, view, &[])?;
     let earlier = tables.samples(before, view, &order)?;
-    let both = (samples, Some(earlier));
-    let data = data(after.head(), title, chosen, tables, both, Vec::new());
+    let mut data = data(after.head(), title, chosen, tables, samples, Vec::new());
+    data.before = Some(earlier);
     html(&data, None, room)
 }
 
@@ -214,7 +214,7 @@ fn data<'a>(
     title: &'a str,
     chosen: usize,
     tables: PageTables<'a>,
-    (samples, before): (Vec<i64>, Option<Vec<i64>>),
+    samples: Vec<i64>,
     findings: Vec<PageFinding>,
 ) -> Data<'a> {
     let (mut files, mut known) = (Vec::new(), HashMap::new());
@@ -239,7 +239,7 @@ fn data<'a>(
         labels: tables.labels,
         sets: tables.sets,
         samples,
-        before,
+        before: None,
         findings,
     }
 }

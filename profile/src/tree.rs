@@ -72,7 +72,7 @@ impl<'a> FrameTree<'a> {
             let functions = steps
                 .iter()
                 .filter_map(|(function, _)| stacks.functions.get(*function));
-            self.add_stack(functions, (value, 0.0), Side::After);
+            self.add_stack(functions, value, 0.0, Side::After);
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a> FrameTree<'a> {
                 .iter()
                 .filter_map(|(function, _)| numbers.functions.get(*function));
             let error = squared_error(sample, value, count);
-            self.add_stack(functions, (value, error), side);
+            self.add_stack(functions, value, error, side);
         }
         Ok(())
     }
@@ -104,20 +104,21 @@ impl<'a> FrameTree<'a> {
     fn add_stack<'s>(
         &mut self,
         functions: impl Iterator<Item = &'s FunctionRef<'a>>,
-        value: (i64, f64),
+        value: i64,
+        error: f64,
         side: Side,
     ) where
         'a: 's,
     {
         let mut at = 0;
-        self.count(at, value, side);
+        self.count(at, value, error, side);
         for function in functions {
             at = self.child(at, *function);
-            self.count(at, value, side);
+            self.count(at, value, error, side);
         }
     }
 
-    fn count(&mut self, at: usize, (value, error): (i64, f64), side: Side) {
+    fn count(&mut self, at: usize, value: i64, error: f64, side: Side) {
         if let Some(node) = self.nodes.get_mut(at) {
             let [error_before, error_after] = &mut node.errors;
             let (sum, errors) = match side {

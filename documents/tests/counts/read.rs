@@ -11,7 +11,8 @@ use syn::visit::{self, Visit};
 /// A rule, with what counts against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// A parameter that is a tuple has several in the place of one.
+    /// A parameter that is a tuple has several in the place of one. The parameters of a trait's
+    /// methods are the trait's.
     TupleParameter,
     /// `match` on a truth value, which is an `if`.
     MatchOnBool,
@@ -62,6 +63,8 @@ pub struct Reader<'a> {
     file: &'a Path,
     /// Whether the code is compiled for tests only.
     is_test: bool,
+    /// Whether it implements a trait.
+    is_of_trait: bool,
     pub found: Vec<Offence>,
     /// Types that are not for tests only, with their lines.
     pub types: Vec<(String, usize)>,
@@ -83,6 +86,7 @@ impl Reader<'_> {
         for parameter in &signature.inputs {
             if let syn::FnArg::Typed(parameter) = parameter
                 && is_tuple(&parameter.ty)
+                && !self.is_of_trait
             {
                 self.offence(Rule::TupleParameter, parameter.span(), name);
             }
@@ -142,6 +146,13 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.function(&function.sig, function.block.span());
         visit::visit_item_fn(self, function);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let before = self.is_of_trait;
+        self.is_of_trait = item.trait_.is_some();
+        visit::visit_item_impl(self, item);
+        self.is_of_trait = before;
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
@@ -247,6 +258,7 @@ pub fn read<'a>(file: &'a Path, code: &str) -> Reader<'a> {
     let mut reader = Reader {
         file,
         is_test: is_file_of_tests(file),
+        is_of_trait: false,
         found: Vec::new(),
         types: Vec::new(),
     };

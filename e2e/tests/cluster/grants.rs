@@ -152,7 +152,8 @@ fn a_grant_writes_one_object_once_until_expiry() -> Result<()> {
             &target(&targets, "idle-a")?.object_key,
         )
         .await?;
-        check_expired(fixture, &grants[2], target(&targets, "idle-b")?).await
+        let (grant, until) = &grants[2];
+        check_expired(fixture, grant, *until, target(&targets, "idle-b")?).await
     })
 }
 
@@ -195,7 +196,8 @@ async fn check_unused(fixture: &Fixture, grant: &Call, key: &str) -> Result<()> 
 /// Checks that an unused grant is refused after the sampler's deadline.
 async fn check_expired(
     fixture: &Fixture,
-    (grant, until): &(Call, Timestamp),
+    grant: &Call,
+    until: Timestamp,
     idle: &TargetStatus,
 ) -> Result<()> {
     let left = Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default();

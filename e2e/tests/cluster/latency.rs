@@ -26,9 +26,10 @@ mod alone {
         exclusive(async |fixture| {
             fixture.start(&[pods::php("web")]).await?;
             let (mut to_first_sample, mut to_complete) = (Vec::new(), Vec::new());
-            let requests = match is_long_form("ten requests in the place of four") {
-                true => REQUESTS,
-                false => REQUESTS_IN_SHORT,
+            let requests = if is_long_form("ten requests in the place of four") {
+                REQUESTS
+            } else {
+                REQUESTS_IN_SHORT
             };
             for _ in 0..requests {
                 let applied = unix_now()?;

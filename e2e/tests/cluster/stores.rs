@@ -23,11 +23,11 @@ async fn told(fixture: &Fixture) -> Result<Value> {
 }
 
 /// Waits until the operator has probed its store with this result.
-async fn probed(fixture: &Fixture, expected: (&str, &str)) -> Result<()> {
+async fn probed(fixture: &Fixture, status: &str, reason: &str) -> Result<()> {
     poll("the probe's result", Duration::from_secs(60), async || {
         let told = told(fixture).await.unwrap_or_default();
         let found = (told["status"].as_str(), told["reason"].as_str());
-        Ok((found == (Some(expected.0), Some(expected.1))).then_some(()))
+        Ok((found == (Some(status), Some(reason))).then_some(()))
     })
     .await
 }
@@ -36,7 +36,7 @@ async fn probed(fixture: &Fixture, expected: (&str, &str)) -> Result<()> {
 fn doctor_repeats_what_the_store_probe_found() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::idle_php("web")]).await?;
-        probed(fixture, ("True", "Refused")).await?;
+        probed(fixture, "True", "Refused").await?;
         let user = fixture.administrator()?;
         let report = user.run("doctor pod/web -o json").await?.well()?;
         ensure!(report.contains("last success 20"), "{report}");
@@ -150,7 +150,7 @@ mod alone {
                     .create(&PostParams::default(), &service)
                     .await?;
                 install(fixture, name, "false").await?;
-                probed(fixture, ("False", reason)).await?;
+                probed(fixture, "False", reason).await?;
                 let target = json!({"podName": format!("web-{name}")});
                 let spec = json!({"target": target, "durationSeconds": 2});
                 let request = fixture.ended(&fixture.apply(spec.clone()).await?).await?;
@@ -161,7 +161,7 @@ mod alone {
                 );
                 ensure!(status(&request).targets.is_empty());
                 install(fixture, name, "true").await?;
-                probed(fixture, ("False", reason)).await?;
+                probed(fixture, "False", reason).await?;
                 let target = only_target(&fixture.completed(spec).await?)?;
                 ensure!(target.upload_mode == Some(UploadRoute::Relay), "{target:?}");
             }

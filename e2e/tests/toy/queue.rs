@@ -103,10 +103,11 @@ fn check_places(seen: &[ProfileRequest]) -> Result<()> {
     let mut running: BTreeMap<Option<String>, String> = BTreeMap::new();
     for request in seen {
         let status = status(request);
-        match status.start_time.is_some() && status.completion_time.is_none() {
-            true => running.insert(request.uid(), namespace(request)),
-            false => running.remove(&request.uid()),
-        };
+        if status.start_time.is_some() && status.completion_time.is_none() {
+            running.insert(request.uid(), namespace(request));
+        } else {
+            running.remove(&request.uid());
+        }
         let namespaces: BTreeSet<&String> = running.values().collect();
         ensure!(
             running.len() <= 2 && namespaces.len() == running.len(),

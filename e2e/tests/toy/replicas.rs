@@ -190,9 +190,10 @@ mod alone {
                 Ok(())
             })
             .await?;
-            let kills = match is_long_form("twenty kills of the leader") {
-                true => 20,
-                false => 0,
+            let kills = if is_long_form("twenty kills of the leader") {
+                20
+            } else {
+                0
             };
             for _ in 0..kills {
                 // Kubernetes waits longer before each restart of a pod; a new pod begins without a

@@ -4,6 +4,7 @@
 //! Invariant: one check for each requirement, always in the same order; a failed check says what to
 //! change.
 
+mod arguments;
 mod chosen;
 mod release;
 
@@ -19,6 +20,8 @@ use serde::Deserialize;
 use crate::duration;
 use crate::results::Reach;
 use crate::suggest::Suggest;
+pub use arguments::argument;
+use arguments::{arguments, has_argument};
 use chosen::{admission, budget, container, mode_of, names, pods};
 pub use chosen::{first, nothing, sampler_mode};
 pub use release::check_release;
@@ -480,24 +483,6 @@ fn shown_by_a_run(observed: &ObservedRelease, name: &'static str, what: &str, di
             "a run shows whether it works; profiling does not need this right",
         ),
     }
-}
-
-fn arguments<'o>(
-    observed: &'o ObservedRelease,
-    prefix: &'static str,
-) -> impl Iterator<Item = &'o str> {
-    let facts = observed.operator.as_ref().ok().into_iter();
-    let arguments = facts.flat_map(|facts| &facts.arguments);
-    arguments.filter_map(move |argument| argument.strip_prefix(prefix))
-}
-
-pub fn argument<'o>(observed: &'o ObservedRelease, prefix: &'static str) -> Option<&'o str> {
-    arguments(observed, prefix).next()
-}
-
-fn has_argument(observed: &ObservedRelease, wanted: &str) -> bool {
-    let facts = observed.operator.as_ref();
-    facts.is_ok_and(|facts| facts.arguments.iter().any(|argument| argument == wanted))
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ fn draw_table(top: &LiveTop, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let seen = usize::from(area.height.saturating_sub(1)).max(1);
     let first = at.saturating_sub(seen - 1);
     let cells = rows.iter().skip(first).take(seen);
-    let cells = cells.map(|row| cells_of(top, theme, row, (name, place)));
+    let cells = cells.map(|row| cells_of(top, theme, row, name, place));
     let table = Table::new(cells, widths)
         .header(head)
         .column_spacing(SPACE)
@@ -226,7 +226,8 @@ fn cells_of(
     top: &LiveTop,
     theme: Theme,
     row: &LiveRow<'_>,
-    (name, place): (u16, u16),
+    name: u16,
+    place: u16,
 ) -> Cells<'static> {
     let sums = top.shown();
     let whole = match top.tab {

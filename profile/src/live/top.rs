@@ -193,7 +193,7 @@ impl LiveTop {
         let wanted = self.filter.to_lowercase();
         let fits = |text: &str| text.to_lowercase().contains(&wanted);
         let rows = self.shown().table(self.tab).iter();
-        let rows = rows.map(|row| self.row(row));
+        let rows = rows.map(|(name, sum)| self.row(name, sum));
         let mut rows: Vec<_> = rows
             .filter(|row| wanted.is_empty() || fits(row.name) || fits(row.place))
             .collect();
@@ -205,7 +205,7 @@ impl LiveTop {
         rows
     }
 
-    fn row<'a>(&self, ((name, place), sum): (&'a Name, &'a Sum)) -> LiveRow<'a> {
+    fn row<'a>(&self, (name, place): &'a Name, sum: &'a Sum) -> LiveRow<'a> {
         let clock = self.clock as usize;
         LiveRow {
             name,

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 
 use super::codec::{MAX_TIME, step_of};
 use super::parts::Parts;
-use super::tree::NodeNumbers;
+use super::tree::{NodeNumbers, OtherTree};
 use super::{
     FIRST_STEP, MAX_RECORDED, MAX_REQUESTS, MAX_STEPS, MAX_STRING, OTHER, RouteRow, Slot, Timeline,
     TimelineCell, TimelineRequest, TimelineRows, TimelineTree, VERSION, WorkerRow,
@@ -115,7 +115,16 @@ impl TimelineMerger {
         all.sort_by(|(_, one), (_, other)| order(one).cmp(&order(other)));
         self.sum.unlisted_requests += all.len().saturating_sub(MAX_REQUESTS) as u64;
         all.truncate(MAX_REQUESTS);
-        let (functions, nodes) = (&self.sum.functions, &self.sum.nodes);
+        let (old_tree, new_tree) = (
+            OtherTree {
+                functions: &self.sum.functions,
+                nodes: &self.sum.nodes,
+            },
+            OtherTree {
+                functions: &other.functions,
+                nodes: &other.nodes,
+            },
+        );
         let (mut tree, mut recorded) = (TimelineTree::default(), 0);
         let (mut of_old, mut of_new) = (NodeNumbers::new(), NodeNumbers::new());
         for (is_new, request) in &mut all {
@@ -124,9 +133,9 @@ impl TimelineMerger {
             }
             let had_any = !request.moments.is_empty();
             if *is_new {
-                tree.take((&other.functions, &other.nodes), &mut of_new, request)
+                tree.take(new_tree, &mut of_new, request)
             } else {
-                tree.take((functions, nodes), &mut of_old, request)
+                tree.take(old_tree, &mut of_old, request)
             }
             let has_any = !request.moments.is_empty();
             self.sum.cut += u64::from(had_any && !has_any);
@@ -135,11 +144,11 @@ impl TimelineMerger {
         let parts = self
             .parts
             .take()
-            .map(|parts| parts.renamed(|node| tree.path((functions, nodes), &mut of_old, node)));
+            .map(|parts| parts.renamed(|node| tree.path(old_tree, &mut of_old, node)));
         let mut parts = parts.unwrap_or_else(|| Parts::new(other.began_unix_nanoseconds));
         for part in &other.parts {
             parts.add_part(part, other.began_unix_nanoseconds, |node| {
-                tree.path((&other.functions, &other.nodes), &mut of_new, node)
+                tree.path(new_tree, &mut of_new, node)
             });
         }
         self.parts = Some(parts);

@@ -23,6 +23,13 @@ pub struct TimelineTree {
     node_numbers: HashMap<TimelineNode, u32>,
 }
 
+/// Another tree, whose paths are copied.
+#[derive(Clone, Copy)]
+pub(super) struct OtherTree<'a> {
+    pub functions: &'a [TreeFunction],
+    pub nodes: &'a [TimelineNode],
+}
+
 /// The numbers in this tree of another tree's nodes.
 pub(super) type NodeNumbers = HashMap<u32, u32>;
 
@@ -60,20 +67,19 @@ impl TimelineTree {
     /// Copies a path of another tree.
     pub(super) fn path(
         &mut self,
-        of: (&[TreeFunction], &[TimelineNode]),
+        of: OtherTree<'_>,
         known: &mut NodeNumbers,
         leaf: u32,
     ) -> Option<u32> {
-        let (functions, nodes) = of;
         let (mut above, mut at) = (Vec::new(), Some(leaf));
         while let Some(number) = at.filter(|number| !known.contains_key(number)) {
             above.push(number);
-            at = nodes.get(number as usize)?.parent;
+            at = of.nodes.get(number as usize)?.parent;
         }
         let mut parent = at.and_then(|number| known.get(&number).copied());
         for number in above.into_iter().rev() {
-            let node = nodes.get(number as usize)?;
-            let function = self.add_function(functions.get(node.function as usize)?)?;
+            let node = of.nodes.get(number as usize)?;
+            let function = self.add_function(of.functions.get(node.function as usize)?)?;
             let new = self.node(TimelineNode {
                 parent,
                 function,
@@ -89,7 +95,7 @@ impl TimelineTree {
     /// keeps none.
     pub(super) fn take(
         &mut self,
-        of: (&[TreeFunction], &[TimelineNode]),
+        of: OtherTree<'_>,
         known: &mut NodeNumbers,
         request: &mut TimelineRequest,
     ) {
@@ -107,7 +113,7 @@ impl TimelineTree {
     /// others.
     fn take_part(
         &mut self,
-        of: (&[TreeFunction], &[TimelineNode]),
+        of: OtherTree<'_>,
         known: &mut NodeNumbers,
         part: &mut TimelinePart,
     ) {
@@ -125,13 +131,16 @@ impl TimelineTree {
 
     /// Replaces a timeline's tree, with the nodes that its requests still need.
     pub(super) fn replace(mut self, timeline: &mut Timeline) {
-        let (functions, nodes) = (&timeline.functions, &timeline.nodes);
+        let of = OtherTree {
+            functions: &timeline.functions,
+            nodes: &timeline.nodes,
+        };
         let mut known = NodeNumbers::new();
         for request in &mut timeline.requests {
-            self.take((functions, nodes), &mut known, request);
+            self.take(of, &mut known, request);
         }
         for part in &mut timeline.parts {
-            self.take_part((functions, nodes), &mut known, part);
+            self.take_part(of, &mut known, part);
         }
         (timeline.functions, timeline.nodes) = (self.functions, self.nodes);
     }

@@ -178,7 +178,7 @@ impl Cast {
         let begin = Timestamp::now();
         let made = self
             .requests
-            .make(&namespace(0), "wide", (PHP, "true"), WIDE, 0)
+            .make(&namespace(0), "wide", &format!("{PHP}=true"), WIDE, 0)
             .await?;
         let ended = self.requests.over(&made, REST).await?;
         report.time(
@@ -293,7 +293,7 @@ impl Cast {
             .make(
                 &namespace,
                 &format!("many-{number}"),
-                ("app", &label),
+                &format!("app={label}"),
                 PODS,
                 doomed,
             )

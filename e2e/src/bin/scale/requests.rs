@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -58,11 +58,11 @@ impl Requests {
         &self,
         namespace: &str,
         name: &str,
-        label: (&str, &str),
+        label: &str,
         pods: usize,
         doomed: usize,
     ) -> Result<Made> {
-        let (key, value) = label;
+        let (key, value) = label.split_once('=').context("a label without a value")?;
         let object = json!({
             "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name},
             "spec": {"target": {"selector": {"matchLabels": {key: value}}, "maxPods": pods}, "durationSeconds": self.duration.as_secs()},

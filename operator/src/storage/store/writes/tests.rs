@@ -48,7 +48,8 @@ fn error(status: u16, code: &str) -> Response {
 
 async fn answer(
     State(server): State<PutServer>,
-    (method, uri): (Method, Uri),
+    method: Method,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {

@@ -1,0 +1,100 @@
+//! Requests that are refused before anything is started.
+
+use super::*;
+
+#[track_caller]
+fn check_refusal(spec: Value, limits: &AdminLimits, observed: &ObservedCluster, expected: &str) {
+    let decision = decide(at(0), &request(spec), observed, limits);
+    let current = &decision.status.conditions[0];
+    assert_eq!(
+        (current.type_.as_str(), current.status.as_str()),
+        ("Failed", "True")
+    );
+    assert_eq!(format!("{}: {}", current.reason, current.message), expected);
+    assert!(
+        decision.effects.is_empty()
+            && decision.jobs.is_empty()
+            && decision.status.targets.is_empty(),
+        "something was started"
+    );
+    assert!(decision.status.completion_time.is_some());
+}
+
+#[test]
+fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
+    let observed = ObservedCluster {
+        admission: Some(Admission {
+            namespace_uid: NAMESPACE_UID.into(),
+            namespace_enabled: false,
+            stored_bytes: 0,
+            store: Default::default(),
+            samplers: BTreeMap::new(),
+            waits_since: at(0),
+            matched: Ok(vec![pod("a")]),
+        }),
+        ..ObservedCluster::default()
+    };
+    check_refusal(
+        spec(),
+        &AdminLimits::default(),
+        &observed,
+        "NamespaceNotEnabled: profiling is not enabled in this namespace. Enable it: kubectl label namespace shop phpprof.dev/profiling=enabled",
+    );
+    let open = AdminLimits {
+        namespace_opt_in: false,
+        ..AdminLimits::default()
+    };
+    assert_eq!(
+        short(&decide(at(0), &request(spec()), &observed, &open)),
+        "Starting; ; now"
+    );
+}
+
+#[test]
+fn the_administrators_limits_are_kept() {
+    let strict = AdminLimits {
+        duration_seconds: 20,
+        samples_per_second: 50,
+        ..AdminLimits::default()
+    };
+    let mut slow = spec();
+    slow["durationSeconds"] = json!(20);
+    check_refusal(
+        spec(),
+        &strict,
+        &admission(&["a"]),
+        "DurationOverLimit: durationSeconds is 30, but the administrator allows at most 20. Set a lower durationSeconds (--duration), or raise limits.durationSeconds in the chart.",
+    );
+    check_refusal(
+        slow,
+        &strict,
+        &admission(&["a"]),
+        "RateOverLimit: samplesPerSecond is 99, but the administrator allows at most 50. Set a lower samplesPerSecond (--samples-per-second), or raise limits.samplesPerSecond in the chart.",
+    );
+}
+
+#[test]
+fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
+    let matched = Err(RequestRefusal {
+        reason: RequestReason::NoPodsMatched,
+        message: "no pod matches".into(),
+    });
+    let observed = ObservedCluster {
+        admission: Some(Admission {
+            namespace_uid: NAMESPACE_UID.into(),
+            namespace_enabled: true,
+            stored_bytes: 0,
+            store: Default::default(),
+            samplers: BTreeMap::new(),
+            waits_since: at(0),
+            matched,
+        }),
+        ..ObservedCluster::default()
+    };
+    check_refusal(
+        spec(),
+        &AdminLimits::default(),
+        &observed,
+        "NoPodsMatched: no pod matches. Compare the target with kubectl get pods --show-labels",
+    );
+}

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_is_told_what_grew_beyond_its_limit() {
+    fn growth_beyond_its_limit_fails_a_pipeline() {
         let (before, after) = (profile(500, 500, None), profile(700, 300, None));
         check(
             Per::Share,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_as_many_requests_in_twice_the_time_are_no_growth() {
+    fn doubled_requests_in_doubled_time_are_no_growth() {
         let before = profile(50, 50, Some(100));
         check(
             Per::Request,
@@ -247,7 +247,7 @@ mod tests {
     /// Such a sampler counts the requests that it drops, so the time of a request would be too
     /// short.
     #[test]
-    fn a_profile_of_some_requests_is_not_compared_by_the_number_of_all() {
+    fn a_partial_profile_is_not_compared_per_request() {
         let before = profile(50, 50, Some(100));
         let mut filtered = Builder::new(Settings::default());
         filtered.comment(r#"{"requests":{"read":100,"dropped":{"filtered":410}}}"#);
@@ -261,7 +261,7 @@ mod tests {
 
     /// Its receipts are those of the whole profile.
     #[test]
-    fn a_file_with_the_samples_of_a_label_is_not_compared_by_the_requests_of_all() {
+    fn a_labels_samples_are_not_compared_per_request() {
         let before = profile(50, 50, Some(100));
         let view = View {
             labels: vec![("route".to_owned(), "/shop".to_owned())],
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_no_requests_is_not_compared_by_them() {
+    fn uncounted_requests_are_not_compared_per_request() {
         let (counted, not) = (profile(1, 1, Some(5)), profile(1, 1, None));
         for (before, after) in [(&counted, &not), (&not, &counted)] {
             let refused = Compared::of(before, after, &View::default(), Per::Request);

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_explained_and_an_unknown_one_gets_a_hint() {
+    fn an_unknown_reason_gets_a_hint() {
         insta::assert_snapshot!("explain", text(Some("usERunknown")).unwrap());
         let failure = text(Some("upload")).unwrap_err();
         assert_eq!(

@@ -60,7 +60,7 @@ fn lists_are_what_they_were() {
 }
 
 #[test]
-fn lists_of_what_is_stored_are_what_they_were() {
+fn lists_of_stored_profiles_stay_as_they_are() {
     let golden: Value = serde_json::from_str(include_str!("../../contract/archive.json")).unwrap();
     let mut profiles = golden["answer"]["profiles"].clone();
     profiles[0]["startTime"] = json!("2026-09-21T14:00:00Z");
@@ -353,7 +353,7 @@ fn versions_are_what_they_were() {
 }
 
 #[test]
-fn every_failure_of_the_api_server_names_what_to_do() {
+fn each_api_server_failure_has_a_remedy() {
     let mut text = String::new();
     for (code, message) in [
         (400, "bad"),

@@ -332,7 +332,7 @@ mod tests {
 
     /// kubectl 1.32 prints the same for a ConfigMap with this data.
     #[test]
-    fn values_are_printed_as_json_where_that_is_asked_for() {
+    fn values_are_printed_as_json_on_request() {
         let map = json!({"data": {"x": "1", "y": "2"}});
         for (template, expected) in [
             (
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_what_is() {
+    fn a_wrong_jsonpath_is_refused_with_known_forms() {
         for wrong in [
             "",
             ".items",

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_was_not_asked_for_is_refused_and_the_others_are_named() {
+    fn a_label_that_the_request_lacks_is_refused() {
         let target = json!({"podName": "web-1"});
         let with = |labels: Value| json!({"target": target, "labels": labels});
         for key in ["pod", "pid", "waiting", "trace_id"] {
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_leaves_out_is_what_the_api_server_adds() {
+    fn missing_fields_have_the_api_servers_defaults() {
         let target = json!({"podName": "web-1"});
         check(json!({"target": target}), "script", None);
         check(json!({"target": target, "mode": "Snapshot"}), "state", None);
     }
 
     #[test]
-    fn each_label_of_a_request_can_be_asked_for() {
+    fn each_label_of_a_request_can_be_chosen() {
         let keys: Vec<_> = of_requests().map(|(key, _)| key).collect();
         assert_eq!(keys, labels::OF_REQUESTS);
         let all = RunLabel::value_variants().iter();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_of_a_newer_operator_is_left_to_the_api_server() {
+    fn the_api_server_judges_a_newer_spec() {
         let spec = json!({"target": {"podName": "web-1"}, "labels": ["Tenant"]});
         check(spec, "tenant", None);
     }

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_of_several_pods_are_of_one_time_and_have_the_operators_labels() {
+    fn seconds_of_several_pods_merge_with_operator_labels() {
         let seconds = [
             second("web-1", 1000),
             second("web-2", 900),

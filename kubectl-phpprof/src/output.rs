@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_has_the_forms_that_its_help_names() {
+    fn a_verb_takes_the_forms_in_its_help() {
         for (form, forms, is_one) in [
             ("name", NAMED, true),
             ("name", NAMELESS, false),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_sorted_by_size_and_words_by_their_letters() {
+    fn numbers_sort_by_size_and_words_by_letters() {
         check(".name", "abc");
         check("{.size}", "cba");
         check(".nothing", "");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_page_is_generated_from_the_command_line() {
+    fn the_committed_page_matches_the_command_line() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../docs/reference/kubectl-phpprof.md"

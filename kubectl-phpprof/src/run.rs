@@ -291,7 +291,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_hook_ignores_what_a_cluster_does_and_not_its_own_command_line() {
+    fn a_hook_ignores_cluster_failures_but_no_misuse() {
         for exit in [
             Exit::NoProfile,
             Exit::Timeout,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_pods_failed_the_reason_to_explain_is_that_of_a_pod() {
+    fn when_all_fail_a_pods_reason_is_explained() {
         let pods = json!([{"podName": "a", "state": "Failed", "reason": "NoPhpFound"}]);
         let hint = failed("AllTargetsFailed", pods);
         assert!(hint.ends_with("explain NoPhpFound"), "{hint}");

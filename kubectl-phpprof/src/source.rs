@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_profile_is_refused_with_a_hint() {
+    fn a_file_without_profile_is_refused_with_hint() {
         let failure = of_bytes(b"<html>", "page.html").unwrap_err();
         assert_eq!(
             failure.message,

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_a_name_is_taken_and_the_others_are_named() {
+    fn the_newest_profile_of_a_name_is_taken() {
         check(
             "api",
             Ok((
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_stored_is_proposed_once_and_with_uids_where_one_is_asked_for() {
+    fn stored_names_are_proposed_once_or_with_uids() {
         check_proposals("", 9, &["web", "api"]);
         check_proposals("w", 9, &["web"]);
         check_proposals("web@", 9, &["web@aaaa1111", "web@aaab2222"]);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_could_take_for_something_else_is_not_proposed() {
+    fn what_a_shell_could_interpret_is_not_proposed() {
         let hostile = ["$(reboot)", "a\nb", "a b", "Ä", "good.name-1"];
         let hostile = hostile.map(
             |name| json!({"name": name, "uid": "aaaa1111-2", "expiresAt": "2026-09-24T14:00:00Z"}),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_clear_says_what_there_is() {
+    fn a_missing_or_ambiguous_name_says_what_exists() {
         check("blog", Err("no profile of a request blog is stored"));
         check("web@ff", Err("there are web@aaaa1111, web@aaab2222"));
         check(

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_named_where_the_context_has_another() {
+    fn a_namespace_differing_from_the_context_is_named() {
         let of = |namespace| Suggest::of(namespace, "shop", RepeatedFlags::default());
         let (own, other) = (of("shop"), of("blog"));
         assert_eq!(own.phpprof("top web"), "kubectl phpprof top web");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_chose_the_cluster_are_repeated_as_a_shell_takes_them() {
+    fn cluster_flags_are_repeated_with_shell_quoting() {
         let global = Global {
             context: Some("prod".to_owned()),
             kubeconfig: Some("my cluster's.yaml".into()),

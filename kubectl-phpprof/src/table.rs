@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_goes_before_anything_is_cut_to_nothing() {
+    fn optional_columns_go_before_others_are_cut_away() {
         let mut table = Table::new(&["POD", "?NODE", "<FUNCTION", ">?LATE"]);
         table.row(vec![
             "web-x2x4z".into(),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_come_later_stand_below_the_earlier_ones() {
+    fn later_rows_stand_below_the_earlier_ones() {
         let mut widths = Vec::new();
         let mut table = |name: &str| {
             let mut table = Table::new(&["NAME", ">PODS"]);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_address_that_was_printed_reaches_the_operator() {
+    fn only_the_printed_address_reaches_the_operator() {
         check("GET", "127.0.0.1:4711", "/00ff/a/shop", Ok("/a/shop"));
         check("POST", "localhost:4711", "/00ff/a/shop", Ok("/a/shop"));
         for host in [

@@ -35,7 +35,7 @@ fn refusal(page: &Path, arguments: &[String]) -> std::io::Result<Option<String>>
 }
 
 #[test]
-fn the_plugin_knows_what_its_commands_in_blocks_say() {
+fn the_plugin_knows_the_commands_in_blocks() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for (page, _, _, command) in all_commands().unwrap() {
@@ -49,7 +49,7 @@ fn the_plugin_knows_what_its_commands_in_blocks_say() {
 }
 
 #[test]
-fn the_plugin_knows_what_its_commands_within_sentences_say() {
+fn the_plugin_knows_the_commands_in_sentences() {
     let mut wrong = Vec::new();
     let mut count = 0;
     // The changelog also has commands of older releases.
@@ -69,7 +69,7 @@ fn the_plugin_knows_what_its_commands_within_sentences_say() {
 }
 
 #[test]
-fn a_flag_that_is_none_is_refused_also_before_help() {
+fn an_unknown_flag_is_refused_even_before_help() {
     for line in [
         "run deploy/web --colour",
         "run deploy/web -d soon",

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_the_controller_may_miss_is_refused() {
+    fn a_deadline_below_ten_seconds_is_refused() {
         assert_eq!(starting_deadline("10s"), Ok(10));
         assert_eq!(starting_deadline("2m"), Ok(120));
         for wrong in ["9s", "0", "soon"] {

@@ -264,7 +264,7 @@ mod tests {
     const V1: &str = "client.authentication.k8s.io/v1";
 
     #[test]
-    fn an_answer_is_a_token_or_a_certificate_with_its_key() {
+    fn an_answer_is_a_token_or_a_certificate() {
         let of = |status: &str| {
             let text = format!(
                 r#"{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {status}}}"#

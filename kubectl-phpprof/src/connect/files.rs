@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_goes_before_the_variable_and_that_before_home() {
+    fn a_flag_beats_the_variable_which_beats_home() {
         let home = Some(Path::new("/home/ann"));
         let of = |flag: Option<&str>, variable| paths(flag.map(Path::new), variable, home);
         assert_eq!(of(Some("x"), Some("a:b")), [PathBuf::from("x")]);

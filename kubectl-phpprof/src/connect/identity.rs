@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_read_again_when_it_fits_its_key() {
+    fn a_certificate_is_read_again_with_its_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         make(folder.path(), "first");

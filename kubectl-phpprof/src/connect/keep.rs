@@ -125,7 +125,7 @@ mod tests {
     const TEXT: &str = "kind: Config\nusers:\n- name: a\n  user: {token: t}\n- name: b\n  user:\n    auth-provider:\n      name: oidc\n      config: {id-token: old, client-id: c}\n";
 
     #[test]
-    fn only_the_named_values_of_the_user_change_and_the_mode_stays() {
+    fn only_the_named_values_of_the_user_change() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().join("real");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_programs_lock_is_respected_and_a_lost_user_is_named() {
+    fn a_foreign_lock_or_lost_user_prevents_writing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         fs::write(&path, TEXT).unwrap();

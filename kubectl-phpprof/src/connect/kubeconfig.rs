@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_is_read_in_each_form_that_kubectl_takes() {
+    fn a_kubeconfig_is_read_in_every_form() {
         let good = |bytes: &[u8]| assert_eq!(context(bytes), Ok(Some("t".into())));
         good(GOOD.as_bytes());
         good(format!("---\nkind: Config\napiVersion: v1\n{GOOD}").as_bytes());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_content_is_empty_and_any_other_is_refused() {
+    fn a_file_without_content_is_an_empty_kubeconfig() {
         for empty in ["", " \n", "---\n", "# none\n", "null\n", "kind: Config\n"] {
             assert_eq!(context(empty.as_bytes()), Ok(None), "{empty:?}");
         }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_the_place_and_quotes_no_credential() {
+    fn a_message_names_the_place_without_any_credential() {
         let said = |text: &str| parsed(text.as_bytes()).unwrap_err().to_string();
         for text in [
             "users: [{name: u, user: {token: {secret: 1}}}]",

@@ -80,7 +80,7 @@ fn the_first_preference_of_a_file_counts() {
 }
 
 #[test]
-fn a_list_permits_a_name_a_path_and_what_a_name_leads_to() {
+fn an_allowlist_permits_names_and_resolved_paths() {
     let found = |name: &str| (name == "login").then(|| "/bin/login".to_owned());
     let permits = |entry: &str, command: &str, resolved: &str| {
         PluginRule::Allowlist(vec![entry.to_owned()]).permits(command, resolved, found)
@@ -113,7 +113,7 @@ fn a_file_is_named_at_home_or_nowhere() {
 }
 
 #[test]
-fn a_missing_file_matters_only_if_it_is_named() {
+fn a_missing_kuberc_matters_only_if_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".kube/kuberc");
     let load = |named: Option<String>| {

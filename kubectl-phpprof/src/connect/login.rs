@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_files_token_is_read_again_and_kept_while_it_cannot_be() {
+    fn a_token_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let mut file = TokenFile::of(path.display().to_string(), None);

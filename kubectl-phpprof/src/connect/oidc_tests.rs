@@ -20,7 +20,7 @@ fn a_token_ends_when_its_exp_says() {
 }
 
 #[tokio::test]
-async fn a_token_that_holds_is_used_and_one_that_ended_needs_a_refresh_token() {
+async fn an_expired_id_token_needs_a_refresh_token() {
     let oidc = |exp: i64| Oidc {
         config: HashMap::from([("id-token".to_owned(), jwt(&format!(r#"{{"exp": {exp}}}"#)))]),
         kept: None,

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_in_path_and_never_in_the_working_directory() {
+    fn programs_are_never_found_in_the_working_directory() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("login");
         let wanted = program.display().to_string();

@@ -26,7 +26,7 @@ fn sent(user: &str) -> AuthInfo {
 }
 
 #[test]
-fn a_proxy_url_goes_before_the_environment_and_no_proxy() {
+fn a_proxy_url_beats_environment_and_no_proxy() {
     let cluster = "{server: https://api.example.com, proxy-url: socks5://near:1}";
     let all = [("HTTPS_PROXY", "http://far:2"), ("NO_PROXY", "*")];
     let proxy = planned(cluster, "{}", &all).unwrap().proxy.unwrap();
@@ -69,7 +69,7 @@ fn trust_is_the_systems_a_files_or_none() {
 }
 
 #[test]
-fn a_server_without_a_scheme_has_tls_if_anything_says_so() {
+fn tls_settings_give_a_server_without_scheme_https() {
     let server = |cluster: &str| planned(cluster, "{}", &[]).map(|it| it.server.to_string());
     assert_eq!(server("{server: 'api:6443'}").unwrap(), "http://api:6443/");
     assert_eq!(
@@ -91,7 +91,7 @@ fn a_server_without_a_scheme_has_tls_if_anything_says_so() {
 }
 
 #[test]
-fn a_token_goes_before_a_plugin_and_a_file_before_a_token() {
+fn token_beats_plugin_and_token_file_beats_token() {
     let login = |user: &str| planned("{server: https://api}", user, &[]).map(|it| it.login);
     let exec =
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: x, interactiveMode: Never}";

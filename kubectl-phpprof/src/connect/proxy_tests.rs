@@ -72,7 +72,7 @@ fn no_proxy_is_matched_as_go_matches_it() {
 }
 
 #[test]
-fn a_variable_is_the_schemes_own_in_capitals_first() {
+fn the_schemes_variable_in_capitals_comes_first() {
     let both = [
         ("HTTPS_PROXY", "http://a:1"),
         ("https_proxy", "http://b:2"),
@@ -93,7 +93,7 @@ fn a_variable_is_the_schemes_own_in_capitals_first() {
 }
 
 #[test]
-fn an_address_has_a_scheme_a_port_and_credentials() {
+fn a_proxy_address_has_scheme_port_and_credentials() {
     let of = |value| {
         let proxy = chosen("https://api", &[("HTTPS_PROXY", value)])
             .unwrap()
@@ -136,7 +136,7 @@ fn an_address_has_a_scheme_a_port_and_credentials() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_without_its_password() {
+fn a_refused_proxy_address_hides_its_password() {
     let scheme = of_kubeconfig("ftp://proxy").unwrap_err();
     assert_eq!(
         scheme.to_string(),

@@ -92,7 +92,7 @@ fn check_failed(change: impl FnOnce(&mut ObservedRelease), expected: &[&str]) {
 }
 
 #[test]
-fn a_pod_that_resolves_no_names_of_the_cluster_is_told_and_not_refused() {
+fn a_pod_without_cluster_names_is_only_told() {
     let names = |observed: &ObservedRelease| {
         let checks = check_all(observed);
         let check = checks.into_iter().find(|check| check.name == "names");
@@ -226,7 +226,7 @@ fn the_store_is_as_its_operator_tells() {
 }
 
 #[test]
-fn the_container_is_told_as_the_operator_finds_it() {
+fn the_container_is_the_one_the_operator_finds() {
     let found = |change: fn(&mut ObservedRelease)| {
         let mut observed = fit();
         change(&mut observed);
@@ -249,7 +249,7 @@ fn the_container_is_told_as_the_operator_finds_it() {
 }
 
 #[test]
-fn a_pod_that_cannot_be_chosen_does_not_stand_for_those_that_can() {
+fn an_unfit_pod_stands_for_no_others() {
     check_failed(
         |o| {
             let pods = o.pods.as_mut().unwrap();
@@ -264,7 +264,7 @@ fn a_pod_that_cannot_be_chosen_does_not_stand_for_those_that_can() {
 }
 
 #[test]
-fn without_a_dry_run_the_namespace_s_level_tells() {
+fn the_namespaces_level_tells_without_a_dry_run() {
     let unsaid = |uid| {
         move |o: &mut ObservedRelease| {
             o.dry_run = DryRunAnswer::NotTried("you may not patch pods/ephemeralcontainers".into());
@@ -286,7 +286,7 @@ fn without_a_dry_run_the_namespace_s_level_tells() {
 }
 
 #[test]
-fn a_spent_budget_is_found_with_the_chart_s_limit() {
+fn the_charts_limit_shows_a_spent_budget() {
     check_failed(
         |o| {
             if let Ok(pods) = &mut o.pods {
@@ -330,7 +330,7 @@ fn what_may_not_be_asked_is_unknown() {
 }
 
 #[test]
-fn a_profile_of_the_last_day_shows_what_the_deployment_does_not() {
+fn a_recent_profile_vouches_for_an_unreadable_deployment() {
     let mut observed = fit();
     observed.operator = Err("you may not read deployments in phpprof-system".into());
     observed.last_stored = Some(StoredSample {
@@ -442,7 +442,7 @@ fn troubles(change: impl FnOnce(&mut ObservedRelease)) -> Vec<(&'static str, Che
 }
 
 #[test]
-fn check_release_needs_no_workload_and_believes_no_setting_of_the_store() {
+fn check_release_needs_no_workload_or_store_setting() {
     let nowhere =
         |o: &mut ObservedRelease| o.reach = Reach::Nowhere("silent".into(), "open it".into());
     assert_eq!(troubles(|o| o.pods = Ok(Vec::new())), []);
@@ -464,7 +464,7 @@ fn check_release_needs_no_workload_and_believes_no_setting_of_the_store() {
 }
 
 #[test]
-fn strict_fails_for_a_check_that_could_not_be_made() {
+fn strict_fails_for_a_check_that_was_impossible() {
     let mut observed = fit();
     let checks = check_release(&observed);
     assert!(crate::doctor::verdict(&checks, None).is_ok());

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forward_goes_to_the_results_port_of_a_ready_pod() {
+    fn a_forward_reaches_a_ready_pods_results_port() {
         let pods = [
             pod("a", "True", 9090),
             pod("b", "False", 9090),

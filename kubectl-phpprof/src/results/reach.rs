@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_is_not_reached_is_told_from_the_operator_s_own_503() {
+    fn an_unreachable_endpoint_differs_from_the_operators_503() {
         let status = r#"{"kind":"Status","message":"error trying to reach service: dial tcp 10.244.0.9:8080: i/o timeout","code":503}"#;
         let why = "HTTP 503, error trying to reach service: dial tcp 10.244.0.9:8080: i/o timeout";
         check(503, status, Some(why));

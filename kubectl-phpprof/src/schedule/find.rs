@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_found_by_its_name_or_by_that_of_its_cron_job() {
+    fn a_schedule_is_found_by_either_name() {
         for name in ["web", "prof-web"] {
             check(vec![of_chart("prof")], name, Ok(Some("prof-web")));
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_several_schedules_is_refused_and_they_are_named() {
+    fn a_name_of_several_schedules_is_refused() {
         let both = || vec![of_plugin("web"), of_chart("prof")];
         check(both(), "web", Err("phpprof-web, prof-web"));
         check(both(), "prof-web", Ok(Some("prof-web")));

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_times_are_checked_before_anything_is_created() {
+    fn names_and_times_are_checked_before_any_creation() {
         for name in ["web", "web-1", &"a".repeat(44)] {
             assert_eq!(wrong_name(name), None);
         }

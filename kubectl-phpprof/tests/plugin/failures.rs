@@ -8,7 +8,7 @@ use crate::cluster::{cluster, complete, failed, fails_with_a_hint, in_progress, 
 use crate::server::{ScriptServer, ServedAnswer, json_answer, refusal};
 
 #[test]
-fn each_end_has_its_exit_code_and_a_hint() {
+fn each_end_has_an_exit_code_and_hint() {
     let check = fails_with_a_hint;
     check(
         &cluster(vec![failed()]),
@@ -131,7 +131,7 @@ fn proxied(answer: impl Fn(&str) -> Option<ServedAnswer> + Send + Sync + 'static
 }
 
 #[test]
-fn an_operator_that_the_control_plane_does_not_reach_is_told_with_the_port_and_the_role() {
+fn an_unreachable_operators_message_names_port_and_role() {
     let server = proxied(|_| refusal(503, UNREACHED));
     let said = run_on(&server, "top web-abcde");
     assert_eq!(said.code, 7, "{}", said.err);
@@ -149,7 +149,7 @@ fn an_operator_that_the_control_plane_does_not_reach_is_told_with_the_port_and_t
 }
 
 #[test]
-fn an_operator_that_only_takes_its_time_is_waited_for() {
+fn a_slow_operator_is_waited_for() {
     let server = proxied(|path| match path {
         "/" => refusal(404, ""),
         _ => {
@@ -162,7 +162,7 @@ fn an_operator_that_only_takes_its_time_is_waited_for() {
 }
 
 #[test]
-fn an_operator_that_does_not_answer_is_told_within_ten_seconds() {
+fn a_silent_operator_is_reported_within_ten_seconds() {
     let server = proxied(|_| {
         std::thread::sleep(Duration::from_secs(30));
         None
@@ -171,7 +171,7 @@ fn an_operator_that_does_not_answer_is_told_within_ten_seconds() {
 }
 
 #[test]
-fn an_answer_is_waited_for_as_long_as_was_asked_for() {
+fn an_answer_is_awaited_for_the_given_time() {
     let slow = ScriptServer::start(|_| {
         std::thread::sleep(Duration::from_secs(30));
         None
@@ -181,7 +181,7 @@ fn an_answer_is_waited_for_as_long_as_was_asked_for() {
 }
 
 #[test]
-fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
+fn suggestions_name_a_namespace_outside_the_context() {
     let server = ScriptServer::start(|asked| {
         if asked.path.contains("/namespaces/other/") {
             json_answer(200, &failed())
@@ -201,7 +201,7 @@ fn what_is_suggested_names_a_namespace_that_is_not_the_context_s() {
 }
 
 #[test]
-fn what_is_suggested_goes_to_the_cluster_that_was_chosen() {
+fn suggestions_keep_the_chosen_cluster() {
     let flags = "--context test --kubeconfig ./kubeconfig --as bob";
     let server = cluster(vec![in_progress()]);
     let operator = "--operator-namespace tools --operator-name prof-operator";
@@ -223,7 +223,7 @@ fn what_is_suggested_goes_to_the_cluster_that_was_chosen() {
 }
 
 #[test]
-fn the_doctor_ends_with_a_code_of_its_own() {
+fn the_doctor_has_its_own_exit_code() {
     let server = ScriptServer::start(|asked| match asked.path.as_str() {
         "/apis" => json_answer(
             200,

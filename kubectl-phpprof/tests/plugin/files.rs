@@ -45,7 +45,7 @@ fn top_shows_functions_by_their_time() {
 }
 
 #[test]
-fn what_is_shown_is_printed_in_the_forms_of_kubectl() {
+fn output_has_the_forms_of_kubectl() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../profile/tests/findings");
     let found = format!("findings {folder}/waiting-database-has.pb.gz");
     let path = "-o jsonpath={.findings[*].id}";
@@ -256,7 +256,7 @@ fn download_converts_by_the_end_of_the_name() {
 }
 
 #[test]
-fn flame_writes_a_page_and_says_where_it_is() {
+fn flame_writes_a_page_and_names_its_file() {
     check("flame after.pb.gz -o f.html", 0, "wrote f.html", "");
     check(
         "flame after.pb.gz -o f.folded",
@@ -328,7 +328,7 @@ fn what_goes_wrong_has_its_own_exit_code() {
 }
 
 #[test]
-fn a_dry_run_at_the_client_prints_the_request() {
+fn a_client_side_dry_run_prints_the_request() {
     let (_folder, path) = files();
     let said = run(
         &path,
@@ -379,7 +379,7 @@ fn help_and_completion_speak_as_kubectl_does() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_does_not_fail_explain() {
     let (_folder, path) = files();
     let script = format!(
         "{} explain | head -n 1; echo ${{PIPESTATUS[0]}}",

@@ -116,7 +116,7 @@ fn a_terminal_that_is_gone_cancels_the_request() {
 }
 
 #[test]
-fn a_live_table_shows_what_runs_saves_it_and_cancels_its_request() {
+fn a_live_table_saves_and_cancels_its_request() {
     let server = cluster();
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());

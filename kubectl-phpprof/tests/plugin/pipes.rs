@@ -30,7 +30,7 @@ fn check(server: &ScriptServer, line: &str, code: i32) {
 }
 
 #[test]
-fn a_reader_that_stops_early_changes_no_exit_code() {
+fn a_reader_that_stops_early_changes_no_code() {
     let runs = cluster(vec![complete()]);
     check(&runs, "run deploy/web -d 1s", 0);
     check(&runs, "run deploy/web --dry-run=client", 0);

@@ -9,7 +9,7 @@ use crate::server::{ScriptServer, json_answer, refusal};
 use crate::shell::{program, said};
 
 #[test]
-fn a_description_ends_with_what_there_is_to_say_of_the_profile() {
+fn a_description_ends_with_the_profiles_findings() {
     let recorded = "/../profile/tests/findings/waiting-database-has.pb.gz";
     let bytes = std::fs::read(format!("{}{recorded}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let found = "Findings (their stacks: kubectl phpprof findings web-abcde):";
@@ -25,7 +25,7 @@ fn a_description_ends_with_what_there_is_to_say_of_the_profile() {
 }
 
 #[test]
-fn a_request_s_profile_is_shown_saved_and_compared() {
+fn a_requests_profile_is_shown_saved_and_compared() {
     let server = cluster(vec![complete()]);
     assert!(
         run_on(&server, "top pprof/web-abcde")
@@ -151,7 +151,7 @@ fn lists_are_printed_in_the_forms_of_kubectl() {
 }
 
 #[test]
-fn requests_are_deleted_and_what_stays_of_them_is_said() {
+fn deleting_requests_says_what_remains_of_them() {
     let objects = |path: &str| match path {
         REQUESTS => json_answer(
             200,

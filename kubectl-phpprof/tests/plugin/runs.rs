@@ -54,7 +54,7 @@ fn a_run_creates_waits_and_shows_the_top() {
 }
 
 #[test]
-fn a_run_shows_the_table_that_was_asked_for() {
+fn a_run_shows_the_requested_table() {
     let server = cluster(vec![complete()]);
     let said = run_on(&server, "run deploy/web -d 1s -t cpu --by pod");
     assert_eq!(said.code, 0, "{}", said.err);
@@ -84,7 +84,7 @@ fn a_run_shows_the_table_that_was_asked_for() {
 
 /// For instance if no HTTP request had a trace id.
 #[test]
-fn a_label_that_no_sample_has_does_not_fail_a_run_whose_profile_is_stored() {
+fn an_absent_label_fails_no_stored_run() {
     let server = cluster(vec![complete()]);
     let line = "run deploy/web -d 1s --labels trace-id --by trace_id";
     for line in [line.to_owned(), format!("{line} --allow-failure")] {
@@ -101,7 +101,7 @@ fn a_label_that_no_sample_has_does_not_fail_a_run_whose_profile_is_stored() {
 }
 
 #[test]
-fn a_run_ends_with_what_there_is_to_say() {
+fn a_run_ends_with_its_findings() {
     let recorded = "/../profile/tests/findings/waiting-database-has.pb.gz";
     let bytes = std::fs::read(format!("{}{recorded}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let server = cluster_with(vec![complete()], bytes);
@@ -116,7 +116,7 @@ fn a_run_ends_with_what_there_is_to_say() {
 }
 
 #[test]
-fn a_run_that_is_not_waited_for_ends_at_once() {
+fn a_run_without_waiting_ends_at_once() {
     let server = cluster(vec![in_progress()]);
     let said = run_on(&server, "run pod/web-1 --wait=false -o name");
     assert_eq!(
@@ -148,7 +148,7 @@ fn cancelling_is_claimed_only_where_it_was_taken() {
 }
 
 #[test]
-fn control_c_off_a_terminal_leaves_the_request_running_and_says_so() {
+fn control_c_without_terminal_leaves_the_request_running() {
     let server = cluster(vec![in_progress()]);
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());

@@ -90,7 +90,7 @@ fn cluster(missing: &'static str, manager: Option<&'static str>) -> ScriptServer
 }
 
 #[test]
-fn the_objects_of_a_schedule_are_those_of_the_chart() {
+fn a_schedules_objects_are_those_of_the_chart() {
     let (_folder, path) = files();
     let said = run(
         &path,
@@ -123,7 +123,7 @@ fn the_objects_of_a_schedule_are_those_of_the_chart() {
 }
 
 #[test]
-fn a_schedule_is_created_with_an_account_of_its_own() {
+fn a_schedule_is_created_with_its_own_account() {
     let server = cluster("", None);
     let said = run_on(&server, CREATE);
     assert_eq!(said.code, 0, "{}", said.err);
@@ -159,7 +159,7 @@ fn nothing_is_created_where_a_right_is_missing() {
 }
 
 #[test]
-fn a_schedule_that_is_there_stays_as_it_is() {
+fn an_existing_schedule_stays_as_it_is() {
     let server = cluster("", Some("kubectl-phpprof"));
     fails_with_a_hint(
         &server,
@@ -173,7 +173,7 @@ fn a_schedule_that_is_there_stays_as_it_is() {
 }
 
 #[test]
-fn a_binding_of_another_role_is_refused_before_the_schedule_exists() {
+fn a_foreign_role_binding_prevents_a_schedule() {
     let server = cluster("", Some("kubectl-phpprof"));
     fails_with_a_hint(
         &server,
@@ -186,7 +186,7 @@ fn a_binding_of_another_role_is_refused_before_the_schedule_exists() {
 }
 
 #[test]
-fn what_is_left_of_a_schedule_without_its_cron_job_is_deleted() {
+fn a_schedules_leftovers_are_deleted_without_cron_job() {
     let left = |manager: Option<&'static str>, has_account: bool| {
         ScriptServer::start(
             move |asked| match (asked.method.as_str(), asked.path.as_str()) {
@@ -233,7 +233,7 @@ fn what_is_left_of_a_schedule_without_its_cron_job_is_deleted() {
 }
 
 #[test]
-fn a_schedule_of_the_chart_has_its_name_under_any_release() {
+fn a_charts_schedule_is_named_in_any_release() {
     let mut job = cron_job("Helm");
     job["metadata"]["name"] = json!("prof-web");
     job["metadata"]["labels"] = json!({
@@ -340,7 +340,7 @@ fn what_the_chart_made_is_not_deleted() {
 }
 
 #[test]
-fn a_schedule_that_cannot_be_is_refused_at_once() {
+fn an_impossible_schedule_is_refused_at_once() {
     let server = cluster("", None);
     for (flag, part) in [
         ("--request-label team", "use KEY=VALUE"),
@@ -378,7 +378,7 @@ fn a_schedule_that_cannot_be_is_refused_at_once() {
 }
 
 #[test]
-fn what_is_suggested_for_schedules_names_the_namespace_and_the_cluster() {
+fn suggestions_for_schedules_name_namespace_and_cluster() {
     let server = ScriptServer::start(|asked| {
         let path = asked
             .path

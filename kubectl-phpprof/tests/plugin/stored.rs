@@ -77,7 +77,7 @@ fn what_is_stored_is_listed_without_a_request() {
 }
 
 #[test]
-fn the_profile_of_a_request_that_is_gone_is_shown_saved_and_compared() {
+fn a_deleted_requests_profile_stays_shown_and_compared() {
     let server = without_requests("a1");
     for (line, expected) in [
         ("top first", "Shop\\Cart::price"),
@@ -167,7 +167,7 @@ fn completed(server: &ScriptServer, words: &[&str]) -> ShellOutput {
 }
 
 #[test]
-fn completion_proposes_names_that_are_stored_where_a_verb_takes_them() {
+fn completion_proposes_stored_names_for_their_verbs() {
     let server = without_requests("a1");
     for verb in ["top", "flame", "diff", "download", "get"] {
         let out = completed(&server, &[verb, ""]).out;
@@ -188,7 +188,7 @@ fn completion_proposes_names_that_are_stored_where_a_verb_takes_them() {
 }
 
 #[test]
-fn completion_is_silent_about_a_store_that_says_no_and_does_not_wait_for_a_slow_one() {
+fn completion_ignores_a_denying_or_slow_store() {
     let refused = completed(&without_requests("a2"), &["top", ""]);
     assert_eq!((refused.out.as_str(), refused.err.as_str()), (":0\n", ""));
     let slow = ScriptServer::start(|asked| {

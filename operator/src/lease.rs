@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_renews_and_has_it_since_it_took_it() {
+    fn the_holder_renews_and_keeps_its_acquire_time() {
         let renewed = next("a", held_by("a"), LASTS * 9, at(5)).unwrap();
         assert_eq!(renewed.renew_time, Some(MicroTime(at(5))));
         assert_eq!(renewed.acquire_time, Some(MicroTime(at(0))));
@@ -247,7 +247,7 @@ mod tests {
 
     /// This holds even if the clock that wrote it is wrong.
     #[test]
-    fn others_wait_for_as_long_as_they_have_seen_it_unchanged() {
+    fn others_wait_while_they_see_the_lease_change() {
         let wait = |unchanged| next("b", held_by("a"), unchanged, at(1_000_000));
         assert_eq!(wait(LASTS - Duration::from_millis(1)), None);
         assert_eq!(holder(&wait(LASTS).unwrap()), Some("b"));

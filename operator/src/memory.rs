@@ -73,7 +73,7 @@ mod tests {
     const VALUES: &str = include_str!("../../charts/phpprof/values.yaml");
 
     #[test]
-    fn what_can_be_held_fits_into_the_limit_of_the_chart() {
+    fn held_memory_fits_into_the_charts_limit() {
         let limit = VALUES.split("limits: {memory: ").nth(1);
         let limit = limit.and_then(|rest| rest.split("Mi}").next()?.parse::<usize>().ok());
         let limit = limit.expect("values.yaml has limits: {memory: …Mi}") << 20;

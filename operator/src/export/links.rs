@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_filled_in_and_what_is_filled_in_is_encoded() {
+    fn a_template_is_filled_with_encoded_values() {
         check(
             "A=https://g/explore?ns={namespace}&r={name}&from={from}&to={to}#{accessKey}",
             "https://g/explore?ns=shop&r=first%26x&from=1790000000000&to=1790000031000#k_-y",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_behind_a_fragment_that_reaches_no_log() {
+    fn the_fragment_hides_the_page_from_logs() {
         let template = page("https://phpprof.example.org/");
         assert_eq!(
             template.url,

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_from_a_file_loses_its_newline_and_is_shown_nowhere() {
+    fn a_secret_file_is_trimmed_and_hidden() {
         let (_, value) = secret_header(http::header::AUTHORIZATION, "Bearer x\n").unwrap();
         assert_eq!(value, "Bearer x");
         assert!(!format!("{value:?}").contains('x'));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_is_resolved_and_an_address_needs_nothing() {
+    async fn only_a_name_needs_resolving() {
         let found = RelayAddresses::of("https://localhost:8443").get().await;
         assert!(
             found.iter().all(IpAddr::is_loopback) && !found.is_empty(),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_cannot_be_resolved_any_more_keeps_its_addresses() {
+    async fn an_unresolved_name_keeps_its_addresses() {
         let addresses = RelayAddresses::of("https://relay.phpprof.invalid:8443");
         assert!(addresses.get().await.is_empty());
         let last: Vec<IpAddr> = vec!["10.96.0.5".parse().unwrap()];

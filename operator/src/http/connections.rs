@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_silent_connections_than_a_port_takes_keep_nobody_out_and_end_no_known_one() {
+    async fn a_flood_of_silent_connections_keeps_nobody_out() {
         let word = async |Extension(connection): Extension<Connection>| {
             connection.know();
             "word"
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_header_longer_than_the_memory_of_its_connection_is_refused() {
+    async fn a_header_over_the_connections_memory_is_refused() {
         let metrics = Metrics::default();
         let word = async || "word";
         let address = port(Router::new().route("/word", get(word)), &metrics).await;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_are_read_and_answered_whole_however_large_they_are() {
+    async fn large_bodies_are_read_and_answered_whole() {
         let echo = async |body: axum::body::Bytes| body;
         let router = Router::new().route("/word", axum::routing::post(echo));
         let address = port(router, &Metrics::default()).await;

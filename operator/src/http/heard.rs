@@ -46,7 +46,7 @@ mod tests {
     use crate::testing::at;
 
     #[test]
-    fn the_last_call_of_each_pod_is_kept_and_their_number_is_bounded() {
+    fn a_bounded_number_of_last_calls_is_kept() {
         let heard = Heard::default();
         heard.hear("a", at(0));
         heard.hear("a", at(7));

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_of_one_key_one_pod_and_one_end() {
+    fn a_grant_has_one_key_pod_and_end() {
         let keyring = Keyring::new(Keys::new(at(0)).unwrap());
         let grant = keyring.grant(POD, "a/b", 5);
         let (other, elsewhere) = (
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_key_is_of_one_request_and_outlives_renewals() {
+    fn an_access_key_of_a_request_outlives_renewals() {
         let keyring = Keyring::new(Keys::new(at(0)).unwrap());
         let key = keyring.access_key("first");
         keyring.renew_for_test(at(1));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archives_key_is_of_one_namespace_one_object_and_one_generation() {
+    fn an_archive_key_fits_one_archive_generation() {
         let keyring = Keyring::new(Keys::new(at(0)).unwrap());
         let archive = ArchiveRef {
             namespace: "shop",

@@ -168,7 +168,7 @@ mod tests {
     use crate::testing::at;
 
     #[test]
-    fn keys_come_out_of_their_secret_as_they_went_in() {
+    fn keys_come_out_of_their_secret_unchanged() {
         let keys = Keys::new(at(0)).unwrap();
         let read = Keys::from_data(&keys.to_data()).unwrap();
         assert_eq!(read.to_data(), keys.to_data());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_renewal_the_certificate_that_was_pinned_as_next_is_served_and_old_grants_are_known()
+    fn after_renewal_pinned_certificate_and_old_grants_hold()
     {
         let old = Keys::new(at(0)).unwrap();
         assert!(!old.is_old(at(29 * 86400)));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_of_its_parts_and_its_key_only() {
+    fn a_token_depends_only_on_parts_and_key() {
         let token_ = token(b"key", &["grant", "a/b", "u"]);
         assert!(is_token(b"key", &["grant", "a/b", "u"], &token_));
         assert!(!is_token(b"other", &["grant", "a/b", "u"], &token_));

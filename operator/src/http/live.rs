@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_gets_each_second_of_its_samplers_once_and_in_order() {
+    fn a_reader_gets_each_second_once_in_order() {
         let live = live();
         for (key, count) in [("a", 1), ("b", 2), ("c", 9), ("a", 3)] {
             assert_eq!(live.bring(key, bytes(count), at(0)), Brought::Taken);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_that_nobody_looks_at_is_told_and_one_that_is_watched_goes_on() {
+    fn only_watched_samplers_are_told_to_go_on() {
         let live = live();
         for second in 0..=10 {
             assert_eq!(live.bring("a", bytes(1), at(second)), Brought::Taken);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded_and_what_is_over_is_forgotten() {
+    fn held_seconds_are_bounded_and_forgotten_when_over() {
         let live = live();
         let held = |live: &Live| live.state.lock().unwrap().bytes;
         for _ in 0..100 {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_that_nobody_asks_for_take_no_room_from_those_that_somebody_reads() {
+    fn unread_seconds_take_no_room_from_read_ones() {
         let live = live();
         let fill = |second| {
             for number in 0..6 * NEWEST {

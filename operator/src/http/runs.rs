@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_finds_no_place_is_answered_at_once_and_says_so() {
+    async fn questions_without_a_place_are_answered_at_once() {
         let news = Arc::new(Notify::new());
         let heard = news.clone();
         let runs = Arc::new(Runs::new(

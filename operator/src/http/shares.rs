@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_its_share_and_no_more_and_gives_it_back() {
+    fn a_key_has_and_returns_only_its_share() {
         let shares = Shares::new(2);
         let take = |key: &str| shares.take(key.to_owned());
         let first = take("a");

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_is_its_pods_by_any_of_the_pods_addresses() {
+    fn a_grant_holds_for_all_its_pods_addresses() {
         let addresses = ["10.244.0.5", "fd00::5"].map(|address| address.parse().unwrap());
         let named = named(&addresses);
         assert_eq!(named, "10.244.0.5,fd00::5");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_without_addresses_says_nothing_of_its_source() {
+    fn a_grant_without_addresses_accepts_any_source() {
         assert_eq!(mismatch("10.0.0.1".parse().unwrap(), &named(&[])), None);
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     use crate::testing::{NAMESPACE_UID, at, request};
 
     #[test]
-    fn a_namespace_whose_profiles_take_what_is_allowed_is_refused() {
+    fn a_namespace_over_its_storage_limit_is_refused() {
         let limits = AdminLimits {
             bytes_of_namespace: Some(3 << 29),
             ..AdminLimits::default()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_overwrites_gets_no_request_unless_allowed_and_no_grant_even_then() {
+    fn a_store_that_overwrites_never_gets_a_grant() {
         let judge = |store, mode: &str| {
             let admission = Admission {
                 namespace_uid: NAMESPACE_UID.into(),

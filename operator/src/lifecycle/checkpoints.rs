@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_stored_early_then_each_minute_and_a_long_one_in_thirty_parts() {
+    fn runs_are_stored_early_and_then_at_intervals() {
         check_interval(5, 60, 0);
         check_interval(6, 60, 60);
         check_interval(60, 60, 60);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_checkpoints_are_early_and_later_ones_an_interval_apart() {
+    fn first_checkpoints_are_early_and_later_ones_regular() {
         assert_eq!(times(5, 60), [0; 0]);
         assert_eq!(times(17, 60), [5, 10]);
         assert_eq!(times(30, 60), [5, 10, 20]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_beside_the_profile_and_the_last_comes_before_the_end() {
+    fn checkpoint_keys_are_beside_the_profile() {
         let files = |duration, every| keys(&target("shop/web.fpm.0.pb.gz", every), duration);
         let [one, two] = [1, 2].map(|n| format!("shop/web.fpm.0.checkpoint-{n}.pb.gz"));
         assert_eq!(files(11, Some(60)), [one.clone(), two]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_looks_like_a_checkpoints_is_none() {
+    fn a_name_like_a_checkpoints_is_none() {
         let key = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.pb.gz";
         let of_target = keys(&target(key, Some(60)), 6);
         let checkpoint = "shop/a.checkpoint-1.fpm.4f9c7a1d.0.checkpoint-1.pb.gz";
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_profile_is_looked_for_first_then_what_was_due_newest_first() {
+    fn candidates_are_the_whole_then_newest_checkpoints() {
         check_candidates(Some(60), 0, "whole");
         check_candidates(Some(60), 4, "whole");
         check_candidates(Some(60), 17, "whole 2 1");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pods_list_of_requests_is_left_over_once_they_are_one() {
+    fn pod_request_lists_are_leftovers_once_merged() {
         let of = |spec: serde_json::Value| {
             let mut request = request(spec);
             let targets = [

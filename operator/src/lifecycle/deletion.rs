@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn samplers_that_may_run_are_stopped_and_no_others() {
+    fn only_samplers_that_may_run_are_stopped() {
         let deletion = decided(&running(), 30).unwrap();
         let stopped: Vec<_> = deletion.cancellations.iter().map(|it| &*it.key).collect();
         assert_eq!(stopped, ["shop/open.pb.gz"]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_that_asks_nobody_any_more_is_not_stopped_though_what_it_stored_is_listed() {
+    fn a_sampler_past_asking_is_not_stopped() {
         let until = decided(&running(), 0).unwrap().cancellations[0]
             .until
             .as_second()

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_pods_are_open_and_the_more_was_written_the_fewer_looks_there_are() {
+    fn open_pods_and_writes_mean_fewer_looks() {
         check(1, 0, 1, 1, Some(100));
         check(5, 0, 2, 1, Some(500));
         check(5, 4, 4, 1, Some(1500));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_the_spec_and_the_end_wait_for_nothing() {
+    fn spec_news_and_the_end_are_not_delayed() {
         check(100, 0, 9, 0, None);
         check(5, 5, 9, 1, None);
         check(0, 0, 9, 1, None);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_served_in_the_order_of_its_requests() {
+    fn a_namespace_is_served_in_order_of_requests() {
         check(&[("a", 3), ("a", 1), ("a", 2)], &[], "a1 a2 | a3");
         check(&[("a", 1)], &[("a", 1)], "a1 | ");
         check(&[("a", 1)], &[("a", 2)], " | a1");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_as_many_run_whose_turn_was_longest_ago_is_next() {
+    fn among_equals_the_longest_waiting_namespace_is_next() {
         let all = [("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 9)];
         check_after(&["a", "b"], &all, &[], "c9 a1 b3 | a2 b4");
         check_after(&["b", "c", "a"], &all, &[], "b3 c9 a1 | b4 a2");
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_runs_in_the_end_and_places_are_kept(all in proptest::collection::vec((0..4usize, 0..50i64), 0..40)) {
+        fn everybody_runs_in_the_end_within_the_places(all in proptest::collection::vec((0..4usize, 0..50i64), 0..40)) {
             let mut left: Vec<WaitingRequest> = all
                 .iter()
                 .enumerate()

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_run_brings_its_seconds_and_stores_no_checkpoints() {
+    fn a_live_run_brings_seconds_without_checkpoints() {
         check("Live", true, 0);
         check("Profile", false, 5);
     }

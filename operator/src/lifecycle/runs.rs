@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_is_offered_the_open_runs_of_its_own_pod_the_oldest_first() {
+    fn a_pods_oldest_runs_are_offered_first() {
         let mut over = accepted("over", 0, vec![target("web")]);
         over.status.as_mut().unwrap().completion_time = Some(Time(at(9)));
         let settled = TargetStatus {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_may_begin_for_as_long_as_any_sampler_may_start() {
+    fn a_run_may_begin_while_samplers_may_start() {
         let requests = [accepted("first", 0, vec![target("web")])];
         let asker = AskingSampler {
             pod_uid: "web",

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sampler_whose_only_way_is_the_relay_can_be_silent() {
+    fn only_a_relay_only_sampler_can_be_silent() {
         let check =
             |mode: &str, target: &TargetStatus, limits: &AdminLimits, expected: Option<i64>| {
                 let found = silent_from(&spec(mode), target, Some(at(10)), limits);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_said_with_what_the_spec_says_and_taken_back() {
+    fn silence_is_reported_with_its_cause_and_withdrawn() {
         let mut target = target();
         let mut pod = pod("web");
         assert_eq!(

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_ends_with_its_remedy_however_long_its_words_are() {
+    fn a_long_failure_still_ends_with_its_remedy() {
         let remedy = TargetReason::InjectionRefused.remedy();
         for (found, length) in [
             ("", 0),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_is_named_if_only_its_name_or_image_told_it() {
+    fn a_guessed_container_is_named() {
         let target = |name: &str, choice| TargetStatus {
             container_name: name.to_owned(),
             container_choice: choice,
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_has_the_remedy_once_and_only_when_it_is_over() {
+    fn a_finished_condition_has_the_remedy_once() {
         let message = |reason| {
             let mut status = ProfileRequestStatus::default();
             let message = "found".to_owned();

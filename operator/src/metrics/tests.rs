@@ -11,7 +11,7 @@ fn bounded() -> Metrics {
 }
 
 #[test]
-fn what_happened_is_counted_under_names_after_the_conventions() {
+fn counters_have_conventional_names() {
     let metrics = bounded();
     metrics.ended("Complete");
     metrics.settled(&TargetStatus {

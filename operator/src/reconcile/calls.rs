@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_objects_than_there_is_room_for_are_on_their_way() {
+    async fn objects_under_way_never_exceed_their_room() {
         let (now, most) = (AtomicU32::new(0), AtomicU32::new(0));
         let answered = async |objects: u32| {
             let now = now.fetch_add(objects, Ordering::Relaxed) + objects;

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_of_where_something_is_to_be_said_and_once() {
+    fn each_pod_event_is_told_once() {
         let request = request(json!({"target": {"podName": "web"}}));
         let (open, over) = (TargetState::Sampling, TargetState::Uploaded);
         let targets = |well, cut, failed| ProfileRequestStatus {

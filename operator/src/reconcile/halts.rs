@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_labelled_namespaces_only_the_metadata_is_asked_for() {
+    async fn labelled_namespaces_are_read_as_metadata() {
         let client = Client::new(service_fn(answer), "default");
         let mut changes = std::pin::pin!(labelled(&client));
         assert!(matches!(
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_stops_everybody_and_a_label_its_namespace() {
+    fn the_switch_stops_all_and_labels_their_namespaces() {
         let halts = Halts::default();
         assert_eq!(halts.of("shop"), None);
         assert!(halts.label("shop", true) && !halts.label("shop", true));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_was_not_read_stops_nothing_but_says_that_it_may() {
+    fn an_unread_switch_warns_but_stops_nothing() {
         let halts = Halts::with_switch();
         assert_eq!(halts.of("shop"), Some(Halt::Unknown));
         assert!(!halts.stops("shop") && !halts.is_off());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_switch_that_changed_while_its_watch_was_broken_is_as_the_next_list_says() {
+    async fn the_next_list_tells_a_missed_switch() {
         let (on, off) = (vec![map("running")], vec![map(STOPPED)]);
         assert_eq!(stopped([off.clone(), on.clone()]).await, [true, false]);
         assert_eq!(stopped([on, off.clone()]).await, [false, true]);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_a_watch_has_shown_holds_until_it_shows_another_or_none() {
+    fn a_label_holds_until_the_watch_shows_another() {
         let halts = Halts::default();
         let learn = |name: &str, label| halts.learn(name, "u".to_owned(), Some(label));
         let enabled = |name| halts.enabled(name);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clear_deletes_what_a_sampler_stores_after_its_pod_was_deleted() {
+    async fn clear_deletes_what_a_deleted_pods_sampler_stores() {
         let profile = "web.0.checkpoint-2.pb.gz";
         assert_eq!(left(TargetReason::PodDeleted).await, [profile]);
         // The kernel has killed this one with its target.

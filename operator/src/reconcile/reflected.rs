@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_named_when_the_store_shows_its_change() {
+    async fn an_object_is_named_when_the_store_changes() {
         let events = [
             Event::Init,
             Event::InitApply(pod("old", "1")),

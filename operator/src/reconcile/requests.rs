@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_request_that_is_over_a_few_hundred_bytes_are_known() {
+    fn few_bytes_are_known_of_a_finished_request() {
         let condition = json!({"type": "Complete", "status": "True", "reason": "Complete", "message": "",
             "lastTransitionTime": "2026-09-21T14:13:20Z"});
         let request = stripped(json!({
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn is_done_with_knows_a_request_that_is_over_and_one_that_is_gone() {
+    async fn is_done_with_knows_finished_and_gone_requests() {
         let nobody = ApiServer::new(
             [vec![], vec![]],
             json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_request_that_runs_all_is_known_but_what_others_wrote_beside_it() {
+    fn a_running_request_is_known_without_foreign_fields() {
         let request = stripped(json!({"startTime": "2026-09-21T14:13:20Z", "targets": [target()]}));
         assert_eq!(request.spec.target.pod_name.as_deref(), Some("web"));
         assert_eq!(request.status.unwrap().targets.len(), 1);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_of_a_key_is_the_one_that_the_key_was_made_for() {
+    fn a_keys_request_is_the_one_it_names() {
         let uid = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
         let older = request(json!({"target": {"podName": "web"}}));
         let mut newer = older.clone();
@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_names_its_request_whatever_names_there_are(
+        fn every_key_names_its_own_request(
             prefix in "(|[a-z]{1,5}(/[a-z]{1,5}){0,2})",
             namespace in "[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?",
             name in "[a-z0-9]([a-z0-9.-]{0,40}[a-z0-9])?",
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_named_like_a_uid_is_one() {
+    fn a_namespace_named_like_a_uid_is_one() {
         let key = format!("profiles/{NAMESPACE_UID}/first-{NAMESPACE_UID}/x");
         let expected = [NAMESPACE_UID, "first", NAMESPACE_UID];
         check(&key, "profiles", Some(expected));

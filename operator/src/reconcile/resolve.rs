@@ -196,7 +196,7 @@ mod tests {
     use crate::testing::api::ApiServer;
 
     #[tokio::test]
-    async fn a_page_of_pods_has_no_more_objects_than_it_was_given_room_for() {
+    async fn a_page_of_pods_keeps_within_its_room() {
         let pod = json!({"metadata": {"name": "web", "uid": "u1", "resourceVersion": "7"}});
         let server = ApiServer::new([vec![pod], vec![]], json!({}));
         let which = ListParams::default().labels("app=web");

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn is_news_what_people_have_to_know_and_a_success_now_and_then() {
+    fn is_news_takes_failures_and_occasional_successes() {
         let good = known(WriteGuard::CreateOnly, 0);
         assert!(is_news(&Health::default(), &good));
         assert!(!is_news(&good, &known(WriteGuard::CreateOnly, 299)));

@@ -192,7 +192,7 @@ mod tests {
     use crate::testing::api::ApiServer;
 
     #[tokio::test(start_paused = true)]
-    async fn requests_look_again_when_the_store_has_what_changed_while_the_watch_was_broken() {
+    async fn requests_look_again_after_a_broken_watch() {
         let pod = |node: &str| json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": node, "containers": []}});
         let server = ApiServer::new([vec![pod("old")], vec![pod("new")]], json!({}));
         let (watches, mut changes) = PodWatches::new(server.client());

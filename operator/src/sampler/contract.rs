@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_speak_the_smaller_number_whichever_side_has_it_and_others_are_refused() {
+    fn neighbours_speak_the_smaller_number_and_refuse_others() {
         let golden: serde_json::Value =
             serde_json::from_str(include_str!("../../../contract/versions.json")).unwrap();
         assert_eq!(golden["number"], NUMBER);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_route_is_refused_with_what_to_write() {
+    fn a_wrong_route_is_refused_with_remedy() {
         check("/shop", "is not GLOB=NAME");
         check("shop=cart", "with a slash first");
         check("/shop?x=cart", "without a query");

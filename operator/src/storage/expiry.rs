@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_manifest_past_its_time_names_goes_and_nothing_else() {
+    async fn only_what_an_expired_manifest_names_goes() {
         let file = String::new;
         let named = [
             "shop/a-1/web.pb.gz",
@@ -209,7 +209,7 @@ mod tests {
     /// An older operator stored below the namespace's name, this one stores below its uid. Nothing
     /// is moved.
     #[tokio::test]
-    async fn what_older_operators_stored_goes_by_its_own_time_and_stays_where_it_is_until_then() {
+    async fn objects_of_older_operators_go_by_their_time() {
         let (over, lasts) = (at(0), at(1));
         let mut objects = Vec::new();
         for folder in ["shop/old-1", "shop/n1/new-2"] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_over_and_what_is_no_manifest_stays() {
+    async fn unexpired_objects_and_broken_manifests_stay() {
         let store = store(&[
             (
                 "shop/a-1/manifest.json",
@@ -255,7 +255,7 @@ mod tests {
 
     /// On a volume, nobody can delete a folder as a file.
     #[tokio::test]
-    async fn what_cannot_be_deleted_keeps_its_manifest_and_no_other_request() {
+    async fn what_cannot_be_deleted_keeps_only_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let config = StoreConfig {
             url: format!("file://{}", folder.path().display()),

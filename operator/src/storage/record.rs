@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_is_decided_by_a_record_as_by_the_request() {
+    async fn a_record_decides_the_same_as_its_request() {
         let (request, limits) = (accepted(), AdminLimits::default());
         let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         let collector = Collector::new(store.clone());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_that_speaks_of_another_folder_is_none() {
+    async fn a_record_of_another_folder_is_none() {
         let (request, limits) = (accepted(), AdminLimits::default());
         let collector = Collector::new(ProfileStore::in_memory(Arc::new(InMemory::new())));
         let check = async |change: fn(&mut ProfileRequest)| {

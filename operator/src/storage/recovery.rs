@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_profile_of_ours_is_of_no_use() {
+    async fn a_foreign_profile_is_not_recovered() {
         let [_, second, first] = KEYS;
         let refused = "TargetExited: it ended; its checkpoints cannot be used: ";
         let check = async |bytes: Vec<u8>, why: &str| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_with_the_beginning_of_its_profile_says_so() {
+    async fn a_target_with_a_partial_profile_says_so() {
         let done = recovered(&[(KEYS[1], profile(SAMPLES))]).await;
         let mut status = ProfileRequestStatus {
             targets: vec![TargetStatus {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_of_checkpoints_is_deleted_and_the_one_that_counts_is_not() {
+    async fn checkpoints_are_deleted_except_the_used_one() {
         let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for key in KEYS {
             store.create(key, vec![1]).await.unwrap();

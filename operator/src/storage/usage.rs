@@ -85,7 +85,7 @@ mod tests {
     use crate::testing::at;
 
     #[tokio::test]
-    async fn a_namespace_has_what_is_in_its_folder_and_is_asked_for_once_a_minute() {
+    async fn a_namespaces_usage_is_read_once_a_minute() {
         let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
         for (key, size) in [("shop/a/1", 10), ("shop/b/2", 20), ("shop-2/a/1", 40)] {
             store.create(key, vec![0_u8; size]).await.unwrap();

@@ -399,7 +399,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_request_ends_and_no_pod_gets_a_second_sampler(
+    fn a_request_ends_without_second_samplers(
         happenings in proptest::collection::vec(happening(), 0..60),
         store_away_at_the_end in any::<bool>(),
         is_long in any::<bool>(),
@@ -420,7 +420,7 @@ proptest! {
 }
 
 #[test]
-fn a_request_in_a_cluster_without_faults_completes_with_every_pod() {
+fn without_faults_a_request_completes_with_every_pod() {
     let mut toy = Toy::new(30);
     toy.settle();
     let status = toy.newest().status.clone().unwrap();
@@ -429,7 +429,7 @@ fn a_request_in_a_cluster_without_faults_completes_with_every_pod() {
 }
 
 #[test]
-fn a_request_that_resident_samplers_serve_completes_with_every_pod() {
+fn a_request_of_resident_samplers_completes_every_pod() {
     let mut toy = Toy::with(30, true);
     toy.settle();
     let status = toy.newest().status.clone().unwrap();
@@ -439,7 +439,7 @@ fn a_request_that_resident_samplers_serve_completes_with_every_pod() {
 }
 
 #[test]
-fn jobs_that_end_early_leave_their_first_checkpoint_and_the_request_is_complete() {
+fn jobs_that_end_early_leave_their_first_checkpoint() {
     let mut toy = Toy::new(30);
     (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
     (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));
@@ -460,7 +460,7 @@ fn jobs_that_end_early_leave_their_first_checkpoint_and_the_request_is_complete(
 }
 
 #[test]
-fn a_pod_that_goes_in_a_long_run_leaves_the_newest_of_its_checkpoints() {
+fn a_leaving_pods_newest_checkpoint_remains() {
     let mut toy = Toy::new(300);
     (0..3).for_each(|_| toy.look(0, 0, usize::MAX));
     (0..PODS).for_each(|pod| toy.kubelet(&format!("uid-of-p{pod}"), false));

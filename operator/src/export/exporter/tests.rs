@@ -189,7 +189,7 @@ fn grafana(url: &str, token: &str) -> ExportArgs {
 }
 
 #[tokio::test]
-async fn a_receiver_of_pushes_finds_the_totals_of_each_pod_and_type() {
+async fn a_receiver_gets_totals_per_pod_and_type() {
     scene().await.check_totals(STACKS).await;
 }
 
@@ -204,7 +204,7 @@ async fn a_profile_over_the_receivers_burst_arrives_whole() {
 }
 
 #[tokio::test]
-async fn a_recorded_profile_arrives_with_its_totals_and_every_function() {
+async fn a_recorded_profile_arrives_with_totals_and_functions() {
     let recorded = decode(RECORDED, &Bounds::default()).unwrap();
     let url = url().await;
     let together = ExportArgs {
@@ -228,7 +228,7 @@ async fn a_recorded_profile_arrives_with_its_totals_and_every_function() {
 }
 
 #[tokio::test]
-async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
+async fn a_busy_server_is_asked_again_without_duplicates() {
     let server = ExportServer::default();
     server.told(|told| told.busy = 1);
     let arguments = ExportArgs {
@@ -244,7 +244,7 @@ async fn who_is_busy_is_asked_again_and_nothing_is_pushed_twice() {
 }
 
 #[tokio::test]
-async fn who_stays_busy_is_given_up_and_an_event_says_so() {
+async fn a_server_that_stays_busy_gives_an_event() {
     let server = ExportServer::default();
     server.told(|told| told.busy = u32::MAX);
     let exporter = exporter(
@@ -262,7 +262,7 @@ async fn who_stays_busy_is_given_up_and_an_event_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_event_and_no_more() {
+async fn an_absent_server_is_only_an_event() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -275,7 +275,7 @@ async fn a_server_that_is_not_there_is_an_event_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_annotation_is_made_with_the_token_and_marks_the_requests_time() {
+async fn an_annotation_marks_the_requests_time_by_token() {
     let server = ExportServer::default();
     let url = server.start().await;
     let scene = scene().await;
@@ -289,7 +289,7 @@ async fn an_annotation_is_made_with_the_token_and_marks_the_requests_time() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_not_tried_again_and_is_in_no_event() {
+async fn a_refused_token_is_not_retried_or_shown() {
     let url = ExportServer::default().start().await;
     let told = scene()
         .await
@@ -318,7 +318,7 @@ fn refused(arguments: ExportArgs, words: &str) {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_at_the_start() {
+fn unusable_targets_are_refused_at_the_start() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     for url in [
         "ftp://p",

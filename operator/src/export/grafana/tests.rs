@@ -115,7 +115,7 @@ fn pane(grafana: &Grafana) -> Pane {
 }
 
 #[test]
-fn explore_opens_on_the_services_wall_profile_and_the_requests_range() {
+fn explore_opens_on_the_services_profile_and_range() {
     let pane = pane(&grafana(false));
     let query = &pane.queries[0];
     assert_eq!(query.datasource.r#type, "grafana-pyroscope-datasource");
@@ -132,7 +132,7 @@ fn explore_opens_on_the_services_wall_profile_and_the_requests_range() {
 }
 
 #[test]
-fn a_series_of_each_request_is_selected_by_the_requests_name() {
+fn a_series_is_selected_by_the_requests_name() {
     let pane = pane(&grafana(true));
     assert_eq!(
         pane.queries[0].label_selector,
@@ -165,7 +165,7 @@ fn drilldown_opens_the_flame_graph_of_the_service() {
 }
 
 #[test]
-fn the_baseline_is_the_day_before_and_ends_before_the_profile_begins() {
+fn the_baseline_is_the_day_before_the_profile() {
     let (path, parameters) = link(&grafana(false), "Diff against the baseline");
     assert_eq!(path, "/g/a/grafana-pyroscope-app/explore");
     let (day_before, moment_before) = ("1789913600000", "1789999999999");
@@ -194,7 +194,7 @@ fn the_baseline_is_the_day_before_and_ends_before_the_profile_begins() {
 }
 
 #[test]
-fn an_annotation_marks_the_time_of_the_request_and_links_to_nothing() {
+fn an_annotation_marks_the_requests_time_without_link() {
     let body = annotation(&completed(), Some("web-dashboard")).unwrap();
     assert_eq!(
         body,

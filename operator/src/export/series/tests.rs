@@ -78,7 +78,7 @@ fn pushed(body: &str) -> (Vec<(String, String)>, Profile) {
 }
 
 #[test]
-fn each_pod_with_a_profile_has_a_series_of_each_type() {
+fn each_profiled_pod_has_a_series_per_type() {
     let all = series(&completed(), &naming());
     assert_eq!(all.len(), 4);
     let shown: Vec<String> = all[0]
@@ -101,7 +101,7 @@ fn each_pod_with_a_profile_has_a_series_of_each_type() {
 }
 
 #[test]
-fn no_label_is_one_requests_own_unless_that_is_wanted() {
+fn labels_of_single_requests_appear_only_if_wanted() {
     let has_name = |naming: &Naming| {
         let all = series(&completed(), naming);
         all.iter()
@@ -129,7 +129,7 @@ fn all_pods_can_be_one_series() {
 }
 
 #[test]
-fn what_is_pushed_has_one_type_no_sample_label_and_the_pods_total() {
+fn a_push_has_one_type_and_pod_totals() {
     let all = series(&completed(), &naming());
     let totals: Vec<i64> = all
         .iter()
@@ -148,7 +148,7 @@ fn what_is_pushed_has_one_type_no_sample_label_and_the_pods_total() {
 }
 
 #[test]
-fn a_profile_over_the_receivers_limits_goes_in_pieces_of_its_own_times_within_the_request() {
+fn a_too_large_profile_goes_in_timed_pieces() {
     let all = series(&completed(), &naming());
     let bodies = bodies(&merged(20_000), &all[0], &completed()).unwrap();
     assert_eq!(bodies.len(), 2);
@@ -161,7 +161,7 @@ fn a_profile_over_the_receivers_limits_goes_in_pieces_of_its_own_times_within_th
 }
 
 #[test]
-fn a_profile_that_is_too_large_is_not_pushed_in_part() {
+fn a_profile_is_never_pushed_in_part() {
     let one_each = PieceBounds {
         samples: 1,
         ..BOUNDS
@@ -173,7 +173,7 @@ fn a_profile_that_is_too_large_is_not_pushed_in_part() {
 }
 
 #[test]
-fn what_ran_for_an_hour_is_young_enough_for_pyroscope() {
+fn an_hours_run_is_young_enough_for_pyroscope() {
     let mut request = completed();
     let hour = Time(at(3600));
     request.status.as_mut().unwrap().completion_time = Some(hour.clone());
@@ -189,7 +189,7 @@ fn check_workload(target: Value, expected: &str) {
 }
 
 #[test]
-fn pods_are_called_by_what_the_request_says_of_them() {
+fn pods_have_the_names_from_the_request() {
     check_workload(json!({"podName": "web-1"}), "web-1");
     check_workload(
         json!({"selector": {"matchLabels": {"a": "b", "app": "web"}}}),
@@ -207,7 +207,7 @@ fn refused(label: &str, words: &str) {
 }
 
 #[test]
-fn labels_that_a_receiver_refuses_are_refused_at_the_start() {
+fn labels_that_receivers_refuse_fail_at_the_start() {
     refused("cluster", "NAME=VALUE");
     refused("my-cluster=a", "letters, digits and _");
     refused("1cluster=a", "do not begin with a digit");
@@ -220,7 +220,7 @@ fn labels_that_a_receiver_refuses_are_refused_at_the_start() {
 }
 
 #[test]
-fn the_profile_types_are_called_as_queries_call_them() {
+fn profile_types_have_the_names_in_queries() {
     let ids = KINDS.map(|kind| kind.id());
     assert_eq!(ids[0], "wall:wall:nanoseconds:wall:nanoseconds");
     assert_eq!(ids[1], "process_cpu:cpu:nanoseconds:cpu:nanoseconds");

@@ -159,7 +159,7 @@ impl RelayScene {
 }
 
 #[tokio::test]
-async fn a_profile_is_stored_once_and_a_repeated_one_is_no_harm() {
+async fn a_repeated_profile_is_stored_once() {
     let scene = scene(in_memory()).await;
     let grant = scene.grant(at(60));
     assert_eq!(scene.put(&grant, b"profile").await, (200, String::new()));
@@ -174,7 +174,7 @@ async fn a_profile_is_stored_once_and_a_repeated_one_is_no_harm() {
 
 /// No store takes longer ones.
 #[tokio::test]
-async fn a_grant_of_the_longest_key_fits_into_a_header() {
+async fn the_longest_keys_grant_fits_a_header() {
     let scene = scene(in_memory()).await;
     let address = format!("https://{}", scene.address);
     let key = "a/".repeat(511) + "aa";
@@ -226,7 +226,7 @@ async fn a_grant_dies_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_from_elsewhere_is_refused_where_the_administrator_says_so() {
+async fn a_bound_grant_from_elsewhere_is_refused() {
     let modes = [
         (
             VerifySource::Enforce,
@@ -260,7 +260,7 @@ async fn a_grant_that_comes_from_elsewhere_is_refused_where_the_administrator_sa
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_what_its_headers_say_is_refused() {
+async fn a_body_unlike_its_headers_is_refused() {
     let scene = scene(in_memory()).await;
     let grant = scene.grant(at(60));
     let other = format!("sha-256=:{}:", STANDARD.encode([0; 32]));
@@ -283,7 +283,7 @@ async fn a_body_that_is_not_what_its_headers_say_is_refused() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_503_and_nothing_is_claimed() {
+async fn an_absent_store_is_503_and_claims_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         url: format!("file://{}", folder.path().display()),
@@ -318,7 +318,7 @@ async fn who_asks_hears_of_a_stop_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_for_a_request_that_is_over_or_was_deleted() {
+async fn ended_or_deleted_requests_take_nothing() {
     let told = scene(in_memory()).await;
     told.cancellations.cancel(KEY, Stop::Drop, at(0), at(60));
     let unseen = scene_in(in_memory(), true).await;
@@ -360,7 +360,7 @@ async fn served_pin(address: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn a_renewed_key_is_one_that_running_samplers_have_pinned() {
+async fn running_samplers_have_pinned_a_renewed_key() {
     let scene = scene(in_memory()).await;
     let pins = scene.grant(at(60)).pins;
     assert_eq!(served_pin(scene.address).await, pins[0]);
@@ -404,7 +404,7 @@ async fn uploads_that_send_nothing_hold_no_room() {
 }
 
 #[tokio::test]
-async fn a_grant_has_its_share_of_requests_and_no_more() {
+async fn a_grant_has_only_its_share_of_requests() {
     let scene = scene(in_memory()).await;
     let grant = scene.grant(at(60));
     let ask = || {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_that_was_taken_gives_its_turn_back_with_its_last_piece() {
+    async fn a_taken_page_gives_its_turn_back() {
         let turns = Arc::new(Semaphore::new(1));
         let mut pieces = drawn(&turns, PIECE + 1).await.into_data_stream();
         assert_eq!(pieces.next().await.unwrap().unwrap().len(), PIECE);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_that_is_not_taken_in_its_time_is_cut_and_leaves_its_turn_to_the_next() {
+    async fn an_untaken_page_is_cut_off_in_time() {
         let turns = Arc::new(Semaphore::new(1));
         let mut pieces = drawn(&turns, 3 * PIECE).await.into_data_stream();
         assert!(pieces.next().await.unwrap().is_ok());

@@ -211,7 +211,7 @@ fn path<'a>(links: &'a Value, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn who_has_the_access_key_gets_every_result_as_the_contract_says() {
+async fn the_access_key_opens_every_result() {
     let scene = scene().await;
     let links = scene.links().await;
     let golden: Value =
@@ -235,7 +235,7 @@ async fn who_has_the_access_key_gets_every_result_as_the_contract_says() {
 }
 
 #[tokio::test]
-async fn the_flame_graph_is_a_page_that_loads_nothing() {
+async fn the_flame_graph_page_loads_nothing() {
     let scene = scene().await;
     let links = scene.links().await;
     let (status, headers, page) = scene.get(path(&links, "flame")).await;
@@ -260,7 +260,7 @@ async fn an_access_key_of_another_request_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_forged_or_of_another_object_or_too_old_says_how_to_get_a_new_one() {
+async fn an_unusable_link_says_how_to_renew_it() {
     let scene = scene().await;
     let links = scene.links().await;
     let link = path(&links, "profile");
@@ -282,7 +282,7 @@ async fn a_link_that_is_forged_or_of_another_object_or_too_old_says_how_to_get_a
 }
 
 #[tokio::test]
-async fn the_pages_behind_links_run_their_own_script_and_no_other() {
+async fn linked_pages_run_only_their_own_script() {
     for path in ["/r/shop/first", "/a/shop", "/a/blog"] {
         check_script(path).await;
     }
@@ -300,7 +300,7 @@ async fn check_script(path: &str) {
 }
 
 #[tokio::test]
-async fn what_an_older_operator_stored_stays_readable_through_its_request() {
+async fn results_of_an_older_operator_stay_readable() {
     let scene = scene_with(true).await;
     let links = scene.links().await;
     for name in ["profile", "flame", "manifest", "pod/web/fpm"] {
@@ -312,7 +312,7 @@ async fn what_an_older_operator_stored_stays_readable_through_its_request() {
 }
 
 #[tokio::test]
-async fn who_has_the_key_of_an_archive_gets_the_list_as_the_contract_says_and_every_file() {
+async fn an_archive_key_opens_the_list_and_files() {
     let scene = scene().await;
     let (status, listed) = scene.ask("/a/shop", |_, _| {}).await;
     assert_eq!(status, 200, "{listed}");
@@ -351,7 +351,7 @@ async fn compared(scene: &ResultsScene, before: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn two_stored_profiles_are_compared_on_a_page_that_loads_nothing() {
+async fn a_comparison_of_stored_profiles_loads_nothing() {
     let scene = scene().await;
     let (status, opened) = compared(&scene, json!({"name": "first", "uid": UID})).await;
     assert_eq!(status, 200, "{opened}");
@@ -367,7 +367,7 @@ async fn two_stored_profiles_are_compared_on_a_page_that_loads_nothing() {
 }
 
 #[tokio::test]
-async fn a_comparison_with_what_is_not_there_or_leads_elsewhere_is_refused() {
+async fn comparing_with_missing_or_foreign_profiles_is_refused() {
     let scene = scene().await;
     for (name, uid, expected) in [
         ("second", UID, 404),
@@ -382,7 +382,7 @@ async fn a_comparison_with_what_is_not_there_or_leads_elsewhere_is_refused() {
 }
 
 #[tokio::test]
-async fn the_key_of_another_namespace_or_archive_or_generation_opens_no_archive() {
+async fn a_foreign_key_opens_no_archive() {
     let scene = scene().await;
     let opened = format!("/a/shop/first/{UID}");
     for path in ["/a/shop", &opened] {
@@ -434,7 +434,7 @@ async fn begin(scene: &ResultsScene, path: &str) -> Response {
 }
 
 #[tokio::test]
-async fn who_leaves_answers_of_a_link_untaken_keeps_the_links_of_others_free() {
+async fn untaken_answers_of_one_link_block_no_others() {
     let scene = scene().await;
     let links = scene.links().await;
     let (profile, manifest) = (path(&links, "profile"), path(&links, "manifest"));
@@ -459,7 +459,7 @@ async fn who_leaves_answers_of_a_link_untaken_keeps_the_links_of_others_free() {
 }
 
 #[tokio::test]
-async fn an_answer_says_its_length_and_gives_its_share_back_once_it_was_taken() {
+async fn a_taken_answer_gives_its_share_back() {
     let scene = scene().await;
     let links = scene.links().await;
     for _ in 0..2 * SHARE {
@@ -470,7 +470,7 @@ async fn an_answer_says_its_length_and_gives_its_share_back_once_it_was_taken() 
 }
 
 #[test]
-fn a_list_of_requests_has_a_link_beside_the_profile_and_no_other_request_has_one() {
+fn only_a_list_of_requests_has_its_link() {
     let links = |is_merged, has_requests| {
         let files = files(is_merged, has_requests, std::iter::empty()).into_iter();
         files.map(|file| file.link).collect::<Vec<_>>()

@@ -133,7 +133,7 @@ fn check(second: i64, request: &ProfileRequest, observed: &ObservedCluster, expe
 }
 
 #[test]
-fn targets_are_in_the_status_before_anything_is_injected() {
+fn targets_are_in_the_status_before_injection() {
     let decision = decide(
         at(0),
         &request(spec()),
@@ -161,7 +161,7 @@ fn running(pods_: &[&str]) -> ObservedCluster {
 }
 
 #[test]
-fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
+fn a_cancelled_request_tells_each_sampler_once() {
     let mut request = with(accepted(&["a", "b"]));
     request.spec.cancel = true;
     let mut observed = running(&["a"]);
@@ -180,7 +180,7 @@ fn a_cancelled_request_tells_each_running_sampler_once_and_starts_no_other() {
 }
 
 #[test]
-fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
+fn a_waiting_request_can_start_or_be_cancelled() {
     let mut request = request(spec());
     request.spec.suspend = true;
     check(
@@ -217,7 +217,7 @@ fn a_request_that_waits_starts_when_it_may_and_can_be_cancelled_before() {
 }
 
 #[test]
-fn nothing_is_begun_for_a_request_that_is_being_deleted() {
+fn a_request_being_deleted_begins_nothing() {
     let mut request = with(accepted(&["a", "b"]));
     request.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(5)));
@@ -273,7 +273,7 @@ fn receipts_are_verified_while_other_pods_are_still_sampled() {
 }
 
 #[test]
-fn when_every_target_failed_the_request_fails_with_the_first_reason() {
+fn when_all_targets_fail_the_first_reason_counts() {
     let observed = pods(&[("a", ended(r#"{"reason":"NoPhpFound"}"#))]);
     let decision = decide(
         at(41),
@@ -302,7 +302,7 @@ fn when_every_target_failed_the_request_fails_with_the_first_reason() {
 }
 
 #[test]
-fn a_store_that_fails_is_tried_again_after_a_pause_and_given_up_in_the_end() {
+fn a_failing_store_is_retried_and_given_up() {
     let request = with(accepted(&["a"]));
     let observed = pods(&[("a", ended(RECEIPT))]);
     check(
@@ -360,7 +360,7 @@ fn verified(mut status: ProfileRequestStatus) -> ProfileRequestStatus {
 }
 
 #[test]
-fn a_merge_waits_for_the_store_and_no_profile_is_claimed_without_it() {
+fn a_merge_waits_for_the_store() {
     let request = with(verified(accepted(&["a"])));
     check(
         42,
@@ -391,7 +391,7 @@ fn a_merge_waits_for_the_store_and_no_profile_is_claimed_without_it() {
 }
 
 #[test]
-fn a_finished_request_is_deleted_when_its_time_is_over() {
+fn a_finished_request_is_deleted_after_its_time() {
     let mut request = with(verified(accepted(&["a"])));
     request.spec.ttl_seconds_after_finished = 60;
     let mut status = request.status.clone().unwrap();

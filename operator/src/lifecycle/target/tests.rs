@@ -85,13 +85,13 @@ fn a_pod_that_is_deleted_fails() {
 }
 
 #[test]
-fn a_sampler_that_cannot_be_added_in_time_is_given_up() {
+fn a_sampler_is_given_up_after_the_deadline() {
     check(60, Some(pod("web")), "inject");
     check(61, Some(pod("web")), "StartDeadlineExceeded");
 }
 
 #[test]
-fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
+fn a_present_sampler_has_until_its_own_deadline() {
     check(1, Some(with(waiting(""))), "Pending until 90");
     check(
         90,
@@ -106,7 +106,7 @@ fn a_sampler_that_is_there_is_waited_for_until_its_own_deadline() {
 }
 
 #[test]
-fn an_image_is_pulled_again_while_there_is_time() {
+fn an_image_is_pulled_again_while_time_remains() {
     for reason in ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"] {
         check(2, Some(with(waiting(reason))), "Pending until 60");
         let said =
@@ -124,7 +124,7 @@ fn an_image_is_pulled_again_while_there_is_time() {
 }
 
 #[test]
-fn a_running_sampler_is_waited_for_until_its_grant_ends() {
+fn a_running_sampler_has_until_its_grant_ends() {
     check(2, Some(with(SamplerState::Running)), "Sampling until 695");
     check(
         696,
@@ -134,7 +134,7 @@ fn a_running_sampler_is_waited_for_until_its_grant_ends() {
 }
 
 #[test]
-fn a_receipt_of_an_upload_is_verified_whatever_happened_to_the_target_since() {
+fn an_uploads_receipt_is_verified_whatever_came_after() {
     let receipt = r#"{"reason":"Uploaded","samples":1,"size":12345,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
     check(41, Some(with(ended(0, receipt))), "verify 12345");
     check(41, Some(restarted(with(ended(0, receipt)))), "verify 12345");
@@ -166,7 +166,7 @@ fn a_receipt_of_a_failure_is_the_reason() {
 }
 
 #[test]
-fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
+fn every_failure_of_the_contract_has_a_remedy() {
     for line in include_str!("../../../../contract/receipts.jsonl").lines() {
         let step = step(
             at(41),
@@ -185,7 +185,7 @@ fn every_failure_of_the_contract_is_told_in_words_with_what_to_do() {
 }
 
 #[test]
-fn a_refused_upload_is_told_with_its_cause_and_one_of_the_relay_as_it_is() {
+fn a_refused_upload_is_told_with_its_cause() {
     let refused = |detail: &str| {
         let line = format!(r#"{{"reason":"UploadRefused","detail":"{detail}"}}"#);
         let deadlines = Deadlines::new(at(0), 30, &AdminLimits::default());
@@ -209,7 +209,7 @@ fn a_refused_upload_is_told_with_its_cause_and_one_of_the_relay_as_it_is() {
 }
 
 #[test]
-fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() {
+fn only_a_living_targets_sampler_is_called_killed() {
     check(41, Some(with(ended(137, ""))), "Sampling until 42");
     check(
         42,
@@ -229,14 +229,14 @@ fn a_sampler_without_a_receipt_is_called_killed_only_when_the_target_lives_on() 
 }
 
 #[test]
-fn a_target_that_restarts_before_the_sampler_starts_fails() {
+fn a_restart_before_the_sampler_fails_the_target() {
     check(1, Some(restarted(pod("web"))), "TargetRestarted");
     check(1, Some(restarted(with(waiting("")))), "TargetRestarted");
     check(1, Some(exited(with(waiting("")))), "TargetExited");
 }
 
 #[test]
-fn a_container_of_our_name_with_other_arguments_is_not_taken_for_ours() {
+fn a_container_with_other_arguments_is_not_ours() {
     let mut foreign = with(SamplerState::Running);
     foreign.samplers.insert(
         NAME.into(),
@@ -282,7 +282,7 @@ fn check_resident(second: i64, state: SamplerState, read: Option<(i64, &str)>, e
 const STORED: &str = r#"{"reason":"Uploaded","samples":7,"size":5,"sha256":"47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"}"#;
 
 #[test]
-fn the_receipt_of_a_resident_samplers_run_is_looked_for_in_the_store() {
+fn resident_receipts_are_sought_in_the_store() {
     let running = || SamplerState::Running;
     check_resident(1, running(), None, "ReadReceipt(Sampling)");
     check_resident(2, running(), Some((1, "")), "Sampling until 11");
@@ -299,7 +299,7 @@ fn the_receipt_of_a_resident_samplers_run_is_looked_for_in_the_store() {
 
 /// A user waits for it.
 #[test]
-fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
+fn short_runs_seek_receipts_twice_a_second() {
     let deadlines = Deadlines::new(at(0), 1, &AdminLimits::default());
     let asked = |read: Timestamp, now: Timestamp| {
         let read = ReceiptRead {
@@ -322,7 +322,7 @@ fn the_receipt_of_a_run_of_a_moment_is_looked_for_twice_a_second() {
 }
 
 #[test]
-fn a_resident_sampler_that_has_ended_may_have_put_its_receipt_there_before() {
+fn an_ended_residents_receipt_may_be_stored() {
     let leased = r#"{"reason":"LeaseEnded"}"#;
     check_resident(41, ended(0, leased), Some((39, "")), "Pending until 42");
     check_resident(42, ended(0, leased), Some((39, "")), "ReadReceipt(Pending)");
@@ -334,7 +334,7 @@ fn a_resident_sampler_that_has_ended_may_have_put_its_receipt_there_before() {
 }
 
 #[test]
-fn a_sampler_of_one_run_is_not_taken_for_one_that_stays() {
+fn a_sampler_of_one_run_is_no_resident() {
     let mut pod = pod("web");
     pod.samplers
         .insert(NAME.into(), sampler(SamplerState::Running));

@@ -23,7 +23,7 @@ fn archive(status: Option<ProfileArchiveStatus>) -> ProfileArchive {
 }
 
 #[test]
-fn a_status_is_written_where_it_would_say_something_else() {
+fn a_status_is_written_only_on_changes() {
     let status = opened(&archive(None), "n1", KEY.into(), "").unwrap();
     let written = archive(Some(status));
     assert_eq!(opened(&written, "n1", KEY.into(), ""), None);
@@ -123,7 +123,7 @@ async fn look(archives: &Arc<Archives>, written: &WriteLog, archive: &ProfileArc
 }
 
 #[tokio::test]
-async fn an_archive_gets_its_key_then_its_counts_and_then_rests() {
+async fn an_archive_gets_key_and_counts_and_rests() {
     let store = Objects::in_memory(Arc::new(InMemory::new()));
     let object = format!("shop/{NAMESPACE_UID}/r-1-x/web.pb.gz");
     store.create(&object, vec![0; 9]).await.unwrap();

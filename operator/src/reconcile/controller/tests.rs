@@ -26,7 +26,7 @@ async fn reasons(before: Option<Value>, after: Value) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_created_while_the_watch_was_broken_is_handled() {
+async fn a_request_from_a_broken_watch_is_handled() {
     let reasons = reasons(None, json!({"target": {"podName": "web"}})).await;
     assert!(
         reasons.contains(&json!("NamespaceNotEnabled")),
@@ -35,7 +35,7 @@ async fn a_request_that_was_created_while_the_watch_was_broken_is_handled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_go_on_since_the_watch_was_broken_goes_on() {
+async fn a_request_resumes_after_a_broken_watch() {
     let suspended = json!({"target": {"podName": "web"}, "suspend": true});
     let reasons = reasons(Some(suspended), json!({"target": {"podName": "web"}})).await;
     assert_eq!(reasons.first(), Some(&json!("Suspended")));
@@ -46,7 +46,7 @@ async fn a_request_that_may_go_on_since_the_watch_was_broken_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_after_gives_the_place_of_a_replaced_request_to_the_next() {
+async fn look_after_passes_a_replaced_requests_place_on() {
     let spec = json!({"target": {"podName": "web"}});
     let named = |name: &str, uid: &str| {
         let mut request = request(spec.clone());

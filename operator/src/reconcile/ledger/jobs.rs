@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_under_way_until_its_outcome_is_taken() {
+    fn a_job_is_under_way_until_its_outcome() {
         let mut jobs = RunningJobs::default();
         let (one, other) = (JobKey::Target("a".into()), JobKey::Collection);
         assert!(jobs.begin(&one) && jobs.begin(&other));

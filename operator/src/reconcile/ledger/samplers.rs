@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_adds_a_sampler_that_the_watch_does_not_show() {
+    fn complete_adds_a_sampler_missing_from_the_watch() {
         let mut samplers = Samplers::default();
         let mut alone = pod("web");
         samplers.complete(&mut alone, at(0));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_since_is_the_last_sign_of_a_running_sampler() {
+    fn silent_since_is_a_running_samplers_last_sign() {
         let mut samplers = Samplers::default();
         let target = TargetStatus {
             ephemeral_container_name: NAME.into(),

@@ -100,7 +100,7 @@ fn see_serves_namespaces_in_turn() {
 }
 
 #[test]
-fn see_keeps_of_one_that_is_over_what_its_end_needs() {
+fn see_keeps_only_what_a_finished_end_needs() {
     let running = seen("a", LedgerStage::Runs);
     let mut ledger = full(&running);
     let over = version("a", LedgerStage::IsOver, 2);
@@ -192,7 +192,7 @@ proptest! {
     /// A watch shows the lives of requests of one name. Whatever is recorded in between, each one
     /// that ran and was deleted is told of once.
     #[test]
-    fn each_deletion_of_a_running_request_is_told_once(
+    fn a_running_requests_deletion_is_told_once(
         lives in proptest::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 1..12),
     ) {
         let stages = [LedgerStage::Waits, LedgerStage::Runs, LedgerStage::Runs, LedgerStage::IsOver];

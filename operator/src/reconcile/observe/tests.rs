@@ -114,7 +114,7 @@ fn pod(version: &str, ready: &str) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_ready_is_not_refused_while_the_watch_does_not_show_it_yet() {
+async fn a_ready_pod_waits_for_an_outdated_watch() {
     for target in targets() {
         for shown in [pod("9", "False"), None] {
             let mut candidate = UnacceptedRequest::new(&target, [shown, pod("10", "True")]).await;
@@ -133,7 +133,7 @@ async fn a_pod_that_is_ready_is_not_refused_while_the_watch_does_not_show_it_yet
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_ready_waits_for_nothing_if_the_watch_is_as_new_as_the_list() {
+async fn an_unready_pod_needs_no_newer_watch() {
     for target in targets() {
         for listed in ["10", "9"] {
             let states = [pod("10", "False"), pod(listed, "False")];
@@ -144,7 +144,7 @@ async fn a_pod_that_is_not_ready_waits_for_nothing_if_the_watch_is_as_new_as_the
 }
 
 #[tokio::test]
-async fn a_pod_that_is_gone_does_not_exist_even_if_the_watch_shows_it() {
+async fn a_pod_only_in_the_watch_is_gone() {
     let refusals = [
         "NoPodsMatched: pod web does not exist in namespace shop",
         "NoPodsMatched: no pod of namespace shop matches app=web",

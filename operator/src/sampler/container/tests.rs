@@ -164,7 +164,7 @@ fn asks() -> PollGrant {
 }
 
 #[test]
-fn a_resident_sampler_is_given_what_the_contract_says() {
+fn a_resident_sampler_gets_what_the_contract_says() {
     let expected: Value =
         serde_json::from_str(include_str!("../../../../contract/resident.json")).unwrap();
     let residence = Residence {
@@ -212,7 +212,7 @@ fn a_run_is_offered_as_the_contract_says() {
 }
 
 #[test]
-fn a_run_says_the_number_that_its_sampler_understands() {
+fn a_run_says_the_number_its_sampler_understands() {
     for spoken in [0, 7] {
         let said = environment(&config(), &grants(), spoken).swap_remove(0);
         assert_eq!(said, ("PHPPROF_CONTRACT".to_owned(), spoken.to_string()));
@@ -276,7 +276,7 @@ fn no_checksum_is_the_default() {
 }
 
 #[test]
-fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
+fn the_longest_runs_checkpoints_take_few_bytes() {
     use std::fmt::Write as _;
     let signed = |number: u32| {
         // Signatures have nothing in common. URLs with a session token are the longest.
@@ -303,7 +303,7 @@ fn the_checkpoints_of_the_longest_run_take_few_bytes_in_a_pod() {
 }
 
 #[test]
-fn the_patch_for_an_ordinary_user_adds_no_capability() {
+fn the_patch_for_a_user_adds_no_capability() {
     insta::assert_snapshot!(
         serde_json::to_string_pretty(&patch(
             &injection(SAME_USER),
@@ -315,7 +315,7 @@ fn the_patch_for_an_ordinary_user_adds_no_capability() {
 }
 
 #[test]
-fn the_patch_for_root_adds_sys_ptrace_and_nothing_else() {
+fn the_patch_for_root_adds_only_sys_ptrace() {
     let container = container(&injection(PTRACE), &of_a_short_run_given(), &config());
     insta::assert_snapshot!(serde_json::to_string_pretty(&container.security_context).unwrap());
 }

@@ -28,7 +28,7 @@ fn meaning_is_that_of_the_contract() {
 }
 
 #[test]
-fn meaning_is_total_and_no_error_counts_as_stored() {
+fn meaning_is_total_and_errors_are_never_stored() {
     for status in 0..=999 {
         for code in ["", "ConditionalRequestConflict", "Unknown"] {
             let answer = StoreAnswer::new(status, &xml(code, ""));
@@ -142,7 +142,7 @@ fn words_name_the_cause() {
 }
 
 #[test]
-fn words_repeat_nothing_that_a_store_could_use_to_deceive() {
+fn words_repeat_no_deceptive_text_of_a_store() {
     for code in ["a\nb", "\u{1b}[31m", "<b>", &"x".repeat(99)] {
         let words = StoreAnswer::new(418, &xml(code, "")).words();
         assert_eq!(words, "the store answers HTTP 418");
@@ -177,7 +177,7 @@ fn certificate_in_message_names_the_property() {
 }
 
 #[test]
-fn said_understands_a_sampler_and_takes_no_answer_of_the_relay_for_a_store_s() {
+fn said_keeps_the_relays_answers_from_a_stores() {
     let of = |text: &str| StoreAnswer::said(text).map(|answer| answer.words());
     let expired = "the session token of the operator's credentials has expired";
     assert_eq!(

@@ -38,7 +38,7 @@ async fn names(archive: &Archive, namespace_uid: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_its_name_is_not() {
+async fn a_namespaces_manifests_are_listed_newest_first() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     for number in [1, 3, 2] {
         let text = manifest(number, |it| it["requestedBy"] = json!("alice"));
@@ -74,7 +74,7 @@ async fn a_namespace_is_listed_from_its_manifests_newest_first_and_another_of_it
 }
 
 #[tokio::test]
-async fn what_has_no_profile_is_not_listed_and_without_a_merged_one_the_pods_count() {
+async fn entries_need_a_profile_and_count_unmerged_pods() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let none = manifest(1, |it| {
         it["merged"] = Value::Null;
@@ -98,7 +98,7 @@ async fn what_has_no_profile_is_not_listed_and_without_a_merged_one_the_pods_cou
 }
 
 #[tokio::test]
-async fn a_manifest_is_read_once_and_what_was_swept_is_gone() {
+async fn a_manifest_is_read_once_until_swept() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let archive = Archive::new(store.clone());
     for number in [1, 2] {
@@ -115,7 +115,7 @@ async fn a_manifest_is_read_once_and_what_was_swept_is_gone() {
 }
 
 #[tokio::test]
-async fn what_is_too_many_is_left_out_and_counted() {
+async fn entries_over_the_bound_are_counted() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     for number in 0..MOST + 3 {
         let text = manifest(number, |_| {});

@@ -65,7 +65,7 @@ async fn uploaded(store: &ProfileStore) -> ProfileRequest {
 }
 
 #[tokio::test]
-async fn the_pods_are_merged_and_listed_in_a_manifest() {
+async fn merged_pods_are_listed_in_a_manifest() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     let done = Collector::new(store.clone())
@@ -96,7 +96,7 @@ async fn the_pods_are_merged_and_listed_in_a_manifest() {
 }
 
 #[tokio::test]
-async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
+async fn pods_without_profile_are_in_the_manifest_too() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     for target in &mut request.status.as_mut().expect("uploaded").targets {
@@ -118,7 +118,7 @@ async fn pods_without_a_profile_are_listed_in_a_manifest_too() {
 }
 
 #[tokio::test]
-async fn a_request_that_tells_routes_has_a_list_of_requests_in_its_manifest() {
+async fn routes_bring_a_list_of_requests_to_manifests() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
@@ -144,7 +144,7 @@ async fn left(store: &ProfileStore) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
+async fn a_deleted_requests_late_merge_goes_too() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     request.spec.labels = vec![phpprof_crds::RequestLabel::Route];
@@ -158,7 +158,7 @@ async fn what_is_merged_after_its_request_was_deleted_goes_with_the_rest() {
 }
 
 #[tokio::test]
-async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
+async fn stop_markers_go_with_the_rest() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let mut request = uploaded(&store).await;
     let (whole, checkpoint) = ("web.pb.gz", "web.checkpoint-1.pb.gz");
@@ -177,7 +177,7 @@ async fn what_told_samplers_to_stop_goes_with_the_rest_whoever_stopped_them() {
 }
 
 #[tokio::test]
-async fn merging_again_after_a_crash_gives_the_same_result() {
+async fn merging_again_after_a_crash_changes_nothing() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let first = Collector::new(store.clone())
@@ -190,7 +190,7 @@ async fn merging_again_after_a_crash_gives_the_same_result() {
 }
 
 #[tokio::test]
-async fn a_verified_profile_that_has_vanished_is_never_claimed() {
+async fn a_vanished_verified_profile_is_never_claimed() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let empty = ProfileStore::in_memory(Arc::new(InMemory::new()));
@@ -215,7 +215,7 @@ async fn merged(store: &ProfileStore, mut request: ProfileRequest) -> (Profile, 
 }
 
 #[tokio::test]
-async fn no_pod_speaks_for_another_one_or_for_another_time() {
+async fn no_pod_speaks_for_other_pods_or_times() {
     let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
     let request = uploaded(&store).await;
     let (profile, _) = merged(&store, request).await;

@@ -83,7 +83,7 @@ async fn merged(lists: &[Option<Vec<u8>>]) -> (Timeline, usize, String) {
 }
 
 #[tokio::test]
-async fn a_pods_requests_are_told_as_its_own_and_within_the_requests_time() {
+async fn a_pods_requests_stay_within_the_requests_time() {
     let start = at(0).as_second() * 1_000_000_000;
     // One clock is right, and the other is decades behind.
     let lists = [Some(list(start + 2 * STEP, 5)), Some(list(1, 9))];
@@ -101,7 +101,7 @@ async fn a_pods_requests_are_told_as_its_own_and_within_the_requests_time() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_none_is_left_out_and_said_and_the_others_are_there() {
+async fn a_broken_list_is_left_out_and_said() {
     let start = at(0).as_second() * 1_000_000_000;
     let endless = Timeline {
         version: VERSION,

@@ -150,7 +150,7 @@ mod tests {
     use crate::testing::at;
 
     #[test]
-    fn failed_logs_the_same_error_once_a_minute_and_another_at_once() {
+    fn failed_logs_the_same_error_once_a_minute() {
         let pulse = Pulse::default();
         let failed = |cause, second| pulse.failed(Operation::Put, cause, at(second));
         assert!(failed("no", 0));

@@ -4,7 +4,7 @@ use super::*;
 use object_store::memory::InMemory;
 
 #[tokio::test]
-async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
+async fn a_grant_signs_one_keys_put_and_precondition() {
     let grant = ProfileStore::in_memory(Arc::new(InMemory::new()))
         .grant("a/b.pb.gz", Duration::from_secs(60))
         .await
@@ -21,7 +21,7 @@ async fn a_grant_is_a_put_of_one_key_that_signs_the_precondition() {
 }
 
 #[tokio::test]
-async fn a_grant_is_signed_for_the_region_that_was_named() {
+async fn a_grant_is_signed_for_the_named_region() {
     let config = StoreConfig {
         region: Some("eu-central-1".into()),
         ..StoreConfig::default()
@@ -42,7 +42,7 @@ async fn a_grant_is_signed_for_the_region_that_was_named() {
 }
 
 #[tokio::test]
-async fn a_grant_signs_the_encryption_that_the_administrator_has_set() {
+async fn a_grant_signs_the_administrators_encryption() {
     let config = StoreConfig {
         url: "s3://profiles/p".into(),
         endpoint: Some("https://s3.example.org".into()),
@@ -73,7 +73,7 @@ async fn a_grant_signs_the_encryption_that_the_administrator_has_set() {
 }
 
 #[test]
-fn a_setting_that_s3_does_not_have_is_refused() {
+fn a_setting_unknown_to_s3_is_refused() {
     let open = |change: fn(&mut StoreConfig)| {
         let mut config = StoreConfig {
             url: "s3://profiles/p".into(),
@@ -105,7 +105,7 @@ async fn reading_stops_at_the_limit() {
 }
 
 #[test]
-fn a_url_that_is_not_a_store_is_refused_with_an_example() {
+fn a_url_without_store_is_refused_with_example() {
     let check = |url: &str, expected: &str| {
         let config = StoreConfig {
             url: url.into(),
@@ -135,7 +135,7 @@ fn a_url_that_is_not_a_store_is_refused_with_an_example() {
 }
 
 #[test]
-fn a_credential_may_end_with_a_newline_and_have_none_within() {
+fn a_credential_may_only_end_with_a_newline() {
     assert_eq!(s3::credential("KEY", "abc/+=\n").unwrap(), "abc/+=");
     let error = s3::credential("KEY", "a\nb").unwrap_err().to_string();
     assert_eq!(
@@ -145,7 +145,7 @@ fn a_credential_may_end_with_a_newline_and_have_none_within() {
 }
 
 #[test]
-fn an_endpoint_that_is_not_encrypted_needs_consent_and_signs_nothing() {
+fn an_unencrypted_endpoint_needs_consent_and_signs_nothing() {
     let config = |endpoint: &str, allow_insecure| StoreConfig {
         url: "s3://bucket".into(),
         endpoint: Some(endpoint.into()),
@@ -176,7 +176,7 @@ fn in_folder(path: &std::path::Path) -> ProfileStore {
 }
 
 #[tokio::test]
-async fn a_folder_keeps_what_was_created_and_never_overwrites_it() {
+async fn a_folder_never_overwrites_what_was_created() {
     let folder = tempfile::tempdir().unwrap();
     let store = in_folder(folder.path());
     let key = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
@@ -206,7 +206,7 @@ async fn a_folder_signs_nothing() {
 
 /// A volume that no longer accepts writes, not even from root.
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_a_store_that_is_away() {
+async fn an_unwritable_folder_is_an_absent_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = in_folder(folder.path());
     std::fs::write(

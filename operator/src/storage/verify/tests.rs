@@ -48,13 +48,13 @@ async fn check(bytes: Vec<u8>, receipt: UploadReceipt, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_profile_that_is_what_its_receipt_says_is_verified() {
+async fn a_profile_matching_its_receipt_is_verified() {
     let bytes = profile(7);
     check(bytes.clone(), receipt(&bytes, 7), "verified").await;
 }
 
 #[tokio::test]
-async fn a_sampler_of_another_contract_is_refused_with_what_to_do() {
+async fn another_contracts_sampler_is_refused_with_remedy() {
     let golden: serde_json::Value =
         serde_json::from_str(include_str!("../../../../contract/versions.json")).expect("JSON");
     let pairs = golden["pairs"].as_array().expect("a list").iter();
@@ -116,7 +116,7 @@ async fn a_hundred_megabytes_are_refused_unread() {
 }
 
 #[tokio::test]
-async fn a_gzip_bomb_and_random_bytes_are_not_profiles() {
+async fn gzip_bombs_and_random_bytes_are_no_profiles() {
     let bomb = gzip(|encoder| {
         let zeros = vec![0; 1 << 20];
         for _ in 0..100 {
@@ -145,7 +145,7 @@ fn check_length(asked_seconds: Option<i32>, expected: Option<&str>) {
 }
 
 #[test]
-fn a_profile_that_ends_before_its_time_says_so_unless_it_was_cancelled() {
+fn an_early_end_is_said_unless_cancelled() {
     check_length(Some(30), None);
     check_length(Some(31), None);
     check_length(None, None);
@@ -155,7 +155,7 @@ fn a_profile_that_ends_before_its_time_says_so_unless_it_was_cancelled() {
 }
 
 #[tokio::test]
-async fn a_receipt_without_an_object_is_a_missing_profile() {
+async fn a_receipt_without_object_is_a_missing_profile() {
     let upload = ReportedUpload {
         pod_uid: "u".into(),
         key: "nothing".into(),

@@ -31,7 +31,7 @@ impl RelayScene {
 }
 
 #[tokio::test]
-async fn a_sampler_is_answered_by_what_is_known_of_its_pod() {
+async fn a_samplers_answer_is_what_its_pod_has() {
     let scene = scene(in_memory()).await;
     let (status, answer) = scene.asked(&scene.ask("shop", at(60))).await;
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
@@ -42,7 +42,7 @@ async fn a_sampler_is_answered_by_what_is_known_of_its_pod() {
 }
 
 #[tokio::test]
-async fn a_sampler_is_offered_runs_under_the_smaller_number_or_is_told_to_end() {
+async fn runs_are_offered_under_the_smaller_contract_number() {
     let golden: serde_json::Value =
         serde_json::from_str(include_str!("../../../../../contract/versions.json")).unwrap();
     let scene = scene(in_memory()).await;
@@ -74,7 +74,7 @@ async fn a_sampler_is_offered_runs_under_the_smaller_number_or_is_told_to_end() 
 }
 
 #[tokio::test]
-async fn who_asks_for_another_sampler_or_too_late_is_refused() {
+async fn an_altered_or_expired_grant_may_not_ask() {
     let scene = scene(in_memory()).await;
     let ask = scene.ask("shop", at(60));
     assert_eq!(scene.asked(&ask).await.0, 200);
@@ -97,7 +97,7 @@ async fn who_asks_for_another_sampler_or_too_late_is_refused() {
 }
 
 #[tokio::test]
-async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
+async fn grants_to_write_and_ask_are_not_interchangeable() {
     let scene = scene(in_memory()).await;
     let (grant, ask) = (scene.grant(at(60)), scene.ask("shop", at(60)));
     let asked = PollGrant {
@@ -113,7 +113,7 @@ async fn a_grant_to_write_lets_nobody_ask_and_none_to_ask_write() {
 }
 
 #[tokio::test]
-async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_says_so() {
+async fn asking_from_elsewhere_is_refused_where_addresses_bind() {
     let elsewhere = ResidentPod {
         pod_addresses: "192.0.2.7".into(),
         ..asker("shop")
@@ -129,7 +129,7 @@ async fn a_sampler_that_asks_from_elsewhere_is_refused_where_the_administrator_s
 }
 
 #[tokio::test]
-async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new() {
+async fn a_waiting_question_is_open_until_news_come() {
     let scene = scene(in_memory()).await;
     let ask = scene.ask("shop", at(60)).having_seen(SEEN);
     let waiting = scene.asked_and_waits(&ask, "wait=25");
@@ -151,7 +151,7 @@ async fn a_question_is_kept_open_for_who_would_wait_until_there_is_something_new
 }
 
 #[tokio::test]
-async fn a_pod_is_heard_by_a_valid_call_of_its_sampler_and_by_no_other() {
+async fn only_valid_sampler_calls_make_a_pod_heard() {
     let scene = scene(in_memory()).await;
     assert_eq!(scene.relay.heard.last(POD.uid), None);
     let forged = KeyGrant {
@@ -165,7 +165,7 @@ async fn a_pod_is_heard_by_a_valid_call_of_its_sampler_and_by_no_other() {
 }
 
 #[tokio::test]
-async fn a_pod_is_heard_by_its_resident_samplers_poll() {
+async fn a_resident_samplers_poll_makes_its_pod_heard() {
     let scene = scene(in_memory()).await;
     assert_eq!(scene.asked(&scene.ask("shop", at(60))).await.0, 200);
     assert_eq!(scene.relay.heard.last(POD.uid), Some(at(0)));

@@ -63,7 +63,7 @@ async fn settled(scene: &RelayScene) {
 }
 
 #[tokio::test]
-async fn a_pod_whose_uploads_stall_leaves_room_to_other_pods() {
+async fn a_stalled_upload_leaves_room_to_other_pods() {
     let scene = scene(in_memory()).await;
     let mut stalled = Vec::new();
     for number in 0..4 {
@@ -79,7 +79,7 @@ async fn a_pod_whose_uploads_stall_leaves_room_to_other_pods() {
 }
 
 #[tokio::test]
-async fn uploads_of_one_pod_at_the_same_time_are_stored_one_after_the_other() {
+async fn one_pods_simultaneous_uploads_are_stored_in_turn() {
     let scene = scene(in_memory()).await;
     let first = granted(&scene, POD, &format!("{KEY}1"));
     let (first, go_on) = upload_in_parts(&scene, &first, b"pro".to_vec(), b"file");

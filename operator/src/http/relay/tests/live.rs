@@ -21,7 +21,7 @@ fn live(grant: &KeyGrant) -> KeyGrant {
 }
 
 #[tokio::test]
-async fn a_second_is_held_for_readers_and_never_stored() {
+async fn a_second_is_held_but_never_stored() {
     let scene = scene(in_memory()).await;
     let grant = live(&scene.grant(at(60)));
     let profile = second("route");
@@ -34,7 +34,7 @@ async fn a_second_is_held_for_readers_and_never_stored() {
 }
 
 #[tokio::test]
-async fn a_foreign_grant_and_what_is_no_profile_of_ours_are_refused() {
+async fn foreign_grants_and_foreign_profiles_are_refused() {
     let scene = scene(in_memory()).await;
     let grant = live(&scene.grant(at(60)));
     let bent = KeyGrant {
@@ -53,7 +53,7 @@ async fn a_foreign_grant_and_what_is_no_profile_of_ours_are_refused() {
 }
 
 #[tokio::test]
-async fn a_sampler_is_told_that_nobody_looks_and_where_the_leader_is_not() {
+async fn a_sampler_hears_of_missing_readers_and_leadership() {
     let scene = scene(in_memory()).await;
     let grant = live(&scene.grant(at(60)));
     // As if it had begun eleven seconds earlier.
@@ -65,7 +65,7 @@ async fn a_sampler_is_told_that_nobody_looks_and_where_the_leader_is_not() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_for_a_live_request_that_was_deleted() {
+async fn a_deleted_live_request_takes_nothing() {
     let scene = scene(in_memory()).await;
     scene.cancellations.cancel(KEY, Stop::Drop, at(0), at(60));
     let grant = live(&scene.grant(at(60)));

@@ -6,7 +6,7 @@ use phpprof_profile::{DecodeLimits, decode, encode_gzip, timeline};
 use super::{pages, profile};
 
 #[test]
-fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
+fn a_page_is_drawn_with_or_without_timeline() {
     let list = timeline::TimelineMerger::new().finish();
     let list = timeline::encode(&list).unwrap();
     let has_timeline = |list| {
@@ -19,7 +19,7 @@ fn a_page_has_what_ran_when_where_that_is_stored_and_is_drawn_without_it_too() {
 }
 
 #[test]
-fn a_small_profile_with_a_very_large_page_is_refused_with_what_to_do_instead() {
+fn a_small_profile_with_huge_page_is_refused() {
     let mut profile = decode(&profile(), &DecodeLimits::default()).unwrap();
     let name = "x".repeat(16 << 10);
     profile.string_table.push(name);

@@ -10,7 +10,7 @@ async fn ask(scene: &ResultsScene, name: &str, key: &str, after: i64) -> (u16, V
 }
 
 #[tokio::test]
-async fn who_has_the_access_key_gets_each_second_once_as_the_contract_says() {
+async fn the_access_key_gets_each_second_once() {
     let scene = scene().await;
     scene
         .live
@@ -41,7 +41,7 @@ async fn who_has_the_access_key_gets_each_second_once_as_the_contract_says() {
 }
 
 #[tokio::test]
-async fn another_key_gets_nothing_and_a_replica_that_does_not_lead_sends_on() {
+async fn foreign_keys_get_nothing_and_other_replicas_forward() {
     let scene = scene().await;
     let other = scene.keyring.access_key("another");
     assert_eq!(ask(&scene, "running", &other, 0).await.0, 403);

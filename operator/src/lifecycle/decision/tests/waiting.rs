@@ -18,7 +18,7 @@ fn blind(since: i64, retry: i64) -> ObservedCluster {
 }
 
 #[test]
-fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
+fn a_gone_pods_run_is_sought_in_store() {
     let limits = AdminLimits::default();
     let status = decide(at(0), &request(spec()), &admission(&["a"]), &limits).status;
     let mut request = request(spec());
@@ -36,7 +36,7 @@ fn the_store_is_asked_for_what_a_run_whose_pod_has_gone_may_have_stored() {
 }
 
 #[test]
-fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
+fn an_unobservable_request_quotes_the_api_server() {
     let limits = AdminLimits::default();
     check(9, &request(spec()), &blind(1, 11), "; ; at 11");
     let given_up = decide(at(61), &request(spec()), &blind(1, 62), &limits);
@@ -57,7 +57,7 @@ fn a_request_that_cannot_be_observed_ends_with_the_api_servers_words() {
 }
 
 #[test]
-fn a_request_waits_for_its_turn_but_not_for_ever() {
+fn a_request_waits_for_its_turn_within_bounds() {
     let queued = |since| ObservedCluster {
         queued: Some(Queued {
             place: 2,
@@ -92,7 +92,7 @@ fn a_request_waits_for_its_turn_but_not_for_ever() {
 }
 
 #[test]
-fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
+fn stopped_profiling_stops_samplers_and_holds_requests() {
     let stop = |observed| ObservedCluster {
         halted: Some(Halt::Stopped(
             "the administrator has stopped profiling".into(),
@@ -114,7 +114,7 @@ fn where_profiling_is_stopped_samplers_are_told_and_requests_held() {
 }
 
 #[test]
-fn until_it_is_known_whether_profiling_is_stopped_nothing_begins_and_nothing_ends() {
+fn an_unread_switch_begins_and_ends_nothing() {
     let unknown = |observed| ObservedCluster {
         halted: Some(Halt::Unknown),
         ..observed
@@ -135,7 +135,7 @@ fn until_it_is_known_whether_profiling_is_stopped_nothing_begins_and_nothing_end
 }
 
 #[test]
-fn what_was_observed_of_a_finished_request_is_its_newest_version() {
+fn a_finished_request_has_its_newest_version_observed() {
     let mut finished = request(spec());
     finished.status = Some(ProfileRequestStatus {
         completion_time: Some(Time(at(9))),
@@ -153,7 +153,7 @@ fn what_was_observed_of_a_finished_request_is_its_newest_version() {
 }
 
 #[test]
-fn a_result_is_told_once_also_by_an_operator_that_was_restarted_and_not_when_it_is_old() {
+fn a_recent_result_is_told_once_across_restarts() {
     let limits = AdminLimits {
         exports: true,
         ..AdminLimits::default()
@@ -196,7 +196,7 @@ fn check_gone(second: i64, limits: &AdminLimits, observed: &ObservedCluster, exp
 }
 
 #[test]
-fn of_a_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_checkpoint_before() {
+fn a_cut_off_runs_checkpoints_are_sought_too() {
     let (limits, gone) = (AdminLimits::default(), pods(&[]));
     for (second, keys) in [(30, 4), (200, 8), (9999, 9)] {
         let expected = format!("Collecting; recovery {keys}; on change");
@@ -210,7 +210,7 @@ fn of_a_run_that_was_cut_off_the_store_is_asked_for_the_whole_and_each_checkpoin
 }
 
 #[test]
-fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
+fn an_absent_store_is_not_asked_for_ever() {
     let (limits, gone) = (AdminLimits::default(), pods(&[]));
     let away = trouble(gone, 202);
     check_gone(200, &limits, &away, "WaitingForStore; ; at 202");
@@ -225,7 +225,7 @@ fn a_store_that_is_away_is_not_asked_for_ever_for_a_run_that_was_cut_off() {
 }
 
 #[test]
-fn a_sampler_that_is_not_heard_is_in_the_status_and_taken_back_when_it_is() {
+fn a_silent_sampler_is_reported_until_heard() {
     let limits = AdminLimits {
         store_signs: false,
         ..AdminLimits::default()

@@ -81,7 +81,7 @@ async fn check(answer: String, kind: &str) {
 }
 
 #[tokio::test]
-async fn an_error_of_the_store_is_counted_by_its_kind() {
+async fn a_store_error_is_counted_by_its_kind() {
     for (status, kind) in [
         ("500 x", "server"),
         ("429 x", "throttled"),
@@ -100,7 +100,7 @@ async fn an_error_of_the_store_is_counted_by_its_kind() {
 }
 
 #[tokio::test]
-async fn a_store_that_nobody_listens_for_is_a_connection_that_fails() {
+async fn a_store_without_listener_is_a_failed_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -111,7 +111,7 @@ async fn a_store_that_nobody_listens_for_is_a_connection_that_fails() {
 }
 
 #[tokio::test]
-async fn errors_are_counted_by_what_was_asked_of_the_store() {
+async fn errors_are_counted_by_the_stores_operation() {
     let metrics = Metrics::default();
     let store = s3(answering(said("500 x", "")).await, &metrics);
     assert!(store.size("a").await.is_err());
@@ -130,7 +130,7 @@ async fn errors_are_counted_by_what_was_asked_of_the_store() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_not_there_is_an_answer_where_only_its_size_is_asked_for() {
+async fn an_absent_objects_size_is_no_error() {
     let metrics = Metrics::default();
     let store = ProfileStore::in_memory(Arc::new(InMemory::new())).counted(metrics.store_errors());
     assert_eq!(store.size("a").await.unwrap(), None);

@@ -154,7 +154,7 @@ async fn with(mode: PutMode, allow_overwrite: bool) -> (PutServer, ProfileStore)
 }
 
 #[tokio::test]
-async fn probe_finds_what_the_store_does_and_leaves_nothing() {
+async fn probe_learns_the_stores_behaviour_and_leaves_nothing() {
     for (mode, expected) in [
         (PutMode::Good, WriteGuard::CreateOnly),
         (PutMode::Ignores, WriteGuard::Overwrites),
@@ -171,7 +171,7 @@ async fn probe_finds_what_the_store_does_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn probe_of_a_store_that_refuses_tells_nothing_and_keeps_the_cause() {
+async fn probe_of_a_refusing_store_keeps_the_cause() {
     let (_server, store) = with(PutMode::Expired, false).await;
     let error = store.probe().await.unwrap_err().to_string();
     let cause =
@@ -205,7 +205,7 @@ async fn create_overwrites_nothing_on_a_store_that_would() {
 }
 
 #[tokio::test]
-async fn create_is_refused_on_a_store_that_overwrites_unless_allowed() {
+async fn create_is_refused_on_overwriting_stores_unless_allowed() {
     let (server, store) = with(PutMode::Ignores, false).await;
     store.probe().await.unwrap();
     let error = store.create("p/a", vec![1]).await.unwrap_err().to_string();
@@ -230,7 +230,7 @@ async fn create_learns_from_a_501_without_a_probe() {
 }
 
 #[tokio::test]
-async fn create_takes_a_conflict_for_a_reason_to_try_again_and_not_for_an_object() {
+async fn create_retries_a_conflict() {
     let (_server, store) = with(PutMode::Conflict, false).await;
     let error = store.create("p/a", vec![1]).await.unwrap_err().to_string();
     assert_eq!(
@@ -240,7 +240,7 @@ async fn create_takes_a_conflict_for_a_reason_to_try_again_and_not_for_an_object
 }
 
 #[tokio::test]
-async fn create_sends_the_encryption_headers_that_a_bucket_wants() {
+async fn create_sends_the_buckets_encryption_headers() {
     let (server, address) = PutServer::start(PutMode::Kms).await;
     let error = store(address, false, None).create("p/a", vec![b'1']).await;
     let error = error.unwrap_err().to_string();

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_of_an_extension_has_the_colour_of_what_is_built_in() {
+    fn functions_of_extensions_have_the_colour_of_builtins() {
         let of = |file| {
             let name = "PDO::exec";
             of_function(Some(&FunctionRef {

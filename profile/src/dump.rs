@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_read_from_its_labels_as_it_was() {
+    fn a_worker_is_read_from_its_labels_unchanged() {
         for worker in workers(&profile()) {
             let mut builder = Builder::new(Settings::default());
             let frames = worker.stack.iter();

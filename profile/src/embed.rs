@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_that_is_too_large_is_left_out_whole() {
+    fn a_too_large_timeline_is_left_out() {
         let length = json(&hostile(), usize::MAX).unwrap().len();
         assert!(json(&hostile(), length).is_some());
         assert_eq!(json(&hostile(), length - 1), None);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_timeline_has_no_element_for_it() {
+    fn a_page_without_a_timeline_has_no_element() {
         assert_eq!(element(None), "");
     }
 }

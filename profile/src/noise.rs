@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_varies_as_one_of_a_poll_does() {
+    fn a_share_varies_like_one_in_a_poll() {
         // For a share of 50 % of 100 samples, sqrt(p (1 - p) / n) is 5 points.
         let half = part(50, 100, Some(100.0));
         assert!((points(half, half) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_total_does_not_vary_the_value_varies_alone() {
+    fn under_a_constant_total_the_value_varies_alone() {
         let (half, none) = (part(50, 100, None), part(0, 100, None));
         assert!((points(half, none) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
     }

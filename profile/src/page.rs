@@ -300,7 +300,7 @@ mod tests {
     use ring::digest;
 
     #[test]
-    fn the_policy_lets_run_what_is_in_the_page_and_nothing_else() {
+    fn the_policy_runs_nothing_from_outside_the_page() {
         let hash = |text: &str| {
             let digest = digest::digest(&digest::SHA256, text.as_bytes());
             base64::engine::general_purpose::STANDARD.encode(digest)

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_summed_up_and_no_sample_keeps_a_label() {
+    fn pieces_sum_pods_up_and_drop_labels() {
         let pieces = pieces(&profile(5), CPU, &[], &WIDE);
         check(&pieces, 1, 30);
         assert_eq!(pieces[0].sample.len(), 5);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_bound_is_split_and_nothing_is_lost() {
+    fn a_profile_over_bounds_is_split_without_loss() {
         let profile = profile(100);
         let few = PieceBounds {
             samples: 30,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_is_over_a_bound_alone_goes_alone() {
+    fn a_stack_over_a_bound_goes_alone() {
         let none = PieceBounds {
             bytes: 1,
             samples: 0,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_the_profile_does_not_have_has_no_pieces() {
+    fn a_missing_sample_type_has_no_pieces() {
         assert!(pieces(&profile(3), ("alloc", "bytes"), &[], &WIDE).is_empty());
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn told_names_the_share_and_the_table_that_cost_most() {
+    fn told_names_the_share_and_the_costliest_table() {
         assert_eq!(Lost::default().told(), None);
         let one = Lost {
             samples: 1000,

@@ -94,7 +94,7 @@ mod tests {
     const APART: [&str; 2] = ["{main} (/srv/cron.php)", "{main} (/srv/index.php)"];
 
     #[test]
-    fn several_scripts_are_several_roots_in_formats_of_names() {
+    fn formats_of_names_give_each_script_a_root() {
         let text = |scripts: &[&str]| {
             let view = View::default();
             let folded = Format::Folded
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_sample_by_sample_tells_scripts_apart() {
+    fn a_profile_written_by_sample_tells_scripts_apart() {
         let mut writer = Writer::new(Settings::default());
         for file in [INDEX, CRON] {
             writer.add(&stack(file), &[1, 10, 10], &[]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_compared_with_itself_whatever_else_has_run() {
+    fn a_script_is_compared_with_itself_alone() {
         let view = View::default();
         let (one, two) = (profile(&[INDEX]), profile(&[INDEX, CRON]));
         for (before, after) in [(&one, &two), (&two, &one)] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_own_file_is_taken_out_of_a_name() {
+    fn only_the_own_file_leaves_a_name() {
         assert_eq!(plain("{main} (/srv/index.php)", INDEX), MAIN);
         for name in ["{main}", "{main} (/srv/cron.php)", "{main} (", "main"] {
             assert_eq!(plain(name, INDEX), name);

@@ -262,7 +262,7 @@ mod tests {
     use crate::builder::{Builder, FrameRef, Settings};
 
     #[test]
-    fn the_names_of_each_row_are_looked_up_once() {
+    fn each_rows_names_are_looked_up_once() {
         let mut builder = Builder::new(Settings::default());
         let frames = ["leaf", "{main}"].map(|name| FrameRef {
             name,

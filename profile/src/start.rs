@@ -33,7 +33,7 @@ mod tests {
     use ring::digest;
 
     #[test]
-    fn the_policy_lets_run_what_is_in_the_page_and_nothing_else() {
+    fn the_policy_runs_nothing_from_outside_the_page() {
         let page = page();
         for (file, text) in [("start.js", SCRIPT), ("theme.css, start.css", STYLE)] {
             let digest = digest::digest(&digest::SHA256, text.as_bytes());

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printable_marks_what_a_terminal_obeys_and_keeps_letters() {
+    fn printable_marks_control_characters_and_keeps_letters() {
         let check = |text: &str, expected: &str| assert_eq!(printable(text), expected);
         check("Café::日本語\u{a0}😀", "Café::日本語\u{a0}😀");
         check("a\u{1b}[2J\nb", "a<1b>[2J<0a>b");

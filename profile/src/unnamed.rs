@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn told_names_the_share_the_cause_and_the_document() {
+    fn told_names_share_cause_and_document() {
         let check = |told: Option<String>, expected: &str| {
             let expected = format!("{expected}; {DOCUMENT}");
             assert_eq!(told.as_deref(), Some(expected.as_str()));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn told_is_silent_of_a_tenth_and_of_few_samples() {
+    fn told_ignores_small_shares_and_few_samples() {
         for (samples, unstable) in [(1000, 100), (0, 0), (19, 19), (20, 2), (-1, 5)] {
             assert_eq!(told(samples, unstable, unstable, 1), None, "{samples}");
         }

@@ -173,7 +173,7 @@ fn many_empty_samples_do_not_outgrow_their_bounds() {
 }
 
 #[test]
-fn a_field_that_claims_to_be_huge_is_refused_before_it_is_read() {
+fn a_huge_claimed_field_is_refused_before_reading() {
     check(
         &[0x12, 0xff, 0xff, 0xff, 0xff, 0x7f],
         Err("a field has more than 262144 bytes"),
@@ -213,7 +213,7 @@ fn dangling_ids_are_refused() {
 }
 
 #[test]
-fn ids_given_twice_and_samples_of_the_wrong_shape_are_refused() {
+fn repeated_ids_and_misshapen_samples_are_refused() {
     broken(|p| p.function[0].id = 2, "function id 0 or used twice");
     broken(|p| p.location[0].id = 0, "location id 0 or used twice");
     broken(
@@ -263,7 +263,7 @@ fn older(profile: &Profile) -> Profile {
 }
 
 #[test]
-fn profiles_in_the_older_order_of_types_are_read_by_name() {
+fn an_older_type_order_is_read_by_name() {
     let (profile, older) = (shop("a"), older(&shop("b")));
     let chosen = |profile: &Profile| View::default().index(profile).unwrap();
     assert_eq!(chosen(&profile), profile.value_index("wall").unwrap());
@@ -286,7 +286,7 @@ fn profiles_in_the_older_order_of_types_are_read_by_name() {
 }
 
 #[test]
-fn a_profile_that_was_never_checked_is_read_without_a_panic() {
+fn an_unchecked_profile_is_read_without_panic() {
     let mut profile = shop("a");
     profile.sample.push(Sample {
         location_id: vec![99],
@@ -302,7 +302,7 @@ fn a_profile_that_was_never_checked_is_read_without_a_panic() {
 }
 
 #[test]
-fn the_table_reads_like_that_of_go_tool_pprof() {
+fn the_table_reads_like_go_tool_pprof() {
     let profile = shop("a");
     let text = top::table(
         &top(&profile, "wall"),

@@ -65,7 +65,7 @@ fn refused(profile: &Profile, expected: &str) {
 }
 
 #[test]
-fn a_string_that_is_longer_than_any_that_a_sampler_writes_is_refused() {
+fn an_overlong_string_is_refused() {
     let profile = |length| shared(4_000, &"x".repeat(length));
     refused(&profile(LONG + 1), "a string has more than 16384 bytes");
     let file = encode_gzip(&profile(LONG));
@@ -87,7 +87,7 @@ fn inlined_calls_count_as_frames_of_a_sample() {
 }
 
 #[test]
-fn a_file_of_many_functions_is_in_the_page_once() {
+fn a_file_of_many_functions_is_stored_once() {
     let length = |file: &str| {
         let html = page(&shared(4_000, file), &View::default(), "shared", None);
         html.unwrap().len()
@@ -135,7 +135,7 @@ fn long_texts() -> Profile {
 }
 
 #[test]
-fn the_time_of_a_reader_does_not_grow_with_the_length_of_texts() {
+fn reading_time_does_not_grow_with_text_length() {
     let file = encode_gzip(&long_texts());
     assert!(file.len() < 500 << 10, "{}", file.len());
     let profile = Packed::open(file, &DecodeLimits::default()).unwrap();

@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_in_any_order_gives_the_same_totals_and_rows(a in entries(), b in entries()) {
+    fn merging_in_any_order_gives_the_same_rows(a in entries(), b in entries()) {
         let (a, b) = (build(&a), build(&b));
         let (ab, ba) = (merge(&[a.clone(), b.clone()]).unwrap(), merge(&[b.clone(), a.clone()]).unwrap());
         prop_assert_eq!(totals(&ab), totals(&ba));
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_one_profile_changes_nothing_of_what_it_says(entries in entries()) {
+    fn merging_one_profile_changes_nothing(entries in entries()) {
         let profile = build(&entries);
         let merged = merge(std::slice::from_ref(&profile)).unwrap();
         prop_assert_eq!(merged.sample.len(), profile.sample.len());

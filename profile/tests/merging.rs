@@ -73,7 +73,7 @@ fn values_of(profile: &Profile, label: (&str, &str)) -> Vec<i64> {
 }
 
 #[test]
-fn a_profile_has_the_labels_that_are_known_of_it_and_not_its_own() {
+fn a_merged_profile_has_only_the_known_labels() {
     let (merged, profile) = merged(&[("web-1", pod(2, 2)), ("web-2", pod(2, 2))], rows(100));
     assert_eq!((merged.cut, &merged.other), (0, &vec![0, 0, 0]));
     assert_eq!(profile.sample.len(), 8);
@@ -84,7 +84,7 @@ fn a_profile_has_the_labels_that_are_known_of_it_and_not_its_own() {
 }
 
 #[test]
-fn where_room_is_short_workers_are_added_up_first() {
+fn short_room_adds_up_workers_first() {
     let (merged, profile) = merged(&[("web", pod(10, 8))], rows(20));
     assert_eq!(merged.cut, 0);
     assert_eq!(profile.sample.len(), 10);
@@ -93,7 +93,7 @@ fn where_room_is_short_workers_are_added_up_first() {
 }
 
 #[test]
-fn then_the_smallest_rows_of_each_pod_become_one() {
+fn then_each_pods_smallest_rows_become_one() {
     let (merged, profile) = merged(&[("small", pod(3, 1)), ("large", pod(100, 1))], rows(20));
     assert_eq!(merged.cut, 1);
     assert_eq!(values_of(&profile, ("pod", "small")).len(), 3);
@@ -110,7 +110,7 @@ fn then_the_smallest_rows_of_each_pod_become_one() {
 }
 
 #[test]
-fn a_pod_with_very_many_rows_leaves_the_others_their_room() {
+fn a_pod_of_many_rows_leaves_others_room() {
     let hostile = ("hostile", pod(20_000, 1));
     let honest = ["a", "b", "c"].map(|name| (name, pod(50, 1)));
     let [a, b, c] = honest;
@@ -122,7 +122,7 @@ fn a_pod_with_very_many_rows_leaves_the_others_their_room() {
 }
 
 #[test]
-fn a_pod_with_very_long_names_leaves_the_others_their_room() {
+fn a_pod_of_long_names_leaves_others_room() {
     let mut builder = Builder::new(Settings::default());
     for stack in 0..400 {
         let name = format!("{stack}{}", "x".repeat(12_000));
@@ -147,7 +147,7 @@ fn a_pod_with_very_long_names_leaves_the_others_their_room() {
 }
 
 #[test]
-fn merging_adds_values_and_keeps_the_first_comment_of_each() {
+fn merging_adds_values_and_keeps_each_first_comment() {
     let later = Profile {
         time_nanos: 1_790_000_000_000_000_009,
         duration_nanos: 2_000_000_000,
@@ -167,7 +167,7 @@ fn merging_adds_values_and_keeps_the_first_comment_of_each() {
 }
 
 #[test]
-fn what_heaps_did_is_summed_where_it_is_asked_for_and_known() {
+fn heap_changes_are_summed_where_asked_and_known() {
     let of_heap = |values: &[i64]| {
         let mut builder = Builder::new(Settings::default().with_heap());
         builder.add(&[FrameRef::default()], values, &[]);
@@ -220,7 +220,7 @@ fn a_packed_profile_reads_as_one_in_memory() {
 }
 
 #[test]
-fn a_packed_profile_is_refused_as_one_in_memory_is() {
+fn packed_profiles_are_refused_like_plain_ones() {
     let mut dangling = pod(2, 1);
     dangling.sample[1].location_id[0] = 99;
     let file = encode_gzip(&dangling);

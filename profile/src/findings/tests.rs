@@ -20,7 +20,7 @@ fn ids(profile: &Profile) -> Vec<&'static str> {
 }
 
 #[test]
-fn each_rule_speaks_of_a_program_with_its_problem_and_not_of_one_that_is_near_it() {
+fn each_rule_finds_its_problem_without_near_misses() {
     for rule in &RULES {
         let has = ids(&recorded(rule.id, "has"));
         assert!(has.contains(&rule.id), "{}: {has:?}", rule.id);
@@ -30,7 +30,7 @@ fn each_rule_speaks_of_a_program_with_its_problem_and_not_of_one_that_is_near_it
 }
 
 #[test]
-fn what_is_said_of_recorded_programs_is_what_it_was() {
+fn findings_of_recorded_programs_stay_as_they_are() {
     let mut text = String::new();
     for rule in &RULES {
         for problem in ["has", "near"] {
@@ -181,7 +181,7 @@ fn queries(of: &[(&str, i64, i64)]) -> Profile {
 }
 
 #[test]
-fn a_statement_that_is_prepared_for_each_run_is_told_from_one_that_runs_long() {
+fn repeated_preparation_differs_from_a_long_statement() {
     let loops = queries(&[("find", 60, 140)]);
     let found = said(&loops);
     assert_eq!((found[0].id, found[0].share), ("query-loop", 20.0));
@@ -227,7 +227,7 @@ fn a_deep_stack_is_cut_at_its_root() {
 }
 
 #[test]
-fn of_more_call_paths_than_programs_have_nothing_is_said() {
+fn too_many_call_paths_give_no_findings() {
     let mut builder = Builder::new(Settings::default());
     let names: Vec<String> = (0..600).map(|number| format!("f{number}")).collect();
     let frame = |name| FrameRef {
@@ -275,7 +275,7 @@ fn rules_that_silence_others_come_before_them() {
 }
 
 #[test]
-fn a_profile_of_which_much_has_no_name_says_why_and_where_to_read_on() {
+fn much_unnamed_time_is_explained_with_a_document() {
     let receipt = |unstable: i64, unnamed: i64| {
         let quality = format!("\"unstable\":{unstable},\"unnamed\":{unnamed},");
         RECEIPT.replace("\"unstable\":27,", &quality)

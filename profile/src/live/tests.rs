@@ -100,7 +100,7 @@ fn check(top: &LiveTop, name: &str, now: [i64; 2], all: [i64; 2]) {
 }
 
 #[test]
-fn a_row_has_the_last_second_and_the_sum_and_recursion_counts_once() {
+fn a_row_counts_recursion_once_in_its_sums() {
     let mut top = top();
     check(&top, "md5", [500, 500], [750, 750]);
     check(&top, CART, [0, 500], [0, 750]);
@@ -118,7 +118,7 @@ fn a_row_has_the_last_second_and_the_sum_and_recursion_counts_once() {
 }
 
 #[test]
-fn keys_sort_by_another_column_and_turn_the_order() {
+fn keys_choose_the_sorted_column_and_the_order() {
     let mut top = top();
     assert_eq!(names(&top)[..2], ["usleep", "md5"]);
     press(&mut top, ">");
@@ -134,7 +134,7 @@ fn keys_sort_by_another_column_and_turn_the_order() {
 }
 
 #[test]
-fn a_filter_leaves_rows_with_this_in_their_name_or_place() {
+fn a_filter_matches_the_name_or_the_place() {
     let mut top = top();
     press(&mut top, "/CART.php");
     assert!(top.is_typing);
@@ -150,7 +150,7 @@ fn a_filter_leaves_rows_with_this_in_their_name_or_place() {
 }
 
 #[test]
-fn a_pause_holds_what_is_shown_and_loses_nothing() {
+fn a_pause_freezes_the_table_and_loses_nothing() {
     let mut top = top();
     press(&mut top, "p");
     top.add(vec![second(2, 100)], SECOND).unwrap();
@@ -160,7 +160,7 @@ fn a_pause_holds_what_is_shown_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_saved_is_one_profile_of_all_that_was_sampled() {
+fn all_samples_are_saved_as_one_profile() {
     let mut top = top();
     assert_eq!(press(&mut top, "s"), Action::Save);
     let saved = decode(&top.file().unwrap(), &DecodeLimits::default()).unwrap();
@@ -232,7 +232,7 @@ fn lines_routes_and_workers() {
 }
 
 #[test]
-fn a_paused_table_with_a_filter_says_so_and_one_without_rows_says_why() {
+fn a_table_tells_its_pause_filter_and_emptiness() {
     let mut top = top();
     press(&mut top, "p/xyz");
     let typed = picture(&top, 80, 8);
@@ -255,7 +255,7 @@ fn any_size_can_be_drawn() {
 }
 
 #[test]
-fn colours_are_the_terminals_own_and_none_where_none_is_wanted() {
+fn colours_are_the_terminals_own_or_none() {
     let colours = |has_colour| {
         let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
         let theme = Theme { has_colour };

@@ -209,7 +209,7 @@ mod tests {
     use crate::builder::{self, Builder, FrameRef, Settings};
 
     #[test]
-    fn each_string_of_a_profile_is_looked_up_once() {
+    fn each_string_is_looked_up_once() {
         let mut builder = Builder::new(Settings::default());
         let labels = [builder::SampleTag::Str("route", "/cart")];
         builder.add(&[FrameRef::default()], &[1, 2, 3], &labels);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_label_of_a_profile_is_looked_up_once() {
+    fn each_label_is_looked_up_once() {
         let profile = profile(2);
         let (mut tables, mut known) = (PageTables::within(0), HashMap::new());
         for _ in 0..2 {

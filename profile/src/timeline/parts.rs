@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_an_hour_and_a_half_has_parts_of_four_minutes() {
+    fn ninety_minutes_have_parts_of_four_minutes() {
         let mut parts = Parts::new(0);
         for minute in 0..90 {
             parts.add(minute * MINUTE, 1, [1, 0]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_pods_that_began_a_little_apart_are_the_same_ones() {
+    fn pods_with_close_starts_share_their_parts() {
         let own = |begin: i64, end: i64| TimelinePart {
             begin,
             end,
@@ -371,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_time_is_lost_and_there_are_never_more_parts_and_stacks(
+        fn bounded_parts_and_stacks_lose_no_time(
             samples in prop::collection::vec((-300_000_000_000_i64..40_000_000_000_000, 0_u32..5000, 0_i64..100, 0_i64..100), 1..3000)
         ) {
             let (mut parts, mut sum) = (Parts::new(0), 0);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_finds_no_room_is_in_other_from_its_begin_to_its_end() {
+    fn a_row_without_room_is_wholly_in_other() {
         let mut rows = TimelineRows::default();
         for row in 0..=MAX_KEPT {
             rows.add(Some(&row), busy(0, if row == 7 { 1 } else { 10 }));

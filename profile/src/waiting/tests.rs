@@ -44,7 +44,7 @@ fn what_a_function_does_not_compute_it_waits() {
 }
 
 #[test]
-fn waits_for_a_cpu_are_no_waits_for_a_database() {
+fn a_wait_for_cpu_is_no_database_wait() {
     // Everything takes four times its CPU time, as under a CPU limit. One of the two functions also
     // waits.
     let profile = profile(&[
@@ -56,7 +56,7 @@ fn waits_for_a_cpu_are_no_waits_for_a_database() {
 }
 
 #[test]
-fn where_php_has_hardly_run_other_functions_say_how_long_a_cpu_is_waited_for() {
+fn other_functions_tell_cpu_waits_without_php_time() {
     let profile = profile(&[
         ("{main}", [2, 0, 20]),
         ("md5", [100, 100, 1000]),
@@ -66,7 +66,7 @@ fn where_php_has_hardly_run_other_functions_say_how_long_a_cpu_is_waited_for() {
 }
 
 #[test]
-fn a_function_of_the_program_is_never_one_of_the_engine() {
+fn a_programs_function_is_never_the_engines() {
     let mut builder = Builder::new(Settings::default());
     let own = FrameRef {
         name: "Redis::get",
@@ -78,7 +78,7 @@ fn a_function_of_the_program_is_never_one_of_the_engine() {
 }
 
 #[test]
-fn the_parts_add_up_and_what_waits_has_no_cpu_time() {
+fn parts_add_up_and_waiting_takes_no_cpu() {
     let profile = profile(&[
         ("{main}", [100, 1000, 1000]),
         ("curl_exec", [33, 77, 777]),
@@ -155,7 +155,7 @@ fn with_labels(kinds: &[&str]) -> Profile {
 }
 
 #[test]
-fn what_a_sampler_labels_stays_and_says_nothing_of_its_leaf() {
+fn a_samplers_label_stays_and_excludes_its_leaf() {
     let profile = with_labels(&[STOPPED, DISK]);
     // Without the label, all of the time in `{main}` would be waits for a CPU, and none for the
     // database.

@@ -11,7 +11,7 @@ use profiles::{HOSTILE, hostile, large, shop};
 use sums::{check_sums, of_type, page_data, text};
 
 #[test]
-fn the_sum_of_samples_is_the_same_in_all_formats() {
+fn all_formats_have_the_same_sum_of_samples() {
     check_sums(&shop(400), &[]);
     check_sums(&shop(400), &[("pod", "web-2"), ("route", "search")]);
     check_sums(&hostile(), &[]);
@@ -29,7 +29,7 @@ fn a_label_that_no_sample_has_leaves_nothing() {
 }
 
 #[test]
-fn a_sample_type_that_the_profile_does_not_have_is_refused_with_those_that_it_has() {
+fn an_unknown_sample_type_is_refused_with_suggestions() {
     let error = Format::Folded
         .write(&shop(400), &of_type("heap"), "shop", None)
         .unwrap_err();
@@ -53,14 +53,14 @@ fn each_format_reads_as_its_readers_want_it() {
 }
 
 #[test]
-fn the_differential_picture_colours_what_grew_and_what_shrank() {
+fn the_differential_picture_colours_growth_and_shrinkage() {
     let (before, after) = (shop(200), shop(900));
     let picture = svg::differential(&before, &after, &View::default(), "shop").unwrap();
     insta::assert_snapshot!(picture);
 }
 
 #[test]
-fn what_differs_by_no_more_than_chance_is_grey_in_the_picture() {
+fn differences_by_chance_are_grey_in_the_picture() {
     let picture =
         |one, other| svg::differential(&shop(one), &shop(other), &View::default(), "shop").unwrap();
     let grey = |picture: &str| picture.matches("no more than chance)</title>").count();
@@ -72,7 +72,7 @@ fn what_differs_by_no_more_than_chance_is_grey_in_the_picture() {
 }
 
 #[test]
-fn what_grew_and_what_shrank_is_told_by_its_share() {
+fn growth_and_shrinkage_are_told_by_share() {
     let diff = diff(&shop(200), &shop(900), &View::default()).unwrap();
     let first = &diff.changes[0];
     assert_eq!(first.name, r"Shop\Product::price");
@@ -90,7 +90,7 @@ fn what_grew_and_what_shrank_is_told_by_its_share() {
 }
 
 #[test]
-fn names_bring_nothing_of_their_own_into_a_picture() {
+fn names_are_escaped_in_a_picture() {
     let svg = text(&hostile(), Format::Svg, &View::default());
     let tags: std::collections::BTreeSet<_> = svg
         .split('<')
@@ -111,7 +111,7 @@ fn names_bring_nothing_of_their_own_into_a_picture() {
 }
 
 #[test]
-fn names_bring_nothing_of_their_own_into_the_page() {
+fn names_are_escaped_in_the_page() {
     let profile = hostile();
     let plain = page::page(&shop(400), &View::default(), "shop", None).unwrap();
     let html = page::page(&profile, &View::default(), HOSTILE[0], None).unwrap();
@@ -129,7 +129,7 @@ fn names_bring_nothing_of_their_own_into_the_page() {
 }
 
 #[test]
-fn names_begin_no_line_and_no_frame_of_their_own() {
+fn names_start_no_line_and_no_frame() {
     let folded = text(&hostile(), Format::Folded, &View::default());
     assert_eq!(folded.lines().count(), HOSTILE.len());
     assert!(folded.lines().all(|line| line.matches(';').count() == 2));
@@ -168,7 +168,7 @@ fn the_page_needs_no_other_origin() {
 }
 
 #[test]
-fn the_end_of_a_file_s_name_says_its_format() {
+fn the_ending_of_a_file_says_its_format() {
     for (name, expected) in [
         ("out.pb.gz", Some(Format::Pprof)),
         ("dir.svg/out.PPROF", Some(Format::Pprof)),

@@ -85,7 +85,7 @@ pub fn pictures(browser: &mut Browser, name: &str) {
 }
 
 #[test]
-fn a_saved_file_opens_without_an_error_or_a_request() {
+fn a_saved_file_opens_without_error_or_request() {
     let mut page = saved_shop();
     assert_eq!(page.browser.text("#title"), "shop/first");
     let facts = page.browser.text("#facts");
@@ -138,7 +138,7 @@ fn a_rate_that_was_not_kept_is_said() {
 }
 
 #[test]
-fn a_search_highlights_what_it_finds_and_says_its_share() {
+fn a_search_highlights_hits_and_says_their_share() {
     let mut page = saved_shop();
     page.browser.key("/");
     page.browser.write("cart::");
@@ -165,7 +165,7 @@ fn a_search_highlights_what_it_finds_and_says_its_share() {
 }
 
 #[test]
-fn a_click_zooms_in_and_the_way_back_is_shown() {
+fn a_click_zooms_in_with_a_way_back() {
     let mut page = saved_shop();
     let width = |page: &mut Saved, name: &str| {
         let frame = frame(name);
@@ -302,7 +302,7 @@ fn labels_and_sample_types_choose_what_is_drawn() {
 }
 
 #[test]
-fn twenty_thousand_distinct_stacks_are_drawn_and_zoomed_in_seconds() {
+fn twenty_thousand_stacks_are_drawn_in_seconds() {
     let profile = large(20_000);
     assert_eq!(
         phpprof_profile::Stacks::of(&profile, &View::default())

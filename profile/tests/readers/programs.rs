@@ -36,7 +36,7 @@ fn output(program: &str, arguments: &[&str], file: &Path) -> String {
 }
 
 #[test]
-fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
+fn go_tool_pprof_reads_pprof_and_its_totals() {
     for profile in [shop(400), hostile(), large(2_000)] {
         let (_folder, path) = written(&profile, "shop.pb.gz");
         let raw = output("go", &["tool", "pprof", "-raw"], &path);
@@ -64,7 +64,7 @@ fn go_tool_pprof_reads_the_pprof_and_finds_the_totals() {
 }
 
 #[test]
-fn callgrind_annotate_reads_the_callgrind_file_and_finds_the_totals() {
+fn callgrind_annotate_reads_callgrind_and_its_totals() {
     for profile in [shop(400), hostile(), large(2_000)] {
         let (_folder, path) = written(&profile, "callgrind.out.shop");
         let text = output(
@@ -126,7 +126,7 @@ fn speedscope(profile: &Profile, names: &[&str]) -> String {
 }
 
 #[test]
-fn speedscope_imports_its_own_format_the_pprof_and_the_folded_stacks() {
+fn speedscope_imports_its_own_format_pprof_and_folded() {
     let profile = shop(400);
     let names = ["shop.speedscope.json", "shop.pb.gz", "shop.folded"];
     let origin = speedscope(&profile, &names);

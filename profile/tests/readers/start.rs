@@ -100,7 +100,7 @@ fn posted(browser: &mut Browser) -> Vec<Value> {
 }
 
 #[test]
-fn stored_profiles_are_listed_sorted_and_searched_and_the_address_keeps_it() {
+fn the_address_keeps_the_lists_sorting_and_search() {
     let (mut browser, url) = opened(&listed(3), "");
     browser.wait_for("document.querySelectorAll('#rows tr').length === 3");
     assert_eq!(browser.text("#title"), "Profiles of shop");
@@ -139,7 +139,7 @@ fn stored_profiles_are_listed_sorted_and_searched_and_the_address_keeps_it() {
 }
 
 #[test]
-fn a_profile_opens_as_its_flame_graph_and_back_leads_to_the_list() {
+fn a_profile_opens_as_graph_and_back_lists() {
     let (mut browser, url) = opened(&listed(3), "&search=import");
     browser.wait_for("document.querySelectorAll('#rows tr').length === 1");
     browser.click("document.querySelector('#rows a')");
@@ -188,7 +188,7 @@ fn two_profiles_are_compared_the_older_one_first() {
 }
 
 #[test]
-fn a_refusal_is_said_in_the_operators_words_with_a_way_back() {
+fn a_refusal_has_the_operators_words() {
     let (mut browser, _) = opened(&listed(3), &format!("&open=gone/{}", uid(9)));
     browser.wait_for("!document.querySelector('#message').hidden");
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_thousand_profiles_are_listed_by_pages() {
 }
 
 #[test]
-fn axe_finds_nothing_on_the_start_page_in_light_and_dark() {
+fn axe_finds_nothing_on_the_start_page() {
     let (mut browser, _) = opened(&listed(3), "");
     browser.wait_for("document.querySelectorAll('#rows tr').length === 3");
     with_axe(&mut browser);

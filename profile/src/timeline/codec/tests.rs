@@ -114,7 +114,7 @@ fn lists_that_are_too_long_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_too_large_is_refused_before_it_is_whole() {
+fn a_too_large_file_is_refused_while_reading() {
     let file = vec![0; MAX_BYTES + 1];
     assert!(matches!(decode(&file), Err(TimelineError::TooLarge)));
     let bomb = gzip(&vec![b' '; 40 << 20]);
@@ -125,7 +125,7 @@ fn a_file_that_is_too_large_is_refused_before_it_is_whole() {
 }
 
 #[test]
-fn a_file_that_would_be_too_large_loses_what_the_fastest_did_first() {
+fn a_too_large_file_loses_the_fastest_first() {
     let whole = encode(&timeline()).unwrap();
     let file = encode_within(timeline(), whole.len() - 1).unwrap();
     let read = decode(&file).unwrap();
@@ -138,7 +138,7 @@ fn a_file_that_would_be_too_large_loses_what_the_fastest_did_first() {
 }
 
 #[test]
-fn a_file_that_would_be_too_large_when_decompressed_is_cut() {
+fn a_file_too_large_when_decompressed_is_cut() {
     let mut long = timeline();
     let name = "x".repeat(crate::MAX_STRING);
     let function = |number| TreeFunction {

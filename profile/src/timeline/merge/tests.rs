@@ -121,7 +121,7 @@ fn times(timeline: &Timeline) -> [i64; 4] {
 
 proptest! {
     #[test]
-    fn no_time_and_no_request_is_lost_and_the_file_is_whole(all in timelines()) {
+    fn no_time_or_request_is_lost_in_merging(all in timelines()) {
         let merged = merged(all.iter().enumerate());
         let mut sum = [0; 4];
         for timeline in &all {
@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
+fn workers_have_a_pod_and_routes_span_pods() {
     let cells = |step, busy| {
         vec![TimelineCell {
             step,
@@ -189,7 +189,7 @@ fn a_worker_is_told_with_its_pod_and_a_route_is_that_of_all_pods() {
 }
 
 #[test]
-fn of_many_requests_the_slowest_are_listed_and_recorded() {
+fn the_slowest_of_many_requests_are_kept() {
     let slow = |index: i64| TimelineRequest {
         end: index,
         pid: 1,

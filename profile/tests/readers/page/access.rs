@@ -84,7 +84,7 @@ fn axe_finds_nothing_in_light_and_dark() {
 }
 
 #[test]
-fn axe_finds_nothing_in_a_comparison_and_in_findings() {
+fn axe_finds_nothing_in_comparisons_and_findings() {
     let html = differential(&shop(200), &shop(900), &View::default(), "shop").unwrap();
     check(&html, &["graph=inverted"]);
     let file = concat!(
@@ -123,7 +123,7 @@ fn letters_are_shortcuts_until_they_are_turned_off() {
 }
 
 #[test]
-fn a_chosen_theme_is_remembered_until_it_is_that_of_the_machine() {
+fn a_chosen_theme_holds_until_the_machine_agrees() {
     let mut page = saved_shop();
     let url = page.url.clone();
     let theme = "document.documentElement.dataset.theme";

@@ -7,7 +7,7 @@ use super::{Saved, frame, noise, saved, saved_shop};
 use crate::profiles::shop;
 
 #[test]
-fn dark_and_light_follow_the_machine_and_the_button() {
+fn the_theme_follows_the_machine_and_the_button() {
     let mut page = saved_shop();
     let ground = "getComputedStyle(document.body).backgroundColor";
     assert_eq!(page.browser.eval(ground), "rgb(255, 255, 255)");

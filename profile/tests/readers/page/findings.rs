@@ -60,7 +60,7 @@ fn one_click_shows_what_waits_for_the_database() {
 }
 
 #[test]
-fn a_page_of_which_there_is_nothing_to_say_says_nothing() {
+fn a_page_without_findings_says_nothing() {
     let mut page = saved_shop();
     for hidden in ["#findings", "#waits"] {
         let hidden = format!("document.querySelector('{hidden}').hidden");

@@ -39,7 +39,7 @@ fn halves(profile: &Profile) -> [Profile; 2] {
 }
 
 #[test]
-fn what_two_halves_of_one_profile_differ_by_is_grey() {
+fn halves_of_one_profile_show_no_difference() {
     let [one, other] = halves(&shop(400));
     let mut page = saved(&differential(&one, &other, &View::default(), "halves").unwrap());
     let fills = page.browser.eval(
@@ -56,7 +56,7 @@ fn what_two_halves_of_one_profile_differ_by_is_grey() {
 
 /// The rule is written twice: for the page in its script, and for the plugin and pictures in Rust.
 #[test]
-fn the_page_and_the_plugin_have_the_same_bounds() {
+fn page_and_plugin_have_the_same_bounds() {
     let [one, _] = halves(&shop(400));
     let mut other = shop(300);
     let grown = other.sample.len() / 3;

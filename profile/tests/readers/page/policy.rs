@@ -12,7 +12,7 @@ use crate::server::{ServedFile, serve};
 use crate::timelines::shop_timeline;
 
 #[test]
-fn a_link_opens_under_the_policy_as_a_header() {
+fn a_link_opens_under_the_header_policy() {
     let timeline = shop_timeline();
     let html = page(&shop(400), &View::default(), "shop/first", Some(&timeline)).unwrap();
     let file = ServedFile {
@@ -54,7 +54,7 @@ fn names_from_the_target_stay_text() {
 }
 
 #[test]
-fn the_policy_lets_no_other_script_and_no_request_through() {
+fn the_policy_stops_foreign_scripts_and_requests() {
     let mut page = saved_shop();
     page.browser.eval(
         "(() => { const script = document.createElement('script'); script.textContent = 'document.title = \"pwned\"'; document.body.append(script); \

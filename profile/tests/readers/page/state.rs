@@ -14,7 +14,7 @@ const SHOWN: &str = "['#facts', '#kept', '#path', '#matches', '#rows', '#filters
     .map((selector) => document.querySelector(selector).textContent).join('\\n') + document.querySelector('#search').value + document.body.dataset.view";
 
 #[test]
-fn a_regular_expression_searches_and_an_invalid_one_says_so() {
+fn a_search_takes_regular_expressions_and_names_errors() {
     let mut page = saved_shop();
     page.browser.click("document.querySelector('#regex')");
     search(&mut page, r"^Shop.*::(total|find");
@@ -89,7 +89,7 @@ fn a_link_opens_the_same_view_again() {
 }
 
 #[test]
-fn zoom_and_selection_stay_when_type_and_labels_change() {
+fn zoom_and_selection_survive_other_types_and_labels() {
     let mut page = saved_shop();
     page.browser
         .click("document.querySelectorAll('#rows tr')[1].querySelector('button')");

@@ -59,7 +59,7 @@ impl Saved {
 }
 
 #[test]
-fn a_page_without_a_timeline_has_no_strip_and_no_list() {
+fn without_a_timeline_strip_and_list_are_absent() {
     let mut page = saved_shop();
     for hidden in ["#time", "#timeless"] {
         let hidden = format!("document.querySelector('{hidden}').hidden");
@@ -73,7 +73,7 @@ fn a_page_without_a_timeline_has_no_strip_and_no_list() {
 }
 
 #[test]
-fn the_strip_has_the_largest_routes_first_and_all_on_demand() {
+fn the_strip_shows_the_largest_routes_first() {
     let mut page = saved_with(&shop_timeline());
     assert_eq!(page.browser.eval(LANES), 5);
     let first = page.browser.text("#lanes .lane:first-child .label");
@@ -116,7 +116,7 @@ fn node_of(timeline: &Timeline, name: &str) -> u32 {
 }
 
 #[test]
-fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts() {
+fn a_long_runs_span_uses_whole_parts() {
     let mut timeline = shop_timeline();
     let (work, wait) = (
         node_of(&timeline, "similar_text"),
@@ -196,7 +196,7 @@ fn a_span_of_a_long_run_has_the_flame_graph_of_all_that_ran_in_its_whole_parts()
 }
 
 #[test]
-fn a_span_of_time_filters_the_requests_and_the_recorded_ones_make_a_flame_graph() {
+fn a_span_filters_requests_and_draws_a_graph() {
     let timeline = shop_timeline();
     let mut page = saved_with(&timeline);
     // Steps 48 to 71 of 120, in the middle of the run.
@@ -316,7 +316,7 @@ fn the_keyboard_alone_reaches_all_of_it() {
 }
 
 #[test]
-fn it_is_read_in_the_dark_and_on_a_narrow_screen() {
+fn the_timeline_is_readable_dark_and_narrow() {
     let mut page = saved_with(&shop_timeline());
     page.resize(1400, 900);
     page.browser.prefer("dark");
@@ -351,7 +351,7 @@ fn it_is_read_in_the_dark_and_on_a_narrow_screen() {
 }
 
 #[test]
-fn the_largest_timeline_opens_and_is_drawn_in_a_moment() {
+fn the_largest_timeline_is_drawn_in_a_moment() {
     let timeline = largest_timeline();
     let html = page(&shop(400), &View::default(), "large", Some(&timeline)).unwrap();
     assert!(html.len() < LARGEST_TIMELINE);
@@ -390,7 +390,7 @@ fn the_largest_timeline_opens_and_is_drawn_in_a_moment() {
 }
 
 #[test]
-fn a_timeline_that_is_too_large_for_the_page_is_said_to_be_elsewhere() {
+fn the_page_says_where_large_timelines_are() {
     let mut timeline = shop_timeline();
     timeline.requests[0].script = "x".repeat(LARGEST_TIMELINE);
     let mut page = saved_with(&timeline);
@@ -401,7 +401,7 @@ fn a_timeline_that_is_too_large_for_the_page_is_said_to_be_elsewhere() {
 }
 
 #[test]
-fn a_recursion_that_does_not_end_is_drawn_to_a_depth() {
+fn endless_recursion_is_drawn_to_a_depth() {
     let mut timeline = largest_timeline();
     let last = u32::try_from(MAX_DEEP).unwrap() - 1;
     timeline.nodes = (0..=last)

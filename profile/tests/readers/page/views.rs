@@ -21,7 +21,7 @@ fn names(page: &mut Saved, graph: usize) -> String {
 }
 
 #[test]
-fn a_function_has_its_callers_above_and_its_callees_below() {
+fn a_function_stands_between_callers_and_callees() {
     let mut page = saved_shop();
     page.browser.click(&frame(r"Shop\Cart::total"));
     page.browser.key("w");
@@ -56,7 +56,7 @@ fn a_function_has_its_callers_above_and_its_callees_below() {
 }
 
 #[test]
-fn an_inverted_graph_begins_with_what_took_the_time() {
+fn an_inverted_graph_begins_with_the_costliest_function() {
     let mut page = saved_shop();
     page.browser.click(&button("#shapes", "Inverted"));
     let inverted = names(&mut page, 0);
@@ -124,7 +124,7 @@ fn folders_show_own_code_beside_that_of_others() {
 }
 
 #[test]
-fn what_is_drawn_is_saved_as_picture_and_folded_stacks() {
+fn a_graph_is_saved_as_picture_and_stacks() {
     let mut page = saved_shop();
     let folder = tempfile::tempdir().unwrap();
     page.browser.call(
@@ -166,7 +166,7 @@ fn what_is_drawn_is_saved_as_picture_and_folded_stacks() {
 }
 
 #[test]
-fn a_graph_that_is_too_large_for_a_png_says_so() {
+fn a_graph_too_large_for_png_says_so() {
     let mut page = saved_shop();
     page.browser
         .eval("Object.defineProperty(window, 'devicePixelRatio', { value: 500 }), 0");
@@ -199,7 +199,7 @@ fn a_stack_is_copied_or_selected() {
 }
 
 #[test]
-fn a_tree_of_a_hundred_thousand_nodes_answers_within_two_seconds() {
+fn a_hundred_thousand_nodes_answer_within_two_seconds() {
     let profile = large(4_900);
     let html = page(&profile, &View::default(), "large", None).unwrap();
     let mut page = saved(&html);

@@ -12,7 +12,7 @@ use crate::timelines::shop_timeline;
 const ROWS: &str = "document.querySelectorAll('#asked tr').length";
 
 #[test]
-fn the_list_sorts_filters_and_shows_more_on_demand() {
+fn the_list_sorts_filters_and_grows_on_demand() {
     let mut timeline = shop_timeline();
     timeline.unlisted_requests = 1_204;
     let mut page = saved_with(&timeline);
@@ -104,7 +104,7 @@ fn what_is_not_whole_is_marked() {
 }
 
 #[test]
-fn a_request_opens_as_a_chart_over_time_and_escape_goes_back() {
+fn a_request_opens_as_chart_and_escape_returns() {
     let mut page = saved_with(&shop_timeline());
     page.opens("view=requests");
     page.browser
@@ -153,7 +153,7 @@ fn a_request_opens_as_a_chart_over_time_and_escape_goes_back() {
 }
 
 #[test]
-fn a_call_from_another_line_is_another_call_and_its_caller_is_the_same() {
+fn calls_from_different_lines_share_their_caller() {
     let node = |parent, function, line| TimelineNode {
         parent,
         function,

@@ -91,19 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn a_target_without_a_process_has_ended_a_second_later() {
+    fn a_target_without_process_ends_a_second_later() {
         check([WORKER, NOTHING, NOTHING], Some(2));
         check([NOTHING, OTHERS, NOTHING, WORKER, NOTHING], None);
     }
 
     #[test]
-    fn a_container_has_ended_when_php_was_away_for_as_long_as_a_supervisor_may_take() {
+    fn a_container_ends_after_the_longest_restart() {
         check(times(OTHERS, 200), Some(90));
         check([WORKER].into_iter().chain(times(OTHERS, 200)), Some(91));
     }
 
     #[test]
-    fn a_pool_that_is_started_again_has_not_ended() {
+    fn a_restarted_pool_has_not_ended() {
         let restart = || times(OTHERS, 60).chain([WORKER]);
         check((0..10).flat_map(|_| restart()), None);
         // A master that has no worker yet, or may not be read.
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_asked_for_once_a_second() {
+    fn remaining_processes_are_checked_once_a_second() {
         let (mut absence, mut asked) = (Absence::default(), 0);
         for now in (0..10_000).step_by(80) {
             absence.last(now, || {

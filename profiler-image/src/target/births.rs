@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_since_the_last_look_is_looked_at_once() {
+    fn new_process_ids_are_looked_at_once() {
         let mut births = births([500, 503]);
         assert_eq!(numbers(&mut births, 1000), [501, 502, 503]);
         assert!(births.note(Some(504)) && !births.note(Some(504)));

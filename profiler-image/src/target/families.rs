@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn php_in_an_emulator_is_refused_with_its_name_and_other_programs_are_not_php() {
+    fn emulated_php_is_refused_by_name() {
         let check = |refusal: EngineRefusal, executable: &str, expected: &str| {
             let found = emulated(Err(refusal), executable).unwrap_err();
             assert!(found.to_string().contains(expected), "{found}");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_one_birthmark_and_its_child_program_another() {
+    fn a_process_and_its_child_have_different_birthmarks() {
         let mark = |pid: u32| {
             let pid = i32::try_from(pid).unwrap();
             Birthmark::of(pid, &ProcessMemory::open(pid).unwrap())

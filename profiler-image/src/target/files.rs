@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_share_what_the_rest_of_a_run_does_not_need() {
+    fn workers_share_the_files_a_run_leaves_over() {
         let check = |limit: u64, open: u64, expected: usize| {
             assert_eq!(workers(limit, open), expected, "{limit} {open}");
         };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_taken_until_there_is_none_and_is_there_again_when_a_worker_has_ended() {
+    fn an_ended_worker_gives_its_room_back() {
         let mut room = Room { most: 2, taken: 0 };
         assert_eq!([room.take(), room.take(), room.take()], [true, true, false]);
         room.count(1);

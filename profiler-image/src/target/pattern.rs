@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_in_its_group_and_in_those_above() {
+    fn a_process_is_in_its_groups_parents_too() {
         let groups = "12:cpu,cpuacct:/\n0::/system.slice/php8.2-fpm.service/worker\n";
         for path in [
             "/system.slice/php8.2-fpm.service",

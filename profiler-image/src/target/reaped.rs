@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_worker_had_used_before_is_not_of_this_run() {
+    fn an_old_workers_earlier_use_is_uncounted() {
         let mut reaped = Reaped::default();
         // Its parent has got all of its 500 and its children's 8.
         reaped.ended(Account::new(500, 8, false), true);
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_without_a_parent_leaves_what_was_known_of_its_children() {
+    fn a_process_without_parent_leaves_its_childrens_time() {
         let mut reaped = Reaped::default();
         reaped.ended(account(10, 3, 25), false);
         assert_eq!(reaped.ticks(std::iter::empty()), 22);
     }
 
     #[test]
-    fn a_parent_that_has_not_waited_yet_makes_no_negative_time() {
+    fn an_unwaited_child_makes_no_negative_time() {
         let mut reaped = Reaped::default();
         reaped.ended(account(500, 0, 0), true);
         assert_eq!(reaped.ticks([account(0, 0, 0)].into_iter()), 0);

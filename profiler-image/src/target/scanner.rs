@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_lasts_until_it_is_asked_but_at_least_its_least() {
+    fn a_wait_ends_when_asked_after_its_least() {
         let (asks, asked) = sync_channel(1);
         let (least, least_again) = (Duration::from_millis(30), Duration::from_millis(10));
         let wait = |at_least: Duration, at_most: Duration| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_after_an_execve_use_a_small_part_of_a_core() {
+    fn scans_after_an_execve_cost_little_cpu() {
         let (mut stock, mut now) = (Stock::default(), Instant::now());
         let mut used = Duration::ZERO;
         for _ in 0..60_000 {

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_have_changed_while_it_was_read_is_doubted_and_that_a_few_times() {
+    fn only_possible_changes_are_doubted_a_few_times() {
         let torn = EngineRefusal::LayoutMismatch("a function is not filed under its name");
         let check = |refusal: &EngineRefusal, is_young: bool, doubts: u8, expected: bool| {
             assert_eq!(may_pass(refusal, is_young, doubts), expected, "{refusal:?}");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_php_is_looked_at_less_often_with_its_age() {
+    fn an_older_process_without_php_is_checked_less() {
         let check = |age: u64, expected: u64, of_others: u64| {
             assert_eq!(look_at(5, 5 + age, true), 5 + age + expected);
             assert_eq!(look_at(5, 5 + age, false), 5 + age + of_others);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_as_it_was_until_a_word_of_it_changes() {
+    fn a_read_stays_valid_until_a_word_changes() {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
         let words = [AtomicU64::new(7), AtomicU64::new(9)];
         let address = |word: &AtomicU64| std::ptr::from_ref(word).addr() as u64;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_had_no_room_are_listed_again_when_there_is_some() {
+    fn threads_without_room_are_listed_again_later() {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
         let word = AtomicU64::new(7);
         let reads = Recorder::of(&memory);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_and_of_what_is_not_mapped_nothing_is_known() {
+    fn nothing_is_known_of_unmapped_memory() {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
         let reads = Recorder::of(&memory);
         assert!(reads.word(8).is_err());

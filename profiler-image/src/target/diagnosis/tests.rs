@@ -93,7 +93,7 @@ fn another_user_or_group_is_refused() {
 }
 
 #[test]
-fn a_file_with_capabilities_is_told_from_what_is_only_not_dumpable() {
+fn file_capabilities_differ_from_a_missing_dumpable_flag() {
     let not_dumpable = Facts {
         owner: Some(0),
         ..refused()
@@ -107,7 +107,7 @@ fn a_file_with_capabilities_is_told_from_what_is_only_not_dumpable() {
 }
 
 #[test]
-fn root_without_capabilities_does_not_read_root_with_them() {
+fn root_without_capabilities_does_not_read_privileged_root() {
     let facts = Facts {
         own: with(&[ROOT, ROOTS_GROUP]),
         target: with(&[ROOT, ROOTS_GROUP, ("CapPrm", "00000000a80425fb")]),
@@ -118,7 +118,7 @@ fn root_without_capabilities_does_not_read_root_with_them() {
 }
 
 #[test]
-fn yama_refuses_the_same_user_and_in_scope_3_everybody() {
+fn yama_refuses_the_same_user_by_its_scope() {
     let yama = |scope| Facts {
         yama: Some(scope),
         ..refused()
@@ -140,7 +140,7 @@ fn yama_refuses_the_same_user_and_in_scope_3_everybody() {
 }
 
 #[test]
-fn seccomp_is_who_refuses_what_the_kernel_has_allowed() {
+fn seccomp_refuses_what_the_kernel_has_allowed() {
     let open = Facts {
         open: Ok(()),
         read: Err(Errno::EPERM),
@@ -164,7 +164,7 @@ fn seccomp_is_who_refuses_what_the_kernel_has_allowed() {
 }
 
 #[test]
-fn a_filter_that_refuses_the_call_does_not_hide_another_cause() {
+fn a_seccomp_filter_hides_no_other_cause() {
     let facts = Facts {
         call_on_itself: Err(Errno::EPERM),
         own: with(&[FILTERED, ("Uid", "1000\t1000\t1000\t1000")]),
@@ -174,7 +174,7 @@ fn a_filter_that_refuses_the_call_does_not_hide_another_cause() {
 }
 
 #[test]
-fn another_user_namespace_is_seen_by_its_link_or_its_map() {
+fn another_user_namespace_shows_by_link_or_map() {
     let map = Facts {
         target_namespace: UserNamespace {
             link: None,
@@ -211,7 +211,7 @@ fn gvisor_is_known_by_its_version() {
 }
 
 #[test]
-fn root_that_is_refused_all_the_same_blames_a_security_module() {
+fn refused_root_blames_a_security_module() {
     let facts = Facts {
         own: with(&[ROOT, ROOTS_GROUP, TRACER]),
         ..refused()
@@ -220,7 +220,7 @@ fn root_that_is_refused_all_the_same_blames_a_security_module() {
 }
 
 #[test]
-fn a_process_that_is_hidden_or_gone_is_no_riddle() {
+fn a_hidden_or_gone_process_is_no_riddle() {
     let facts = Facts {
         target: None,
         ..refused()
@@ -265,7 +265,7 @@ fn check_telling(
 }
 
 #[test]
-fn the_most_telling_process_is_told_of_whatever_the_order() {
+fn the_most_telling_process_wins_in_any_order() {
     let denied = || EngineRefusal::Unreadable(MemoryFault::Denied);
     check_telling(
         (1, "sh", EngineRefusal::NoPhpFound),
@@ -283,7 +283,7 @@ fn the_most_telling_process_is_told_of_whatever_the_order() {
 
 /// A lack of files may end, unlike a refusal; and it is not the process's fault.
 #[test]
-fn a_lack_of_files_is_told_of_but_waiting_may_help() {
+fn a_lack_of_files_may_pass_with_waiting() {
     let lack = EngineRefusal::Unreadable(MemoryFault::NoFiles);
     let refused = |refusal| Refused {
         pid: 7,
@@ -329,7 +329,7 @@ fn what_is_not_supported_is_named() {
 }
 
 #[test]
-fn among_all_processes_only_those_called_php_are_news() {
+fn among_all_processes_only_php_names_are_news() {
     let refused = |comm: &str, refusal| Refused {
         pid: 1,
         comm: comm.to_owned(),
@@ -424,7 +424,7 @@ fn each_cause_has_its_reason_and_its_remedy() {
 }
 
 #[test]
-fn a_security_module_is_told_with_the_errors_and_where_to_look() {
+fn a_security_module_is_told_with_its_errors() {
     let failure = explained(refused());
     assert_eq!(failure.reason, Reason::PermissionDenied);
     assert!(

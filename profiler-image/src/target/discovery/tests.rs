@@ -32,7 +32,7 @@ fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
 }
 
 #[test]
-fn what_is_left_of_a_container_is_php_unless_all_is_known_to_be_another_program() {
+fn a_container_is_php_unless_known_as_another() {
     let container = Scope::Container("3f".repeat(32));
     check(&container, &[], Left::Nothing);
     check(&container, &[(false, true, true)], Left::Nothing);

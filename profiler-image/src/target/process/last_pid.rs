@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_when_a_process_starts_and_once_more_because_that_may_be_listed_later() {
+    fn a_started_process_moves_it_twice() {
         let mut last = LastPid {
             file: Some(tempfile::tempfile().unwrap()),
             number: None,

@@ -116,7 +116,7 @@ not a line
 ";
 
     #[test]
-    fn the_main_executable_comes_first_and_shared_memory_is_known() {
+    fn the_main_executable_comes_first_in_the_maps() {
         let maps = parse(MAPS, "/usr/sbin/php-fpm8.2 (deleted)");
         let paths: Vec<_> = maps
             .modules
@@ -139,7 +139,7 @@ not a line
     }
 
     #[test]
-    fn modules_may_be_memfds_and_memory_without_a_file() {
+    fn modules_may_be_memfds_or_memory_without_file() {
         let maps = "\
 55d000000000-55d000001000 r--p 00000000 00:01 7 /memfd:phpmem (deleted)
 55d000001000-55d000002000 r-xp 00001000 00:01 7 /memfd:phpmem (deleted)

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_of_files_is_neither_a_refusal_nor_the_end_of_the_process() {
+    fn a_lack_of_files_refuses_and_ends_nothing() {
         let check = |errno: Errno, expected: MemoryFault| {
             assert_eq!(fault(&io::Error::from(errno)), expected, "{errno}");
         };

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_sleeps_in_read_is_told_by_the_number_of_the_call() {
+    fn a_thread_in_read_shows_its_call_number() {
         let check =
             |call: &str, expected: Option<u32>| assert_eq!(read_from(call), expected, "{call}");
         let arguments = "0x7fb8b5a80000 0x2000 0x2000 0x80 0x2 0x7ffd060988e8 0x7fb8b82232ad\n";
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_roadrunner_has_not_started_has_no_relay() {
+    fn only_roadrunners_processes_have_a_relay() {
         let pid = i32::try_from(std::process::id()).unwrap();
         assert_eq!(Relay::of(pid), None);
     }

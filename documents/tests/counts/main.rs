@@ -20,10 +20,6 @@ const LEFT: [(Rule, &str, usize); 7] = [
     (Rule::SharedTypeName, "e2e", 8),
     (Rule::SharedTypeName, "operator", 1),
     (Rule::SharedTypeName, "profile", 1),
-    (Rule::LongTestName, "e2e", 6),
-    (Rule::LongTestName, "kubectl-phpprof", 99),
-    (Rule::LongTestName, "operator", 229),
-    (Rule::LongTestName, "profile", 114),
 ];
 
 /// Names that several types may have, how many, and why.

@@ -31,7 +31,8 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with('.') || name == "target" || name == "node_modules" {
+        // A folder of modules may be called target, too.
+        if name.starts_with('.') || (name == "target" && folder == root()) {
             continue;
         }
         if entry.file_type()?.is_dir() {

@@ -23,7 +23,7 @@ pub type Rights = BTreeMap<String, BTreeSet<String>>;
 
 /// One call.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct AuditedCall {
     /// The verb of RBAC: `get`, `list`, `patch`, …
     pub verb: String,
     /// With group and subresource: `profilerequests.phpprof.dev/status`.
@@ -40,7 +40,7 @@ pub struct Call {
     pub role: Option<String>,
 }
 
-impl Call {
+impl AuditedCall {
     /// The verb and the resource, written like a right in [`Rights`].
     #[must_use]
     pub fn words(&self) -> String {
@@ -65,7 +65,7 @@ impl Call {
             .and_then(Value::as_u64);
         let allowed = word("/annotations/authorization.k8s.io~1decision") == "allow";
         let reason = word("/annotations/authorization.k8s.io~1reason");
-        Ok(Some(Call {
+        Ok(Some(AuditedCall {
             verb: word("/verb").to_owned(),
             resource: named(word("/objectRef/apiGroup"), resource, subresource),
             received: word("/requestReceivedTimestamp")
@@ -93,7 +93,7 @@ fn role(reason: &str) -> Option<String> {
 }
 
 /// All calls of the operator's pods in the log.
-pub fn calls(log: &Path) -> Result<Vec<Call>> {
+pub fn calls(log: &Path) -> Result<Vec<AuditedCall>> {
     let text = std::fs::read_to_string(log)
         .with_context(|| format!("reading {}; make e2e has it written", log.display()))?;
     // The API server may still be writing the last line.
@@ -102,13 +102,13 @@ pub fn calls(log: &Path) -> Result<Vec<Call>> {
         .filter(|line| line.ends_with('\n'));
     let events = whole.map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
     events
-        .filter_map(|event| event.and_then(|event| Call::of(&event)).transpose())
+        .filter_map(|event| event.and_then(|event| AuditedCall::of(&event)).transpose())
         .collect()
 }
 
 /// The calls that were allowed, by the role that allowed them.
 #[must_use]
-pub fn used(calls: &[Call]) -> Rights {
+pub fn used(calls: &[AuditedCall]) -> Rights {
     let mut used = Rights::new();
     for call in calls {
         if let Some(role) = &call.role {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_call_names_its_verb_and_its_role() -> Result<()> {
-        let call = Call::of(&event())?.context("no call")?;
+        let call = AuditedCall::of(&event())?.context("no call")?;
         assert_eq!(call.words(), "patch profilerequests.phpprof.dev/status");
         assert_eq!(
             (call.role.as_deref(), call.code, call.is_dry_run),
@@ -202,11 +202,11 @@ mod tests {
         let mut refused = event();
         refused["annotations"]["authorization.k8s.io/decision"] = json!("forbid");
         refused["annotations"]["authorization.k8s.io/reason"] = json!("");
-        assert_eq!(Call::of(&refused)?.context("no call")?.role, None);
+        assert_eq!(AuditedCall::of(&refused)?.context("no call")?.role, None);
         let mut by_hand = event();
         by_hand["user"] =
             json!({"username": "system:serviceaccount:phpprof-system:phpprof-operator"});
-        assert!(Call::of(&by_hand)?.is_none());
+        assert!(AuditedCall::of(&by_hand)?.is_none());
         Ok(())
     }
 

@@ -148,7 +148,7 @@ impl Fixture {
     /// Makes calls from a pod whose image has PHP.
     pub async fn call(&self, pod: &str, calls: &[Call]) -> Result<Vec<Answer>> {
         #[derive(Deserialize)]
-        struct Line {
+        struct AnswerLine {
             status: u16,
             body: String,
             sent: String,
@@ -164,9 +164,9 @@ impl Fixture {
             include_str!("http.php"),
         ];
         let output = self.exec(pod, &command, input.as_bytes()).await?;
-        let lines: Vec<Line> =
+        let lines: Vec<AnswerLine> =
             serde_json::from_slice(&output).context("the answers are not JSON")?;
-        let answer = |line: Line| {
+        let answer = |line: AnswerLine| {
             let (status, body) = (line.status, STANDARD.decode(&line.body)?);
             Ok(Answer {
                 status,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{Call, LOG, Rights, calls, granted, used};
+use e2e::audit::{AuditedCall, LOG, Rights, calls, granted, used};
 use e2e::release;
 
 /// The operator's rights in the chart, in one form.
@@ -38,8 +38,8 @@ fn chart(form: &[&str]) -> Result<Rights> {
 /// Calls that were refused and that the operator has no right to. Helm removes a release's roles
 /// before its pod, so some calls are refused then. In the form of namespaces that does not happen
 /// here.
-fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
-    let is_of_some = |call: &&Call| {
+fn refused(calls: &[AuditedCall], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
+    let is_of_some = |call: &&AuditedCall| {
         call.role
             .as_ref()
             .is_some_and(|role| some.contains_key(role) && !everywhere.contains_key(role))
@@ -49,7 +49,7 @@ fn refused(calls: &[Call], [everywhere, some]: &[Rights; 2]) -> Vec<String> {
         .filter(is_of_some)
         .map(|call| call.pod.as_str())
         .collect();
-    let is_given = |call: &Call| {
+    let is_given = |call: &AuditedCall| {
         everywhere
             .values()
             .any(|rights| rights.contains(&call.words()))

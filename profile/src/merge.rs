@@ -219,7 +219,7 @@ impl Merger {
     /// have them.
     fn order(&self, profile: &Profile) -> Result<Vec<usize>, MergeError> {
         let theirs: Vec<String> = profile.sample_types().map(word).collect();
-        let is_of_heap = |kind: &&String| HEAP.iter().any(|(name, unit)| word(name, unit) == **kind);
+        let is_of_heap = |kind: &&String| HEAP.iter().any(|of_heap| word(*of_heap) == **kind);
         let place = |wanted: &String| {
             let place = theirs.iter().position(|word| word == wanted);
             place.or_else(|| is_of_heap(&wanted).then_some(usize::MAX))
@@ -251,7 +251,7 @@ impl Merger {
     }
 }
 
-fn word(name: &str, unit: &str) -> String {
+fn word((name, unit): (&str, &str)) -> String {
     format!("{name}/{unit}")
 }
 

@@ -179,17 +179,9 @@ fn etcd_arguments(data: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-async fn api_server(
-    address: &str,
-    data: &Path,
-    logs: &Path,
-    etcd: u16,
-    port: u16,
-) -> Result<Child> {
-    let path = |name: &str| data.join(name).display().to_string();
-    let (key, tokens, policy) = (path("accounts.key"), path("tokens.csv"), path("audit.yaml"));
-    run("openssl", &["genrsa", "-out", &key, "2048"], &[]).await?;
-    let (client_key, clients) = (path("clients.key"), path("clients.crt"));
+/// Makes an authority for client certificates, and returns its certificate's path.
+async fn client_authority(path: &str) -> Result<String> {
+    let (key, certificate) = (format!("{path}.key"), format!("{path}.crt"));
     let authority = [
         "req",
         "-x509",
@@ -203,11 +195,25 @@ async fn api_server(
         "-subj",
         "/CN=clients",
         "-keyout",
-        &client_key,
+        &key,
         "-out",
-        &clients,
+        &certificate,
     ];
     run("openssl", &authority, &[]).await?;
+    Ok(certificate)
+}
+
+async fn api_server(
+    address: &str,
+    data: &Path,
+    logs: &Path,
+    etcd: u16,
+    port: u16,
+) -> Result<Child> {
+    let path = |name: &str| data.join(name).display().to_string();
+    let (key, tokens, policy) = (path("accounts.key"), path("tokens.csv"), path("audit.yaml"));
+    run("openssl", &["genrsa", "-out", &key, "2048"], &[]).await?;
+    let clients = client_authority(&path("clients")).await?;
     std::fs::write(
         &tokens,
         format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),

@@ -22,8 +22,8 @@ use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
 
 use super::control_plane::ControlPlane;
-use super::operator::{self, Operator};
-use super::sampler::{self, Canned, Ended};
+use super::operator::{self, OperatorPod};
+use super::sampler::{self, Canned, SamplerEnd};
 
 /// The node's name.
 pub const NAME: &str = "toy";
@@ -117,7 +117,7 @@ struct Life {
 }
 
 /// What a sampler has become.
-type News = (String, Value);
+type SamplerNews = (String, Value);
 
 impl Life {
     fn new(shared: &Arc<Shared>, pod: watch::Receiver<Arc<Pod>>) -> Self {
@@ -143,13 +143,13 @@ impl Life {
         let pod = self.now();
         let operator = if operator::is_operator(&pod) {
             let (program, logs) = (self.shared.program.clone(), self.shared.logs.clone());
-            Some(Operator::of(&self.shared.plane, program, &logs, &pod, self.address).await?)
+            Some(OperatorPod::of(&self.shared.plane, program, &logs, &pod, self.address).await?)
         } else {
             None
         };
-        let mut child = operator.as_ref().map(Operator::begin).transpose()?;
+        let mut child = operator.as_ref().map(OperatorPod::begin).transpose()?;
         self.report(operator.is_none(), child.as_ref()).await?;
-        let (news, mut heard) = mpsc::unbounded_channel::<News>();
+        let (news, mut heard) = mpsc::unbounded_channel::<SamplerNews>();
         let mut waits = operator.is_some();
         while self.now().metadata.deletion_timestamp.is_none() {
             self.add_samplers(&news);
@@ -173,8 +173,8 @@ impl Life {
                     self.restarts += 1;
                     waits = true;
                     self.report(false, None).await?;
-                    Operator::pause().await;
-                    child = operator.as_ref().map(Operator::begin).transpose()?;
+                    OperatorPod::pause().await;
+                    child = operator.as_ref().map(OperatorPod::begin).transpose()?;
                     self.report(false, child.as_ref()).await?;
                 }
             }
@@ -212,7 +212,7 @@ impl Life {
         }
     }
 
-    fn add_samplers(&mut self, news: &mpsc::UnboundedSender<News>) {
+    fn add_samplers(&mut self, news: &mpsc::UnboundedSender<SamplerNews>) {
         let pod = self.now();
         let all = pod
             .spec
@@ -239,7 +239,7 @@ impl Life {
             tokio::spawn(async move {
                 let name = container.name.clone();
                 let ended = sample(&shared, &news, container, address).await;
-                let ended = ended.unwrap_or_else(|error| Ended {
+                let ended = ended.unwrap_or_else(|error| SamplerEnd {
                     exit_code: 1,
                     message: error.to_string(),
                 });
@@ -295,7 +295,7 @@ impl Life {
 }
 
 /// Answers once the operator of a pod is ready, if that is waited for.
-async fn ready(operator: Option<&Operator>, waits: bool) -> bool {
+async fn ready(operator: Option<&OperatorPod>, waits: bool) -> bool {
     match operator {
         Some(operator) if waits => operator.is_ready().await,
         _ => std::future::pending().await,
@@ -313,10 +313,10 @@ async fn ended(child: &mut Option<Child>) {
 /// operator that is ready.
 async fn sample(
     shared: &Shared,
-    news: &mpsc::UnboundedSender<News>,
+    news: &mpsc::UnboundedSender<SamplerNews>,
     container: EphemeralContainer,
     address: Ipv4Addr,
-) -> Result<Ended> {
+) -> Result<SamplerEnd> {
     tokio::time::sleep(START).await;
     let running = json!({"running": {"startedAt": Timestamp::now()}});
     // Nobody hears it where the pod is gone.

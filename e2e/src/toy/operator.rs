@@ -28,7 +28,7 @@ const RESULTS: u16 = 8080;
 pub(super) const PORT: u16 = RELAY;
 
 /// What a life of the process begins with.
-pub(super) struct Operator {
+pub(super) struct OperatorPod {
     program: PathBuf,
     log: PathBuf,
     arguments: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) fn is_operator(pod: &Pod) -> bool {
     container.is_some_and(|container| container.name == "operator")
 }
 
-impl Operator {
+impl OperatorPod {
     pub(super) async fn of(
         plane: &ControlPlane,
         program: PathBuf,

@@ -124,7 +124,7 @@ struct Grants {
 }
 
 /// How a container ends.
-pub struct Ended {
+pub struct SamplerEnd {
     /// The exit code.
     pub exit_code: i32,
     /// The termination message.
@@ -146,12 +146,12 @@ pub async fn sample(
     client: impl Fn() -> Result<Client>,
     container: &EphemeralContainer,
     canned: &Canned,
-) -> Result<Ended> {
+) -> Result<SamplerEnd> {
     let grant = grant(container)?;
     let seconds = duration(container)?;
     let stopped = tokio::time::timeout(seconds, is_stopped(&client, &grant)).await;
     if stopped.ok().transpose()?.is_some_and(|word| word == "drop") {
-        return Ok(Ended {
+        return Ok(SamplerEnd {
             exit_code: 31,
             message: json!({"reason": "Cancelled"}).to_string(),
         });
@@ -208,7 +208,7 @@ async fn upload(
     client: &impl Fn() -> Result<Client>,
     grant: &Grant,
     canned: &Canned,
-) -> Result<Ended> {
+) -> Result<SamplerEnd> {
     let mut pause = FIRST_PAUSE;
     loop {
         let mut put = client()?
@@ -224,7 +224,7 @@ async fn upload(
             .map(|answer| answer.status())
         {
             Ok(StatusCode::OK) => {
-                return Ok(Ended {
+                return Ok(SamplerEnd {
                     exit_code: 0,
                     message: canned.receipt.clone(),
                 });
@@ -232,7 +232,7 @@ async fn upload(
             Ok(status) if !is_transient(status) => {
                 let message =
                     json!({"reason": "UploadRefused", "detail": status.as_str()}).to_string();
-                return Ok(Ended {
+                return Ok(SamplerEnd {
                     exit_code: 21,
                     message,
                 });

@@ -27,9 +27,10 @@ async fn stored(
     on_volume: bool,
     request: &ProfileRequest,
 ) -> Result<Vec<String>> {
-    let keys = match on_volume {
-        true => fixture.files().await?,
-        false => fixture.keys().await?,
+    let keys = if on_volume {
+        fixture.files().await?
+    } else {
+        fixture.keys().await?
     };
     let uid = request.uid().context("no uid")?;
     Ok(keys.into_iter().filter(|key| key.contains(&uid)).collect())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{Call, LOG, calls};
+use e2e::audit::{AuditedCall, LOG, calls};
 use e2e::requests::{holds, status};
 use e2e::{Fixture, cut, exclusive, is_long_form, kubectl, pods, poll, release, say};
 use jiff::Timestamp;
@@ -162,9 +162,9 @@ async fn cut_off_while_it_injects(fixture: &Fixture, leader: &Pod) -> Result<Pro
 }
 
 /// The writes of a pod since then, also those that were refused.
-fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<Call>> {
+fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<AuditedCall>> {
     let writes =
-        |call: &Call| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
+        |call: &AuditedCall| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
     let mut calls = calls(Path::new(LOG))?;
     calls.retain(|call| call.pod == pod.name_any() && call.received > since && writes(call));
     Ok(calls)
@@ -257,7 +257,7 @@ mod alone {
             // Packets that the kernel had queued before the cut may still arrive. They are refused,
             // because the samplers exist.
             let writes = writes(&leader, since)?;
-            let taken: Vec<&Call> = writes.iter().filter(|call| call.code < 400).collect();
+            let taken: Vec<&AuditedCall> = writes.iter().filter(|call| call.code < 400).collect();
             ensure!(taken.is_empty(), "{taken:#?}");
             let request = fixture.until(&request, "is there", |_| true).await?;
             has_each_pod_once(fixture, &request, PODS as i32).await?;

@@ -187,8 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn after_renewal_pinned_certificate_and_old_grants_hold()
-    {
+    fn after_renewal_pinned_certificate_and_old_grants_hold() {
         let old = Keys::new(at(0)).unwrap();
         assert!(!old.is_old(at(29 * 86400)));
         assert!(old.is_old(at(31 * 86400)));

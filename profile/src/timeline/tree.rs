@@ -111,12 +111,7 @@ impl TimelineTree {
 
     /// Renumbers the stacks of a part from another tree. Stacks without room are added to the
     /// others.
-    fn take_part(
-        &mut self,
-        of: OtherTree<'_>,
-        known: &mut NodeNumbers,
-        part: &mut TimelinePart,
-    ) {
+    fn take_part(&mut self, of: OtherTree<'_>, known: &mut NodeNumbers, part: &mut TimelinePart) {
         for stack in std::mem::take(&mut part.stacks) {
             match self.path(of, known, stack.node) {
                 Some(node) => part.stacks.push(PartStack { node, ..stack }),

@@ -23,9 +23,9 @@ use crate::sample::StackSampler;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
-use crate::target::process::calls::Calls;
+use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::last_pid::LastPid;
-use crate::target::scanner::{Found, Report, Scan, Scanner};
+use crate::target::scanner::{Found, Scan, ScanReport, Scanner};
 
 pub mod aggregate;
 mod budget;
@@ -159,7 +159,7 @@ struct RunLoop<'a> {
     busy: Busy,
     /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
     cpu_unattributed: u64,
-    idle_calls: Calls,
+    idle_calls: SystemCallCounts,
     /// Samples that were left out because the worker slept.
     not_running: u64,
     lateness: Lateness,
@@ -222,7 +222,7 @@ impl<'a> RunLoop<'a> {
             budget,
             busy: Busy::default(),
             cpu_unattributed: 0,
-            idle_calls: Calls::default(),
+            idle_calls: SystemCallCounts::default(),
             not_running: 0,
             lateness: Lateness::default(),
             says: turn::Says::default(),
@@ -265,7 +265,7 @@ impl<'a> RunLoop<'a> {
 
     fn record(mut self, signals: Option<&SignalFd>, engine: Arc<Engine>) -> Recording {
         let unix_nanoseconds = self.clock.unix_nanoseconds();
-        let (began, calls) = (self.clock.now(), Calls::now());
+        let (began, calls) = (self.clock.now(), SystemCallCounts::now());
         let begun = Begun {
             engine,
             unix_nanoseconds,
@@ -314,7 +314,7 @@ impl<'a> RunLoop<'a> {
         };
         // The proofs at the end do not count as sampled time.
         let took = Duration::from_nanos(self.clock.now() - began);
-        let calls = Calls::now().since(calls);
+        let calls = SystemCallCounts::now().since(calls);
         self.ask_at_the_end();
         self.finish(ended, begun, took, calls)
     }
@@ -370,7 +370,7 @@ impl<'a> RunLoop<'a> {
     }
 
     /// Applies the result of a scan.
-    fn follow(&mut self, report: Report, current: u64) {
+    fn follow(&mut self, report: ScanReport, current: u64) {
         let changes = report.changes;
         self.refused = report.refused;
         self.is_target_gone = report.is_target_gone;

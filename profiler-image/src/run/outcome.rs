@@ -10,7 +10,7 @@ use super::recording::Recording;
 use super::snapshot::{RunEnd, Samples, Snapshot};
 use super::{Begun, RunLoop, SCAN_TAKES, asked_period};
 use crate::sample::SampleQuality;
-use crate::target::process::calls::Calls;
+use crate::target::process::calls::SystemCallCounts;
 
 impl RunLoop<'_> {
     pub(super) fn snapshot(
@@ -72,7 +72,7 @@ impl RunLoop<'_> {
         ended: RunEnd,
         begun: Begun,
         took: Duration,
-        calls: Calls,
+        calls: SystemCallCounts,
     ) -> Recording {
         let effective_period = self.effective_period();
         self.read_extensions(&begun.engine);

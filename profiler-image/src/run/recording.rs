@@ -22,7 +22,7 @@ use crate::sample::StackSampler;
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
-use crate::target::process::calls::Calls;
+use crate::target::process::calls::SystemCallCounts;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -105,9 +105,9 @@ pub struct Recording {
     /// What came and went unseen; `None` if that could not be found out.
     pub missed: Option<Missed>,
     /// System calls that read targets, from the first turn to the last.
-    pub calls: Calls,
+    pub calls: SystemCallCounts,
     /// Those of turns that found a worker between two requests.
-    pub idle_calls: Calls,
+    pub idle_calls: SystemCallCounts,
     /// How late the turns were.
     pub lateness: Lateness,
 }

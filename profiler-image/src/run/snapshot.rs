@@ -18,7 +18,7 @@ use super::seen::{Busy, WorkerLabels};
 use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
-use crate::target::process::calls::Calls;
+use crate::target::process::calls::SystemCallCounts;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub struct RunCounts {
     /// What happened to the samples.
     pub quality: SampleQuality,
     /// Calls of turns that found a worker between two requests.
-    pub idle: Calls,
+    pub idle: SystemCallCounts,
     /// The current number of workers.
     pub workers: usize,
     /// The number of kept samples.

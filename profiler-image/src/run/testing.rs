@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::time::{Clock, SECOND, SystemClock};
 use crate::target::discovery::Missed;
 use crate::target::process::Process;
-use crate::target::scanner::{Found, Report, Scan};
+use crate::target::scanner::{Found, Scan, ScanReport};
 use crate::target::threads::Changes;
 
 /// Nanoseconds of the machine's monotonic clock.
@@ -71,11 +71,11 @@ impl Clock for Rc<FakeClock> {
 #[derive(Debug)]
 pub(crate) struct FakeScanner {
     clock: Rc<FakeClock>,
-    reports: RefCell<VecDeque<(u64, Report)>>,
+    reports: RefCell<VecDeque<(u64, ScanReport)>>,
 }
 
 impl FakeScanner {
-    pub fn new(clock: &Rc<FakeClock>, reports: Vec<(Duration, Report)>) -> Self {
+    pub fn new(clock: &Rc<FakeClock>, reports: Vec<(Duration, ScanReport)>) -> Self {
         let begin = clock.now.get();
         let at = |after: Duration| begin + after.as_nanos() as u64;
         let reports = reports
@@ -89,7 +89,7 @@ impl FakeScanner {
 }
 
 impl Scan for FakeScanner {
-    fn quick(&self, _failed: &[i32]) -> Option<(Vec<Report>, bool)> {
+    fn quick(&self, _failed: &[i32]) -> Option<(Vec<ScanReport>, bool)> {
         Some((Vec::new(), false))
     }
 
@@ -99,7 +99,7 @@ impl Scan for FakeScanner {
 
     fn ask(&self) {}
 
-    fn poll(&self) -> Option<Report> {
+    fn poll(&self) -> Option<ScanReport> {
         let mut reports = self.reports.borrow_mut();
         let (at, _) = reports.front()?;
         if *at > self.clock.now.get() {
@@ -108,7 +108,7 @@ impl Scan for FakeScanner {
         reports.pop_front().map(|(_, report)| report)
     }
 
-    fn wait(&self, at_most: Duration) -> Option<Report> {
+    fn wait(&self, at_most: Duration) -> Option<ScanReport> {
         let until = self.clock.now.get() + at_most.as_nanos() as u64;
         let next = self.reports.borrow().front().map(|(at, _)| *at);
         let at = next.unwrap_or(u64::MAX).clamp(self.clock.now.get(), until);
@@ -118,8 +118,8 @@ impl Scan for FakeScanner {
 }
 
 /// What a scan reports that has found these workers.
-pub(crate) fn found(workers: Vec<Process>) -> Report {
-    Report {
+pub(crate) fn found(workers: Vec<Process>) -> ScanReport {
+    ScanReport {
         changes: Changes {
             new: workers.into_iter().map(Arc::new).collect(),
             ..Changes::default()
@@ -132,8 +132,8 @@ pub(crate) fn found(workers: Vec<Process>) -> Report {
 }
 
 /// What a scan reports once the target has ended.
-pub(crate) fn gone() -> Report {
-    Report {
+pub(crate) fn gone() -> ScanReport {
+    ScanReport {
         is_target_gone: true,
         ..found(Vec::new())
     }

@@ -32,7 +32,7 @@ fn paced() -> RecordingOptions {
 fn run(
     options: &RecordingOptions,
     clock: &Rc<FakeClock>,
-    reports: Vec<(Duration, Report)>,
+    reports: Vec<(Duration, ScanReport)>,
 ) -> Result<Recording, RecordError> {
     let scanner = FakeScanner::new(clock, reports);
     let mut run = RunLoop::by(options, Box::new(Rc::clone(clock)), Box::new(scanner))?;
@@ -44,7 +44,7 @@ fn run(
 fn of_one(
     options: &RecordingOptions,
     clock: &Rc<FakeClock>,
-    more: Vec<(Duration, Report)>,
+    more: Vec<(Duration, ScanReport)>,
 ) -> Recording {
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut reports = vec![(Duration::ZERO, found(vec![worker(&scene)]))];

@@ -16,7 +16,7 @@ use crate::read::clocks::{Mark, NoLook, SchedStat};
 use crate::sample::TurnOutcome;
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
-use crate::target::process::calls::Calls;
+use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::held::Held;
 
 /// Whether a leaf of this name says what it waits for.
@@ -33,10 +33,10 @@ impl RunLoop<'_> {
         let unsettled = self.sampler.edges.unsettled();
         for index in (turn.group..self.members.len()).step_by(turn.groups) {
             self.sampler.quality.due += 1;
-            let (idle, calls) = (self.sampler.quality.idle, Calls::now());
+            let (idle, calls) = (self.sampler.quality.idle, SystemCallCounts::now());
             self.take_one(index, &mut wanted);
             if self.sampler.quality.idle > idle {
-                self.idle_calls += Calls::now().since(calls);
+                self.idle_calls += SystemCallCounts::now().since(calls);
             }
         }
         self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);

@@ -1,10 +1,16 @@
 //! Decides when a target has ended for good: pure.
 //!
-//! It has if no process is left, for two checks in a row. In a container it also has if PHP has been away for [`AWAY_FOR`], though other
-//! processes live, such as a supervisor or a web server. That time is longer than supervisors wait before they start PHP again, and
-//! than the pause between two runs of a job that runs each minute.
+//! It has if no process is left, for two checks in a row. In a container it also has if PHP has
+//! been away for [`AWAY_FOR`], though other processes live, such as a supervisor or a web server.
+//! That time is longer than supervisors wait before they start PHP again, and than the pause
+//! between two runs of a job that runs each minute.
 //!
 //! Invariant: a process that may be PHP keeps a target from ending, also one that may not be read.
+
+use std::collections::HashMap;
+
+use super::Scope;
+use super::seen::Seen;
 
 /// The interval of the checks, in milliseconds.
 const CHECK_EVERY: u64 = 1000;
@@ -20,6 +26,22 @@ pub(super) enum Left {
     Others,
     /// A process that may be PHP, or in whose place it may come.
     Php,
+}
+
+impl Left {
+    /// What is left of a target without a worker, of processes that `lives` judges by their PIDs.
+    pub fn of(scope: &Scope, seen: &HashMap<i32, Seen>, lives: impl Fn(i32) -> bool) -> Self {
+        let mut meant = seen.iter().filter(|(_, seen)| seen.in_scope);
+        let is_container = matches!(scope, Scope::Container(_));
+        let only_others = is_container && meant.clone().all(|(_, seen)| seen.is_without_php());
+        if !meant.any(|(&pid, _)| lives(pid)) {
+            Left::Nothing
+        } else if only_others {
+            Left::Others
+        } else {
+            Left::Php
+        }
+    }
 }
 
 /// Since when a target has been without PHP.

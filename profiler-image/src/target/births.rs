@@ -1,15 +1,18 @@
-//! Which numbers the kernel has given to new processes and threads, and how many of them nobody saw: pure.
+//! Which numbers the kernel has given to new processes and threads, and how many of them nobody
+//! saw: pure.
 //!
-//! The kernel gives numbers in order, and tells the newest (`process/last_pid.rs`). So what was born since the last look is a range of
-//! numbers: to look at these costs some microseconds each, while listing `/proc` costs as much for each process that there is.
+//! The kernel gives numbers in order, and tells the newest (`process/last_pid.rs`). So what was
+//! born since the last look is a range of numbers: to look at these costs some microseconds each,
+//! while listing `/proc` costs as much for each process that there is.
 //!
-//! Invariant: the looks are bounded by their number and not by a clock. Those that there is no room for are left to the next listing,
-//! and a number that is gone by then, or by the second look, counts as unseen.
+//! Invariant: the looks are bounded by their number and not by a clock. Those that there is no room
+//! for are left to the next listing, and a number that is gone by then, or by the second look,
+//! counts as unseen.
 
 use std::collections::VecDeque;
 
-/// The looks in a second. One takes less than ten microseconds, and attaching to a forked worker five times as much, so all take less
-/// than 0.3 % of a core.
+/// The looks in a second. One takes less than ten microseconds, and attaching to a forked worker
+/// five times as much, so all take less than 0.3 % of a core.
 const PER_SECOND: u64 = 300;
 /// The looks that attaching to a forked worker counts as, and examining a known program.
 const ATTACHING: u64 = 5;
@@ -23,7 +26,8 @@ const FIRST: i32 = 300;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     pub number: i32,
-    /// There was nothing at the first look: the kernel gives a number a moment before it lists its process.
+    /// There was nothing at the first look: the kernel gives a number a moment before it lists its
+    /// process.
     was_absent: bool,
 }
 
@@ -38,7 +42,8 @@ pub(super) struct Births {
 }
 
 impl Births {
-    /// Notes the newest number; returns whether something may have been born, as always where the number is not available.
+    /// Notes the newest number; returns whether something may have been born, as always where the
+    /// number is not available.
     pub fn note(&mut self, newest: Option<i32>) -> bool {
         let (Some(newest), Some(last)) = (newest, std::mem::replace(&mut self.newest, newest))
         else {
@@ -58,7 +63,8 @@ impl Births {
         newest != last
     }
 
-    /// The next number to look at; `None` if there is none, or no room for another look at this time, in milliseconds.
+    /// The next number to look at; `None` if there is none, or no room for another look at this
+    /// time, in milliseconds.
     pub fn next(&mut self, now: u64) -> Option<Given> {
         if !self.allows(now) {
             return None;

@@ -1,7 +1,8 @@
 //! Finds out why no process of the target is sampled: from facts to one reason, and a remedy.
 //!
-//! [`cause`] follows the kernel's own order of checks (`__ptrace_may_access` in kernel/ptrace.c, then the security
-//! modules) and is a pure and total function of [`Facts`]; `gather` collects those, and `words` turns the cause into a message.
+//! [`cause`] follows the kernel's own order of checks (`__ptrace_may_access` in kernel/ptrace.c,
+//! then the security modules) and is a pure and total function of [`Facts`]; `gather` collects
+//! those, and `words` turns the cause into a message.
 
 mod gather;
 #[cfg(test)]
@@ -36,8 +37,8 @@ impl Refused {
         self.rank() >= 3
     }
 
-    /// Whether it is reported when all processes of a machine are sampled. A process that may not be read is not reported then,
-    /// unless it has the name of PHP.
+    /// Whether it is reported when all processes of a machine are sampled. A process that may not
+    /// be read is not reported then, unless it has the name of PHP.
     #[must_use]
     pub fn is_news_among_all(&self) -> bool {
         self.refusal != EngineRefusal::Unreadable(MemoryFault::Denied) || self.is_called_php()
@@ -90,7 +91,8 @@ pub struct Facts {
     pub read: Tried,
     /// `process_vm_readv`, on the target.
     pub call: Tried,
-    /// The same on this process itself, which the kernel always allows: only a seccomp filter refuses it.
+    /// The same on this process itself, which the kernel always allows: only a seccomp filter
+    /// refuses it.
     pub call_on_itself: Tried,
     /// Of this process.
     pub own: Option<Identity>,
@@ -188,7 +190,8 @@ pub enum Cause {
     Seccomp,
     /// The target belongs to another user.
     OtherUser,
-    /// The target belongs to an ordinary user, and has capabilities that this process does not have.
+    /// The target belongs to an ordinary user, and has capabilities that this process does not
+    /// have.
     Capabilities,
     /// The same for a target of root.
     RootWithCapabilities,
@@ -209,7 +212,8 @@ pub fn cause(facts: &Facts) -> Cause {
     let (Some(own), Some(target)) = (&facts.own, &facts.target) else {
         return Cause::Hidden;
     };
-    // If the file could be opened, all checks have passed, except for a filter of the calls themselves.
+    // If the file could be opened, all checks have passed, except for a filter of the calls
+    // themselves.
     if facts.open.is_ok() {
         return match facts.read {
             Err(_) if own.filtered => Cause::Seccomp,
@@ -238,7 +242,8 @@ fn without_ptrace(facts: &Facts, own: &Identity, target: &Identity) -> Cause {
         return Cause::OtherUser;
     }
     let is_root = own.uids[0] == 0;
-    // A file with capabilities also makes its process not dumpable; capabilities are the more exact cause.
+    // A file with capabilities also makes its process not dumpable; capabilities are the more exact
+    // cause.
     if target.permitted & !own.permitted != 0 {
         return if is_root {
             Cause::RootWithCapabilities
@@ -253,7 +258,8 @@ fn without_ptrace(facts: &Facts, own: &Identity, target: &Identity) -> Cause {
     }
 }
 
-/// gVisor reports Linux 4.4.0, later 4.19.0-gvisor, always with the date of 4.4 (pkg/sentry/syscalls/linux).
+/// gVisor reports Linux 4.4.0, later 4.19.0-gvisor, always with the date of 4.4
+/// (pkg/sentry/syscalls/linux).
 fn is_gvisor(kernel: &str) -> bool {
     kernel.contains("gvisor") || kernel.contains("Sun Jan 10 15:06:54 PST 2016")
 }

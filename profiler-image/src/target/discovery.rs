@@ -1,16 +1,19 @@
 //! Finds the PHP workers of the target, at most ten times a second, in `/proc` and in their memory.
 //!
-//! The listing of `/proc` shows new processes, and only their files are opened. It is read while processes start, and once a
-//! second ([`LastPid`]). A process with an engine is held by a descriptor that stays bound to it ([`ProcessMemory::bound_word`]).
-//! One without may `execve` at any time: its executable is checked again, each 100 ms at first and each second in the end, or each
-//! ten if no `execve` brings it into scope. A different one makes the process new. Until a process is a second old it is examined
-//! completely, because an engine may still be loaded or started; later only an engine that contradicts its version is, a few times.
-//! Between two listings, `quick.rs` sees what is born and what ends. A forked worker shares its family's addresses (`families.rs`), so
-//! attaching to it takes a few reads. In a thread-safe engine each of its threads is a worker (`threads.rs`).
+//! The listing of `/proc` shows new processes, and only their files are opened. It is read while
+//! processes start, and once a second ([`LastPid`]). A process with an engine is held by a
+//! descriptor that stays bound to it ([`ProcessMemory::bound_word`]). One without may `execve` at
+//! any time: its executable is checked again, each 100 ms at first and each second in the end, or
+//! each ten if no `execve` brings it into scope. A different one makes the process new. Until a
+//! process is a second old it is examined completely, because an engine may still be loaded or
+//! started; later only an engine that contradicts its version is, a few times. Between two
+//! listings, `quick.rs` sees what is born and what ends. A forked worker shares its family's
+//! addresses (`families.rs`), so attaching to it takes a few reads. In a thread-safe engine each of
+//! its threads is a worker (`threads.rs`).
 //!
-//! What this module does not do: open files of the target, rely on PID 1, see an engine that a process loads
-//! later than a second after its start, or a PID that is reused within one scan by the same executable, if neither
-//! runs PHP.
+//! What this module does not do: open files of the target, rely on PID 1, see an engine that a
+//! process loads later than a second after its start, or a PID that is reused within one scan by
+//! the same executable, if neither runs PHP.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,7 +36,7 @@ use super::families::Families;
 use super::files::Room;
 use super::process::last_pid::LastPid;
 use super::process::{ProcessMemory, calls, proc_path, stat::Stat, text};
-use super::reaped::{Account, Reaped};
+use super::reaped::{Reaped, ReapedAccount};
 use super::seen::{
     LOOK_EVERY, Other, Program, Seen, Verdict, executable, executable_hash, is_young, look_at,
     may_pass,
@@ -47,11 +50,13 @@ mod missed;
 mod orphans;
 mod quick;
 
-/// The processes are listed at least once in this many milliseconds, even if none seems to have started.
+/// The processes are listed at least once in this many milliseconds, even if none seems to have
+/// started.
 const LIST_EVERY: u64 = 1000;
 /// The buffer of one call for the listing: about 300 processes.
 const LIST_BYTES: usize = 8192;
-/// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all machines on which Linux runs PHP.
+/// Milliseconds in the tick of `/proc/PID/stat`: `USER_HZ` is 100 on all machines on which Linux
+/// runs PHP.
 const TICK: u64 = 10;
 
 /// A process that has to be examined completely.
@@ -64,7 +69,7 @@ struct New {
     /// As [`Other::doubts`].
     doubts: u8,
     /// If it was seen before.
-    account: Option<Account>,
+    account: Option<ReapedAccount>,
 }
 
 /// The facts that remain true of a process that is examined again.
@@ -74,7 +79,7 @@ struct Again {
     born: u64,
     in_scope: bool,
     doubts: u8,
-    account: Account,
+    account: ReapedAccount,
 }
 
 /// When the processes have to be listed.
@@ -208,8 +213,8 @@ impl Discovery {
         }
     }
 
-    /// How long the next scan can wait, if meanwhile no process starts and no worker fails: not at all while there is no
-    /// worker, while a process may still become one, and where threads may.
+    /// How long the next scan can wait, if meanwhile no process starts and no worker fails: not at
+    /// all while there is no worker, while a process may still become one, and where threads may.
     #[must_use]
     pub fn rest(&self) -> Duration {
         let now = boot_milliseconds();
@@ -237,7 +242,8 @@ impl Discovery {
         self.seen.values().map(Seen::without_room).sum()
     }
 
-    /// Whether the target has ended for good, as [`Absence`] decides. The master of a php-fpm pool without workers counts as a worker.
+    /// Whether the target has ended for good, as [`Absence`] decides. The master of a php-fpm pool
+    /// without workers counts as a worker.
     #[must_use]
     pub fn is_target_gone(&self) -> bool {
         self.absence.is_final()
@@ -247,7 +253,7 @@ impl Discovery {
     fn part(&mut self, listed: &[i32], now: u64, changes: &mut Changes) -> SmallVec<[New; 4]> {
         let mut again: SmallVec<[Again; 4]> = SmallVec::new();
         let has_room = self.room.has_more();
-        let mut ended: SmallVec<[(i32, Account); 4]> = SmallVec::new();
+        let mut ended: SmallVec<[(i32, ReapedAccount); 4]> = SmallVec::new();
         self.seen.retain(|pid, seen| {
             let is_listed = listed.binary_search(pid).is_ok();
             let Some(born) = seen.look_again(*pid, is_listed, has_room, now) else {
@@ -342,7 +348,8 @@ impl Discovery {
         }
     }
 
-    /// Notes why a process was not sampled; returns whether it is only starting, as it seems to be while the refusal may pass.
+    /// Notes why a process was not sampled; returns whether it is only starting, as it seems to be
+    /// while the refusal may pass.
     fn refuse(&mut self, new: &New, refusal: EngineRefusal, may_pass: bool) -> bool {
         let refusal = if may_pass {
             EngineRefusal::Starting
@@ -365,7 +372,8 @@ impl Discovery {
     fn is_meant(&self, pid: i32, stat: &Stat) -> bool {
         match &self.scope {
             Scope::All => true,
-            // The path ends in the runtime's name for the container, with a prefix and suffix of its driver.
+            // The path ends in the runtime's name for the container, with a prefix and suffix of
+            // its driver.
             Scope::Fitting(pattern) => pattern.fits(pid, &stat.comm),
             Scope::Container(id) => text(proc_path(format_args!("{pid}/cgroup")).as_str())
                 .is_some_and(|text| text.contains(id.as_str())),
@@ -408,12 +416,13 @@ impl Discovery {
             return;
         }
         let (scope, seen) = (&self.scope, &self.seen);
-        self.absence.last(now, || left(scope, seen));
+        let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
+        self.absence.last(now, || Left::of(scope, seen, lives));
     }
 }
 
 /// What is known of a process by its examination.
-fn seen_of(new: &New, verdict: Verdict, account: Account) -> Seen {
+fn seen_of(new: &New, verdict: Verdict, account: ReapedAccount) -> Seen {
     Seen {
         start_time: new.stat.start_time,
         parent: new.stat.parent,
@@ -421,19 +430,6 @@ fn seen_of(new: &New, verdict: Verdict, account: Account) -> Seen {
         in_scope: new.in_scope,
         born: new.born,
         verdict,
-    }
-}
-
-/// What is left of a target without a worker.
-fn left(scope: &Scope, seen: &HashMap<i32, Seen>) -> Left {
-    let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
-    let mut meant = seen.iter().filter(|(_, seen)| seen.in_scope);
-    let is_container = matches!(scope, Scope::Container(_));
-    let only_others = is_container && meant.clone().all(|(_, seen)| seen.is_without_php());
-    match meant.any(|(&pid, _)| lives(pid)) {
-        false => Left::Nothing,
-        true if only_others => Left::Others,
-        true => Left::Php,
     }
 }
 

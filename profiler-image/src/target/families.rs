@@ -1,13 +1,15 @@
-//! Families: processes that were forked from one another since their last `execve`, and so share their engine's addresses and
-//! opcache's memory.
+//! Families: processes that were forked from one another since their last `execve`, and so share
+//! their engine's addresses and opcache's memory.
 //!
-//! A fork keeps the 16 random bytes that the kernel puts on each program's stack (AT_RANDOM, getauxval(3)). So relatives are
-//! recognised without a readable parent, and in any order. If the bytes cannot be read, or the program has erased them as Go's
-//! runtime does, only a child of a known member joins. The engine's fingerprint has to be the same in any case: a process may
-//! load its engine after its fork.
+//! A fork keeps the 16 random bytes that the kernel puts on each program's stack (AT_RANDOM,
+//! getauxval(3)). So relatives are recognised without a readable parent, and in any order. If the
+//! bytes cannot be read, or the program has erased them as Go's runtime does, only a child of a
+//! known member joins. The engine's fingerprint has to be the same in any case: a process may load
+//! its engine after its fork.
 //!
-//! A program that is started again is a family of its own, but its engine is where it was in the last one that ran the same executable.
-//! So the engines of the last few programs are kept, and found again in a dozen reads.
+//! A program that is started again is a family of its own, but its engine is where it was in the
+//! last one that ran the same executable. So the engines of the last few programs are kept, and
+//! found again in a dozen reads.
 //!
 //! Invariant: a number names one family, and is not reused.
 
@@ -80,7 +82,8 @@ struct Examined {
 }
 
 impl Families {
-    /// The family of a process, and its number: that of its relatives, or a new one. `parent` is its parent's family.
+    /// The family of a process, and its number: that of its relatives, or a new one. `parent` is
+    /// its parent's family.
     ///
     /// # Errors
     /// Why the process has no engine that can be read.
@@ -146,7 +149,8 @@ impl Families {
             .any(|family| family.executable == executable)
     }
 
-    /// Whether the engine of this executable was found before, so that it takes little to find it again.
+    /// Whether the engine of this executable was found before, so that it takes little to find it
+    /// again.
     pub fn has_examined(&self, executable: &str) -> bool {
         self.examined.iter().any(|it| it.executable == executable)
     }
@@ -291,7 +295,8 @@ fn maps_of(pid: i32, executable: &str) -> Result<Maps, EngineRefusal> {
 /// Emulators of another machine, by the name of their executable: qemu-user, Rosetta, FEX, box64.
 const EMULATORS: [&str; 4] = ["qemu-", "rosetta", "FEX", "box64"];
 
-/// Names the emulator where the PHP that it runs cannot be read. qemu-user keeps the memory of its program where that would be, so most can.
+/// Names the emulator where the PHP that it runs cannot be read. qemu-user keeps the memory of its
+/// program where that would be, so most can.
 fn emulated(
     found: Result<Engine, EngineRefusal>,
     executable: &str,

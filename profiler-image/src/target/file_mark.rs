@@ -1,7 +1,8 @@
 //! What tells one executable file from another without reading it: for programs without a build id.
 //!
-//! Invariant: two processes with the same mark run the same bytes. A write changes the ctime of a file, which no user can set (inode(7)), and
-//! kernels refuse one while the file is executed (`ETXTBSY`, execve(2)). A removed or renamed file has another mark as well, although its bytes
+//! Invariant: two processes with the same mark run the same bytes. A write changes the ctime of a
+//! file, which no user can set (inode(7)), and kernels refuse one while the file is executed
+//! (`ETXTBSY`, execve(2)). A removed or renamed file has another mark as well, although its bytes
 //! are the same.
 
 use std::fs::metadata;
@@ -21,7 +22,8 @@ pub(super) struct FileMark {
 }
 
 impl FileMark {
-    /// Follows `/proc/PID/exe`, which leads to the file itself, also if its path is gone, or has another one by now (proc(5)).
+    /// Follows `/proc/PID/exe`, which leads to the file itself, also if its path is gone, or has
+    /// another one by now (proc(5)).
     pub(super) fn of(pid: i32) -> Option<Self> {
         calls::count_file_read();
         let file = metadata(format!("/proc/{pid}/exe")).ok()?;

@@ -1,16 +1,19 @@
 //! The limit of open files, and how many workers it has room for.
 //!
-//! A worker holds some files under `/proc` for as long as it is sampled, and a run needs others at its end, to deliver. So workers are
-//! counted before the kernel refuses a file: one without room is not sampled, and the user is told.
+//! A worker holds some files under `/proc` for as long as it is sampled, and a run needs others at
+//! its end, to deliver. So workers are counted before the kernel refuses a file: one without room
+//! is not sampled, and the user is told.
 //! Invariant: a worker has all of its files or none.
 
 use std::fs::read_dir;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The most files of a worker: `mem`, `schedstat`, `wchan` and `stat`, these two again for what holds it, and two of its quiescent reads.
+/// The most files of a worker: `mem`, `schedstat`, `wchan` and `stat`, these two again for what
+/// holds it, and two of its quiescent reads.
 const OF_A_WORKER: u64 = 8;
-/// Files for the rest of a run: those opened for a moment, threads, and the connections of the delivery.
+/// Files for the rest of a run: those opened for a moment, threads, and the connections of the
+/// delivery.
 const OF_A_RUN: u64 = 32;
 
 /// Raises this process's limit as far as it may.

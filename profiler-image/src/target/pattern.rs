@@ -1,6 +1,7 @@
 //! Selects processes by their name, or by their control group.
 //!
-//! Invariant: nothing of a process is read but its command line and its control groups, which `ps` shows as well.
+//! Invariant: nothing of a process is read but its command line and its control groups, which `ps`
+//! shows as well.
 
 use std::fmt;
 
@@ -25,7 +26,8 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Whether a process fits. It is not noticed if a process takes the title later than a second after its start.
+    /// Whether a process fits. It is not noticed if a process takes the title later than a second
+    /// after its start.
     pub(super) fn fits(&self, pid: i32, comm: &[u8]) -> bool {
         match self {
             Self::Pool(pool) => title(pid).is_some_and(|title| pool_of(&title) == Some(pool)),
@@ -49,8 +51,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The command line of a process, or the title that it has set instead; words are separated by one space. A byte that is not UTF-8 is shown as
-/// in the names of functions.
+/// The command line of a process, or the title that it has set instead; words are separated by one
+/// space. A byte that is not UTF-8 is shown as in the names of functions.
 #[must_use]
 pub fn title(pid: i32) -> Option<String> {
     let title = bytes(proc_path(format_args!("{pid}/cmdline")).as_str())?;

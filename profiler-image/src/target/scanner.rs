@@ -1,10 +1,13 @@
-//! The thread that looks for workers, so that a long look delays no sample; and the short look that the sampling thread takes itself.
+//! The thread that looks for workers, so that a long look delays no sample; and the short look that
+//! the sampling thread takes itself.
 //!
-//! It scans ten times a second while something may change soon ([`Discovery::rest`]). Otherwise it sleeps for a second, or until
-//! it is asked: the sampling thread is awake anyway, and tells each 70 ms, at the price of one short read, whether a process has started. A
-//! wake-up of another thread costs as much as a sample. What is born or ends between two scans, the sampling thread sees in its turns ([`Scanner::quick`]): it shares
-//! the discovery with this thread, and passes over a look while a scan is under way. The thread's CPU time counts as the sampler's. It ends with the [`Scanner`], at
-//! the latest after the current scan.
+//! It scans ten times a second while something may change soon ([`Discovery::rest`]). Otherwise it
+//! sleeps for a second, or until it is asked: the sampling thread is awake anyway, and tells each
+//! 70 ms, at the price of one short read, whether a process has started. A wake-up of another
+//! thread costs as much as a sample. What is born or ends between two scans, the sampling thread
+//! sees in its turns ([`Scanner::quick`]): it shares the discovery with this thread, and passes
+//! over a look while a scan is under way. The thread's CPU time counts as the sampler's. It ends
+//! with the [`Scanner`], at the latest after the current scan.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -20,17 +23,19 @@ use super::discovery::{Discovery, Missed};
 use super::process::calls::cpu_time;
 use super::threads::Changes;
 
-/// The shortest interval between two scans. New and ended workers are noticed within 100 ms: this interval, a scan, and a turn.
+/// The shortest interval between two scans. New and ended workers are noticed within 100 ms: this
+/// interval, a scan, and a turn.
 const SCAN_EVERY: Duration = Duration::from_millis(80);
 /// Scans take at most one in this many parts of a core; but there is at least one each second.
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The interval between two scans for a program that has just started: PHP takes some milliseconds from its start to its first line.
+/// The interval between two scans for a program that has just started: PHP takes some milliseconds
+/// from its start to its first line.
 const HURRY: Duration = Duration::from_millis(1);
 /// The shortest interval between two scans for processes that have done an `execve`.
 const AGAIN_EVERY: Duration = Duration::from_millis(4);
-/// These take at most one in this many parts of a core, once they have used up their stock. A process is examined then instead of
-/// in the scan that would follow.
+/// These take at most one in this many parts of a core, once they have used up their stock. A
+/// process is examined then instead of in the scan that would follow.
 const SHARE_OF_AGAIN: u32 = 100;
 const STOCK_OF_AGAIN: Duration = Duration::from_millis(30);
 /// Reports that may wait; with more, the thread waits.
@@ -39,7 +44,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// The result of a scan.
 #[derive(Debug)]
-pub struct Report {
+pub struct ScanReport {
     /// The workers that began and ended.
     pub changes: Changes,
     /// The best reason so far why a process of the target was not sampled.
@@ -59,11 +64,12 @@ pub enum Found {
     ByScan,
     /// They were forked since the last look.
     Forked,
-    /// They have begun with an `execve` some looks ago, and their CPU time so far is in part that of the program before it.
+    /// They have begun with an `execve` some looks ago, and their CPU time so far is in part that
+    /// of the program before it.
     Started,
 }
 
-impl Report {
+impl ScanReport {
     fn of(discovery: &Discovery, changes: Changes, found: Found) -> Self {
         Self {
             changes,
@@ -85,9 +91,10 @@ enum Ask {
 
 /// What a run asks of a scanner. A test gives its runs one that finds what the test says.
 pub trait Scan {
-    /// Looks at what was born since the last look, and at these processes, which could not be read: the reports that wait, and that of
-    /// this look. `None` while a scan is under way. The second value says whether the next look is worth it even if nothing is born.
-    fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)>;
+    /// Looks at what was born since the last look, and at these processes, which could not be read:
+    /// the reports that wait, and that of this look. `None` while a scan is under way. The second
+    /// value says whether the next look is worth it even if nothing is born.
+    fn quick(&self, failed: &[i32]) -> Option<(Vec<ScanReport>, bool)>;
 
     /// What came and went unseen until now; `None` if a scan does not end in this time.
     fn missed(&self, patience: Duration) -> Option<Missed>;
@@ -96,24 +103,24 @@ pub trait Scan {
     fn ask(&self);
 
     /// The oldest report that was not taken yet; never waits.
-    fn poll(&self) -> Option<Report>;
+    fn poll(&self) -> Option<ScanReport>;
 
     /// The same, but waits for a report.
-    fn wait(&self, at_most: Duration) -> Option<Report>;
+    fn wait(&self, at_most: Duration) -> Option<ScanReport>;
 }
 
 /// The handle of the thread.
 #[derive(Debug)]
 pub struct Scanner {
-    reports: Receiver<Report>,
+    reports: Receiver<ScanReport>,
     /// Asks for a scan; closed when the run is over.
     asks: SyncSender<Ask>,
     discovery: Arc<Mutex<Discovery>>,
 }
 
 impl Scanner {
-    /// Starts the thread, and the first scan. `hurries` if the target has just started: it is scanned without a pause until
-    /// its first worker is found.
+    /// Starts the thread, and the first scan. `hurries` if the target has just started: it is
+    /// scanned without a pause until its first worker is found.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -139,14 +146,15 @@ impl Scanner {
 }
 
 impl Scan for Scanner {
-    fn quick(&self, failed: &[i32]) -> Option<(Vec<Report>, bool)> {
+    fn quick(&self, failed: &[i32]) -> Option<(Vec<ScanReport>, bool)> {
         let mut discovery = match self.discovery.try_lock() {
             Ok(discovery) => discovery,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        // A scan sends its report before it gives the discovery back, so these are older than the look.
-        let mut reports: Vec<Report> = std::iter::from_fn(|| self.poll()).collect();
+        // A scan sends its report before it gives the discovery back, so these are older than the
+        // look.
+        let mut reports: Vec<ScanReport> = std::iter::from_fn(|| self.poll()).collect();
         let quick = discovery.quick(failed);
         if quick.asks {
             let _ = self.asks.try_send(Ask::Again);
@@ -156,7 +164,7 @@ impl Scan for Scanner {
             (quick.started, Found::Started),
         ] {
             if !changes.new.is_empty() || !changes.gone.is_empty() {
-                reports.push(Report::of(&discovery, changes, found));
+                reports.push(ScanReport::of(&discovery, changes, found));
             }
         }
         Some((reports, quick.goes_on))
@@ -180,11 +188,11 @@ impl Scan for Scanner {
         let _ = self.asks.try_send(Ask::Scan);
     }
 
-    fn poll(&self) -> Option<Report> {
+    fn poll(&self) -> Option<ScanReport> {
         self.reports.try_recv().ok()
     }
 
-    fn wait(&self, at_most: Duration) -> Option<Report> {
+    fn wait(&self, at_most: Duration) -> Option<ScanReport> {
         self.reports.recv_timeout(at_most).ok()
     }
 }
@@ -192,7 +200,7 @@ impl Scan for Scanner {
 fn scan_until_over(
     discovery: &Mutex<Discovery>,
     mut hurries: bool,
-    outbox: &SyncSender<Report>,
+    outbox: &SyncSender<ScanReport>,
     asked: &Receiver<Ask>,
 ) {
     let mut stock = Stock::default();
@@ -208,7 +216,7 @@ fn scan_until_over(
             Ask::Again => discovery.scan_known(),
         };
         let rest = discovery.rest();
-        let report = Report::of(&discovery, changes, Found::ByScan);
+        let report = ScanReport::of(&discovery, changes, Found::ByScan);
         hurries &= report.changes.new.is_empty();
         let (took, used) = (began.elapsed(), own_cpu().saturating_sub(cpu));
         let is_over = outbox.send(report).is_err();
@@ -232,7 +240,7 @@ fn scan_until_over(
         } else {
             pause
         };
-        match wait(asked, (pause, again), pause.max(rest)) {
+        match wait(asked, pause, again, pause.max(rest)) {
             Some(next) => ask = next,
             None => return,
         }
@@ -243,10 +251,12 @@ fn lock(discovery: &Mutex<Discovery>) -> MutexGuard<'_, Discovery> {
     discovery.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits, at least for these times if it is asked for a scan or for [`Ask::Again`], otherwise `at_most`; `None` when the run is over.
+/// Waits, at least for these times if it is asked for a scan or for [`Ask::Again`], otherwise
+/// `at_most`; `None` when the run is over.
 fn wait(
     asked: &Receiver<Ask>,
-    (for_scan, for_again): (Duration, Duration),
+    for_scan: Duration,
+    for_again: Duration,
     at_most: Duration,
 ) -> Option<Ask> {
     let (began, mut length, mut ask) = (Instant::now(), at_most, Ask::Scan);
@@ -314,7 +324,7 @@ mod tests {
         let (least, least_again) = (Duration::from_millis(30), Duration::from_millis(10));
         let wait = |at_least: Duration, at_most: Duration| {
             let began = Instant::now();
-            let ask = wait(&asked, (at_least, least_again), at_most);
+            let ask = wait(&asked, at_least, least_again, at_most);
             (ask, began.elapsed())
         };
         let long = Duration::from_secs(60);

@@ -13,17 +13,19 @@ use rustix::fs::{CWD, readlinkat_raw};
 
 use super::process::cpu_clock::CpuClock;
 use super::process::{Process, calls, proc_path};
-use super::reaped::Account;
-use super::threads::Threads;
+use super::reaped::ReapedAccount;
+use super::threads::KnownThreads;
 
 /// A process younger than this, in milliseconds, may not have loaded or started its engine yet.
 const YOUNG: u64 = 1000;
-/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these limits.
+/// Milliseconds between two looks at a process without PHP: a quarter of its age, within these
+/// limits.
 pub(super) const LOOK_EVERY: (u64, u64) = (100, 1000);
-/// The upper limit for a process that no `execve` brings into scope. Its PID could be given to one in scope.
+/// The upper limit for a process that no `execve` brings into scope. Its PID could be given to one
+/// in scope.
 const LOOK_AT_OTHERS: u64 = 10_000;
-/// An engine whose memory contradicts its version is looked at this often before that is believed: it may have been about to move
-/// one of its tables.
+/// An engine whose memory contradicts its version is looked at this often before that is believed:
+/// it may have been about to move one of its tables.
 const DOUBTS: u8 = 4;
 /// PATH_MAX: the kernel does not report longer paths.
 const MAX_PATH: usize = 4096;
@@ -39,7 +41,7 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Program {
     pub process: Arc<Process>,
-    pub threads: Threads,
+    pub threads: KnownThreads,
     /// Its CPU time when it was last seen to be the same.
     pub ran: Option<TimeSpec>,
 }
@@ -47,7 +49,8 @@ pub(super) struct Program {
 /// A process without an engine, or with one that is not read.
 #[derive(Debug)]
 pub(super) struct Other {
-    /// Identifies its executable. It is read first, so that an `execve` meanwhile is noticed at the next look.
+    /// Identifies its executable. It is read first, so that an `execve` meanwhile is noticed at the
+    /// next look.
     pub executable: Option<u64>,
     /// Its engine is being started, or was refused for a reason that may pass.
     pub is_starting: bool,
@@ -70,7 +73,7 @@ pub(super) struct Seen {
     /// The PID of its parent when it was examined.
     pub parent: i32,
     /// The CPU time of its children.
-    pub account: Account,
+    pub account: ReapedAccount,
     pub in_scope: bool,
     /// When it started, or was seen to have done an `execve`; milliseconds since boot.
     pub born: u64,
@@ -117,7 +120,8 @@ impl Seen {
         }
     }
 
-    /// Whether the known facts of a process no longer hold, or were never final: then its time of birth. `has_room` for a worker.
+    /// Whether the known facts of a process no longer hold, or were never final: then its time of
+    /// birth. `has_room` for a worker.
     pub fn look_again(
         &mut self,
         pid: i32,
@@ -170,11 +174,12 @@ impl Program {
         Self {
             ran: None,
             process: Arc::new(process),
-            threads: Threads::default(),
+            threads: KnownThreads::default(),
         }
     }
 
-    /// Checks that the process is still the one that was examined: `execve` may start the same program anew.
+    /// Checks that the process is still the one that was examined: `execve` may start the same
+    /// program anew.
     pub fn stays(&mut self) -> bool {
         let process = &self.process;
         let ran = CpuClock::of(process.pid).and_then(CpuClock::now);
@@ -187,8 +192,8 @@ impl Program {
     }
 }
 
-/// Whether a refusal may pass: what a young process lacks, or has only in part, may come later, and an older one may have been about to
-/// change what was read.
+/// Whether a refusal may pass: what a young process lacks, or has only in part, may come later, and
+/// an older one may have been about to change what was read.
 pub(super) fn may_pass(refusal: &EngineRefusal, is_young: bool, doubts: u8) -> bool {
     let is_torn = matches!(
         refusal,
@@ -212,7 +217,8 @@ pub(super) fn look_at(born: u64, now: u64, may_count: bool) -> u64 {
     now + (now.saturating_sub(born) / 4).clamp(least, most)
 }
 
-/// The executable of a process; `None` if it may not be read, or the process has ended. It opens no file.
+/// The executable of a process; `None` if it may not be read, or the process has ended. It opens no
+/// file.
 pub(super) fn executable(pid: i32) -> Option<String> {
     calls::count_file_read();
     let link = read_link(proc_path(format_args!("{pid}/exe"))).ok()?;

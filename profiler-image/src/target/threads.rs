@@ -1,11 +1,13 @@
 //! The threads of a process that run PHP, each a worker of its own.
 //!
-//! The engine's table names its threads by their `pthread_t`; the C library keeps the kernel's number in the structure
-//! that this points to. Entries of threads that have ended stay in the table, so a thread counts only while it exists in the
-//! kernel. Threads without an entry (a Go runtime's, a driver's) are ignored.
+//! The engine's table names its threads by their `pthread_t`; the C library keeps the kernel's
+//! number in the structure that this points to. Entries of threads that have ended stay in the
+//! table, so a thread counts only while it exists in the kernel. Threads without an entry (a Go
+//! runtime's, a driver's) are ignored.
 //!
-//! All words from which a list of threads was made are read again in each scan, by one gather. While none has changed, the
-//! list is the same: the kernel, or musl, clears a thread's id in its memory when it ends.
+//! All words from which a list of threads was made are read again in each scan, by one gather.
+//! While none has changed, the list is the same: the kernel, or musl, clears a thread's id in its
+//! memory when it ends.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,15 +40,16 @@ pub struct Changes {
 
 /// The workers of one process, by [`Process::tid`].
 #[derive(Debug, Default)]
-pub(super) struct Threads {
+pub(super) struct KnownThreads {
     workers: HashMap<i32, Arc<Process>>,
-    made_from: ReadSet,
+    made_from: NotedReads,
     /// The threads of the last list that are not sampled for want of room.
     pub(super) without_room: usize,
 }
 
-impl Threads {
-    /// Finds new and ended threads. A process whose engine is not thread-safe is its own only worker.
+impl KnownThreads {
+    /// Finds new and ended threads. A process whose engine is not thread-safe is its own only
+    /// worker.
     pub(super) fn follow(
         &mut self,
         process: &Arc<Process>,
@@ -62,7 +65,7 @@ impl Threads {
         if !self.is_due(&process.memory, room) {
             return;
         }
-        let reads = Recorder::of(&process.memory);
+        let reads = NotingMemory::of(&process.memory);
         let Some(listed) = threads.list(&reads, process.engine.layout) else {
             // The table is being changed, so the last list is kept.
             return;
@@ -104,7 +107,8 @@ impl Threads {
         }
     }
 
-    /// Whether the list would change: the process has changed its table, or there is room for threads that had none.
+    /// Whether the list would change: the process has changed its table, or there is room for
+    /// threads that had none.
     fn is_due(&self, memory: &ProcessMemory, room: &Room) -> bool {
         let fits = self.without_room > 0 && room.has_more();
         fits || !self.made_from.is_as_it_was(memory)
@@ -133,12 +137,12 @@ impl Threads {
 
 /// The bytes that were read of a process, and their addresses.
 #[derive(Debug, Default)]
-struct ReadSet {
+struct NotedReads {
     addresses: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
 
-impl ReadSet {
+impl NotedReads {
     /// Whether another read would give the same; false if nothing was read.
     fn is_as_it_was(&self, memory: &ProcessMemory) -> bool {
         let mut now: SmallVec<[u8; 512]> = SmallVec::from_elem(0, self.bytes.len());
@@ -159,12 +163,12 @@ impl ReadSet {
 }
 
 /// A process's memory that notes all reads.
-struct Recorder<'a> {
+struct NotingMemory<'a> {
     memory: &'a ProcessMemory,
-    reads: RefCell<ReadSet>,
+    reads: RefCell<NotedReads>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> NotingMemory<'a> {
     fn of(memory: &'a ProcessMemory) -> Self {
         Self {
             memory,
@@ -178,12 +182,12 @@ impl<'a> Recorder<'a> {
         reads.bytes.extend_from_slice(bytes);
     }
 
-    fn finish(self) -> ReadSet {
+    fn finish(self) -> NotedReads {
         self.reads.into_inner()
     }
 }
 
-impl Memory for Recorder<'_> {
+impl Memory for NotingMemory<'_> {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         self.memory.read(address, bytes)?;
         self.note(address, bytes);
@@ -191,8 +195,8 @@ impl Memory for Recorder<'_> {
     }
 }
 
-/// The threads of a process: from the id in the innermost PID namespace, which its C library knows, to
-/// the id in this one.
+/// The threads of a process: from the id in the innermost PID namespace, which its C library knows,
+/// to the id in this one.
 fn tasks(pid: i32) -> HashMap<i32, i32> {
     let is_nested = innermost(&format!("/proc/{pid}/status")).is_some_and(|inner| inner != pid);
     calls::count_open();
@@ -220,11 +224,11 @@ fn innermost(path: &str) -> Option<i32> {
     numbers.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// The thread id of a live thread. For a live one only its id is noted, and for an ended one, all words
-/// that might become a number again.
+/// The thread id of a live thread. For a live one only its id is noted, and for an ended one, all
+/// words that might become a number again.
 fn tid(
     process: &Process,
-    reads: &Recorder<'_>,
+    reads: &NotingMemory<'_>,
     thread_id: u64,
     tasks: &HashMap<i32, i32>,
 ) -> Option<i32> {
@@ -257,7 +261,7 @@ mod tests {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
         let words = [AtomicU64::new(7), AtomicU64::new(9)];
         let address = |word: &AtomicU64| std::ptr::from_ref(word).addr() as u64;
-        let reads = Recorder::of(&memory);
+        let reads = NotingMemory::of(&memory);
         let read = words.each_ref().map(|word| reads.word(address(word)));
         assert_eq!(read, [Ok(7), Ok(9)]);
         let set = reads.finish();
@@ -272,11 +276,11 @@ mod tests {
     fn threads_without_room_are_listed_again_later() {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
         let word = AtomicU64::new(7);
-        let reads = Recorder::of(&memory);
+        let reads = NotingMemory::of(&memory);
         reads.word(std::ptr::from_ref(&word).addr() as u64).unwrap();
-        let mut threads = Threads {
+        let mut threads = KnownThreads {
             made_from: reads.finish(),
-            ..Threads::default()
+            ..KnownThreads::default()
         };
         let mut room = Room::left();
         assert!(!threads.is_due(&memory, &room));
@@ -289,10 +293,10 @@ mod tests {
     #[test]
     fn nothing_is_known_of_unmapped_memory() {
         let memory = ProcessMemory::open(i32::try_from(std::process::id()).unwrap()).unwrap();
-        let reads = Recorder::of(&memory);
+        let reads = NotingMemory::of(&memory);
         assert!(reads.word(8).is_err());
         assert!(!reads.finish().is_as_it_was(&memory));
-        let reads = Recorder::of(&memory);
+        let reads = NotingMemory::of(&memory);
         reads.note(8, &[0; 4]);
         assert!(!reads.finish().is_as_it_was(&memory));
     }

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
 use phpprof::target::process::Process;
-use phpprof::target::process::calls::Calls;
+use phpprof::target::process::calls::SystemCallCounts;
 use phpprof::target::process::stat::Watch;
 use phpprof_testing::Running;
 use phpprof_zend::memory::{Memory as _, MemoryFault};
@@ -246,9 +246,9 @@ fn lasting_unlike_engine_is_refused_in_a_second() -> Result<()> {
     std::thread::sleep(Duration::from_millis(1100));
     // The counts are those of all tests that run now, so one scan without a read is enough.
     wait(&mut discovery, |discovery| {
-        let before = Calls::now();
+        let before = SystemCallCounts::now();
         discovery.scan();
-        Calls::now().since(before).gathers == 0
+        SystemCallCounts::now().since(before).gathers == 0
     })?;
     Ok(())
 }

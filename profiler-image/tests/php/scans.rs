@@ -12,7 +12,7 @@ use nix::sys::time::TimeValLike as _;
 use nix::time::{ClockId, clock_gettime};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
-use phpprof::target::process::calls::Calls;
+use phpprof::target::process::calls::SystemCallCounts;
 use phpprof_testing::Running;
 use phpprof_testing::fpm::{self, Pool};
 
@@ -53,7 +53,7 @@ fn inside() -> Result<()> {
     let found = discovery.scan().new;
     let families: HashSet<usize> = found.iter().map(|process| process.family).collect();
     ensure!(found.len() == WORKERS + 1, "{} workers", found.len());
-    let (calls, cpu, began) = (Calls::now(), own_cpu()?, Instant::now());
+    let (calls, cpu, began) = (SystemCallCounts::now(), own_cpu()?, Instant::now());
     for _ in 0..50 {
         let changes = discovery.scan();
         ensure!(
@@ -62,7 +62,10 @@ fn inside() -> Result<()> {
         );
         std::thread::sleep(EVERY);
     }
-    let (calls, seconds) = (Calls::now().since(calls), began.elapsed().as_secs_f64());
+    let (calls, seconds) = (
+        SystemCallCounts::now().since(calls),
+        began.elapsed().as_secs_f64(),
+    );
     let per_second = |count: u64| count as f64 / seconds;
     eprintln!(
         "{:.1} opens, {:.1} file reads, {:.1} memory reads and {:.2} ms of CPU a second; {} families",

@@ -22,7 +22,7 @@ pub enum Purpose {
 
 /// The calls of a span of time.
 #[derive(Default)]
-pub struct Calls {
+pub struct CallCounts {
     /// The calls of [`Purpose::Other`], and how many there were of each.
     pub others: BTreeMap<String, usize>,
     pub watches: usize,
@@ -32,7 +32,7 @@ pub struct Calls {
     pub refused: BTreeMap<u16, usize>,
 }
 
-impl Calls {
+impl CallCounts {
     pub fn others(&self) -> usize {
         self.others.values().sum()
     }
@@ -120,10 +120,10 @@ fn words(event: &Event, object: &Object) -> String {
 }
 
 /// The calls between two instants.
-pub fn calls(log: &Path, from: Timestamp, until: Timestamp) -> Result<Calls> {
+pub fn calls(log: &Path, from: Timestamp, until: Timestamp) -> Result<CallCounts> {
     let text =
         std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
-    let mut calls = Calls::default();
+    let mut calls = CallCounts::default();
     for line in text.lines() {
         let event: Event = serde_json::from_str(line).with_context(|| line.to_owned())?;
         if (from..until).contains(&event.request_received_timestamp) {
@@ -178,7 +178,7 @@ mod tests {
             line("patch", "/x", "pods", "ephemeralcontainers", 422),
             line("patch", "/x", "profilerequests", "status", 200),
         ];
-        let mut calls = Calls::default();
+        let mut calls = CallCounts::default();
         for line in lines {
             calls.add(&serde_json::from_value(line)?);
         }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::workloads::{DOOMED, PHP, Workloads};
-use e2e::toy::sampler::{self, Canned, Ended};
+use e2e::toy::sampler::{self, Canned, SamplerEnd};
 
 /// The time from the patch of the pod until the container runs.
 const START: Duration = Duration::from_millis(300);
@@ -135,7 +135,7 @@ impl Kubelets {
             tokio::time::sleep(sampler::duration(container)? / 2).await;
             return self.workloads.replace(pod).await;
         }
-        let Ended { exit_code, message } =
+        let SamplerEnd { exit_code, message } =
             sampler::sample(|| Ok(self.relay.clone()), container, &self.canned).await?;
         let now = jiff::Timestamp::now();
         let ended = json!({"exitCode": exit_code, "message": message, "startedAt": now, "finishedAt": now, "reason": "Completed"});

@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 
 use crate::kubelet::Kubelets;
 use crate::operator::Operator;
-use crate::report::{MEMORY_MIB, Report};
+use crate::report::{MEMORY_MIB, ScaleReport};
 use crate::requests::{Made, Requests, check};
 use crate::workloads::{PHP, PODS, Size, Workload, Workloads, namespace};
 
@@ -88,7 +88,7 @@ async fn main() -> Result<ExitCode> {
         Ok(other) => anyhow::bail!("SCALE is smoke or full, not {other}"),
     };
     std::fs::create_dir_all(&folder)?;
-    let mut report = Report::default();
+    let mut report = ScaleReport::default();
     let run = tokio::time::timeout(form.longest, run(&program, &folder, &form, &mut report));
     let run = run
         .await
@@ -103,7 +103,7 @@ async fn main() -> Result<ExitCode> {
     })
 }
 
-async fn run(program: &Path, folder: &Path, form: &Form, report: &mut Report) -> Result<()> {
+async fn run(program: &Path, folder: &Path, form: &Form, report: &mut ScaleReport) -> Result<()> {
     let begin = Instant::now();
     let data = tempfile::tempdir()?;
     let cluster = ControlPlane::start("127.0.0.1", data.path(), folder).await?;
@@ -174,7 +174,7 @@ struct Cast {
 
 impl Cast {
     /// One request over all pods of a namespace.
-    async fn wide(&self, report: &mut Report) -> Result<()> {
+    async fn wide(&self, report: &mut ScaleReport) -> Result<()> {
         let begin = Timestamp::now();
         let made = self
             .requests
@@ -191,7 +191,12 @@ impl Cast {
     }
 
     /// A request for each workload, while pods are replaced and the operator is restarted.
-    async fn many(&self, form: &Form, operator: &mut Operator, report: &mut Report) -> Result<()> {
+    async fn many(
+        &self,
+        form: &Form,
+        operator: &mut Operator,
+        report: &mut ScaleReport,
+    ) -> Result<()> {
         let (begin, since) = (Timestamp::now(), Instant::now());
         let restart = async {
             tokio::time::sleep(form.spread / 2).await;
@@ -320,7 +325,7 @@ impl Cast {
         phase: &str,
         begin: Timestamp,
         targets: usize,
-        report: &mut Report,
+        report: &mut ScaleReport,
     ) -> Result<()> {
         // The API server writes the last audit events a moment later.
         tokio::time::sleep(Duration::from_secs(1)).await;

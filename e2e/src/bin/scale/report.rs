@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use e2e::say;
 
-use crate::audit::Calls;
+use crate::audit::CallCounts;
 
 /// The limits of the design and docs/promises.md.
 const CALLS_PER_TARGET: f64 = 4.0;
@@ -28,9 +28,9 @@ impl Row {
 }
 
 #[derive(Default)]
-pub struct Report(Vec<Row>);
+pub struct ScaleReport(Vec<Row>);
 
-impl Report {
+impl ScaleReport {
     /// Adds a measurement, and prints it at once.
     pub fn add(&mut self, what: &str, measured: f64, unit: &'static str, limit: Option<f64>) {
         let row = Row {
@@ -63,7 +63,7 @@ impl Report {
         );
     }
 
-    pub fn calls(&mut self, phase: &str, calls: &Calls, targets: usize) {
+    pub fn calls(&mut self, phase: &str, calls: &CallCounts, targets: usize) {
         let per_target = |count: usize| count as f64 / targets.max(1) as f64;
         for (kind, count) in &calls.others {
             self.add(
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_over_its_limit_does_not_hold() {
-        let mut report = Report::default();
+        let mut report = ScaleReport::default();
         report.add("memory", 150.0, "MiB", Some(MEMORY_MIB));
         report.add("time", 1e9, "s", None);
         assert!(report.holds());

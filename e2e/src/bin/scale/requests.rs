@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How a request ended, and when its watch showed that.
 #[derive(Clone)]
-pub struct Ended {
+pub struct RequestEnd {
     pub at: Instant,
     pub status: ProfileRequestStatus,
 }
@@ -34,7 +34,7 @@ pub struct Made {
 
 pub struct Requests {
     client: Client,
-    ended: Mutex<HashMap<String, Ended>>,
+    ended: Mutex<HashMap<String, RequestEnd>>,
     pub duration: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Requests {
         all
     }
 
-    fn ended(&self) -> MutexGuard<'_, HashMap<String, Ended>> {
+    fn ended(&self) -> MutexGuard<'_, HashMap<String, RequestEnd>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,12 +81,12 @@ impl Requests {
         })
     }
 
-    pub fn end(&self, made: &Made) -> Option<Ended> {
+    pub fn end(&self, made: &Made) -> Option<RequestEnd> {
         self.ended().get(&made.uid).cloned()
     }
 
     /// Waits until a request has ended.
-    pub async fn over(&self, made: &Made, limit: Duration) -> Result<Ended> {
+    pub async fn over(&self, made: &Made, limit: Duration) -> Result<RequestEnd> {
         let until = Instant::now() + limit;
         loop {
             if let Some(ended) = self.end(made) {
@@ -120,7 +120,7 @@ impl Requests {
             request.status.unwrap_or_default(),
         );
         if status.completion_time.is_some() {
-            self.ended().entry(uid).or_insert(Ended {
+            self.ended().entry(uid).or_insert(RequestEnd {
                 at: Instant::now(),
                 status,
             });

@@ -132,6 +132,24 @@ fn check(second: i64, request: &ProfileRequest, observed: &ObservedCluster, expe
     );
 }
 
+#[track_caller]
+fn check_refusal(spec: Value, limits: &AdminLimits, observed: &ObservedCluster, expected: &str) {
+    let decision = decide(at(0), &request(spec), observed, limits);
+    let current = &decision.status.conditions[0];
+    assert_eq!(
+        (current.type_.as_str(), current.status.as_str()),
+        ("Failed", "True")
+    );
+    assert_eq!(format!("{}: {}", current.reason, current.message), expected);
+    assert!(
+        decision.effects.is_empty()
+            && decision.jobs.is_empty()
+            && decision.status.targets.is_empty(),
+        "something was started"
+    );
+    assert!(decision.status.completion_time.is_some());
+}
+
 #[test]
 fn targets_are_in_the_status_before_injection() {
     let decision = decide(
@@ -262,7 +280,7 @@ fn merged(cancelled: bool) -> Done {
 }
 
 #[test]
-fn receipts_are_verified_while_other_pods_are_still_sampled() {
+fn receipts_are_verified_while_others_are_sampled() {
     let running = Some(SamplerState::Running);
     check(
         41,

@@ -248,7 +248,8 @@ fn a_container_with_other_arguments_is_not_ours() {
     check(1, Some(foreign), "InjectionRefused");
 }
 
-/// As [`check`], for a pod with a resident sampler. `read` is the receipt in the store and when it was read.
+/// As [`check`], for a pod with a resident sampler. `read` is the receipt in the store and when it
+/// was read.
 #[track_caller]
 fn check_resident(second: i64, state: SamplerState, read: Option<(i64, &str)>, expected: &str) {
     let mut pod = pod("web");

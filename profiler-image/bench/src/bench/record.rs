@@ -17,7 +17,7 @@ use phpprof::run::snapshot::{Keep, RunCounts, Snapshot};
 use phpprof::run::stop::StopSwitch;
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
-use phpprof::target::process::calls::Calls;
+use phpprof::target::process::calls::SystemCallCounts;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde::{Deserialize, Serialize};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -143,7 +143,7 @@ fn refuse_process_vm_readv() -> Result<()> {
 /// The counts outside of the run, at a moment.
 #[derive(Debug, Clone, Copy)]
 struct CountsAt {
-    calls: Calls,
+    calls: SystemCallCounts,
     allocations: u64,
     reads: u64,
     wake_ups: u64,
@@ -154,7 +154,7 @@ impl CountsAt {
     fn now() -> Self {
         let usage = getrusage(UsageWho::RUSAGE_SELF);
         Self {
-            calls: Calls::now(),
+            calls: SystemCallCounts::now(),
             allocations: ALLOCATOR.stats().allocations as u64
                 + ALLOCATOR.stats().reallocations as u64,
             reads: reads(),
@@ -284,7 +284,7 @@ fn said(
         (names, u64::try_from(stack.sum.samples).unwrap_or(0))
     });
     let microseconds = |share| recording.lateness.percentile(share) as f64 / 1000.0;
-    let calls = Calls::now();
+    let calls = SystemCallCounts::now();
     RunOutput {
         whole,
         steady: watch.counts(),

@@ -1,4 +1,5 @@
-//! Collects facts about a process that may not be read: from `/proc`, and by trying each way to read it once.
+//! Collects facts about a process that may not be read: from `/proc`, and by trying each way to
+//! read it once.
 //!
 //! It does not judge and does not fail; it leaves out unavailable facts.
 
@@ -31,7 +32,8 @@ pub fn gather(pid: i32) -> Facts {
         call_on_itself: call(i32::try_from(std::process::id()).unwrap_or(0)),
         own: identity("self"),
         target: identity(&who),
-        // The folder /proc/PID itself always belongs to the process's user (`task_dump_owner` in fs/proc/base.c).
+        // The folder /proc/PID itself always belongs to the process's user (`task_dump_owner` in
+        // fs/proc/base.c).
         owner: metadata(format!("/proc/{who}/status"))
             .ok()
             .map(|metadata| metadata.uid()),

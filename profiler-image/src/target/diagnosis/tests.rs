@@ -154,7 +154,8 @@ fn seccomp_refuses_what_the_kernel_has_allowed() {
         ..open
     };
     check(unfiltered, Cause::SecurityModule);
-    // Root with only CAP_SYS_PTRACE may not open the file of an ordinary user, so it can only use the call.
+    // Root with only CAP_SYS_PTRACE may not open the file of an ordinary user, so it can only use
+    // the call.
     let call = Facts {
         call_on_itself: Err(Errno::EPERM),
         own: with(&[ROOT, ROOTS_GROUP, TRACER, FILTERED]),
@@ -241,19 +242,17 @@ fn a_cut_status_is_no_identity() {
     );
 }
 
-/// Checks which of two refusals is reported, by its PID.
-#[track_caller]
-fn check_telling(
-    one: (i32, &str, EngineRefusal),
-    other: (i32, &str, EngineRefusal),
-    expected: i32,
-) {
-    let refused = |(pid, comm, refusal): (i32, &str, EngineRefusal)| Refused {
+fn refused_process(pid: i32, comm: &str, refusal: EngineRefusal) -> Refused {
+    Refused {
         pid,
         comm: comm.to_owned(),
         refusal,
-    };
-    let (one, other) = (refused(one), refused(other));
+    }
+}
+
+/// Checks which of two refusals is reported, by its PID.
+#[track_caller]
+fn check_telling(one: Refused, other: Refused, expected: i32) {
     for (known, new) in [(&one, &other), (&other, &one)] {
         let told = if new.tells_more_than(Some(known)) {
             new
@@ -268,15 +267,23 @@ fn check_telling(
 fn the_most_telling_process_wins_in_any_order() {
     let denied = || EngineRefusal::Unreadable(MemoryFault::Denied);
     check_telling(
-        (1, "sh", EngineRefusal::NoPhpFound),
-        (2, "php-fpm8.2", denied()),
+        refused_process(1, "sh", EngineRefusal::NoPhpFound),
+        refused_process(2, "php-fpm8.2", denied()),
         2,
     );
-    check_telling((1, "supervisord", denied()), (2, "php-fpm8.2", denied()), 2);
-    check_telling((1, "php-fpm8.2", denied()), (2, "php-fpm8.2", denied()), 1);
     check_telling(
-        (1, "php", denied()),
-        (2, "x", EngineRefusal::UnsupportedVersion("9.2".into())),
+        refused_process(1, "supervisord", denied()),
+        refused_process(2, "php-fpm8.2", denied()),
+        2,
+    );
+    check_telling(
+        refused_process(1, "php-fpm8.2", denied()),
+        refused_process(2, "php-fpm8.2", denied()),
+        1,
+    );
+    check_telling(
+        refused_process(1, "php", denied()),
+        refused_process(2, "x", EngineRefusal::UnsupportedVersion("9.2".into())),
         2,
     );
 }
@@ -350,7 +357,8 @@ fn explained(facts: Facts) -> SamplerFailure {
     explain(&Scope::All, Some(&refused), |pid| Facts { pid, ..facts })
 }
 
-/// Checks that the receipt's reason is of the contract, and that the message names the process and the remedy.
+/// Checks that the receipt's reason is of the contract, and that the message names the process and
+/// the remedy.
 #[track_caller]
 fn check_words(facts: Facts, reason: Reason, remedy: &str) {
     let failure = explained(facts);

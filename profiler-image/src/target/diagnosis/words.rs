@@ -7,7 +7,8 @@ use super::{Cause, Facts, Identity, Refused, cause};
 use crate::failure::{Reason, SamplerFailure};
 use crate::target::Scope;
 
-/// The failure that tells why no process of the target is sampled. `gather` is only called if the kernel refused.
+/// The failure that tells why no process of the target is sampled. `gather` is only called if the
+/// kernel refused.
 pub fn explain(
     scope: &Scope,
     refused: Option<&Refused>,

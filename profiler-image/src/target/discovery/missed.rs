@@ -1,16 +1,18 @@
-//! What nobody saw: numbers that came and went between two looks, and the CPU time of children that have ended.
+//! What nobody saw: numbers that came and went between two looks, and the CPU time of children that
+//! have ended.
 
 use std::time::Duration;
 
 use super::super::process::stat::Stat;
 use super::{Discovery, TICK, boot_milliseconds};
 
-/// Milliseconds between two reads of what the children of the target's processes have used, if these are few.
+/// Milliseconds between two reads of what the children of the target's processes have used, if
+/// these are few.
 const READ_ACCOUNTS_EVERY: u64 = 250;
 /// For each of this many more, that time is added once more.
 const FEW: u64 = 16;
-/// For this long after a birth or an end, in milliseconds, a parent may wait for a child that nobody saw. Later no time of children can have
-/// grown but by a child that is seen to end.
+/// For this long after a birth or an end, in milliseconds, a parent may wait for a child that
+/// nobody saw. Later no time of children can have grown but by a child that is seen to end.
 const WAITED_FOR: u64 = 3000;
 
 /// What nobody saw of processes that have ended.
@@ -57,7 +59,8 @@ impl Discovery {
         self.accounts_change_until = now + WAITED_FOR;
     }
 
-    /// Reads what the children of each process have used, before it ends itself; where nothing starts or ends, it reads nothing.
+    /// Reads what the children of each process have used, before it ends itself; where nothing
+    /// starts or ends, it reads nothing.
     pub(super) fn read_accounts(&mut self, now: u64) {
         if (self.read_accounts_at..self.accounts_change_until).contains(&now) {
             self.read_all_accounts();

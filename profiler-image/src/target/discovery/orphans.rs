@@ -1,4 +1,5 @@
-//! Processes that were forked from the target and have left its tree of processes: their parent ended before anybody saw them.
+//! Processes that were forked from the target and have left its tree of processes: their parent
+//! ended before anybody saw them.
 
 use super::super::process::ProcessMemory;
 use super::super::process::stat::Stat;
@@ -6,8 +7,9 @@ use super::super::seen::executable;
 use super::{Discovery, TICK};
 
 impl Discovery {
-    /// Whether a process was forked, since this looks, from one in scope that has ended: it shares a family's random bytes, and its parent
-    /// does not. A process that no one waits for is given to another parent, which has not forked it.
+    /// Whether a process was forked, since this looks, from one in scope that has ended: it shares
+    /// a family's random bytes, and its parent does not. A process that no one waits for is given
+    /// to another parent, which has not forked it.
     pub(super) fn is_orphan(&self, pid: i32, stat: &Stat) -> bool {
         let is_kin = |pid: i32| {
             let executable = executable(pid)?;

@@ -1,17 +1,20 @@
-//! The look between two listings: what was just born, and what has just ended, in some microseconds.
+//! The look between two listings: what was just born, and what has just ended, in some
+//! microseconds.
 //!
-//! The sampling thread takes it, in a turn that it takes anyway, and samples what it finds in the same turn: so a forked child has samples from
-//! its first moment on. A child of a known worker is attached at once, and so is a process after its `execve` if its program was examined
-//! before. A program that is not known is left to the scanner's thread, because it takes long to examine.
+//! The sampling thread takes it, in a turn that it takes anyway, and samples what it finds in the
+//! same turn: so a forked child has samples from its first moment on. A child of a known worker is
+//! attached at once, and so is a process after its `execve` if its program was examined before. A
+//! program that is not known is left to the scanner's thread, because it takes long to examine.
 //!
-//! Invariant: it lists no folder and examines no unknown program, and the number of its looks is bounded (`births.rs`).
+//! Invariant: it lists no folder and examines no unknown program, and the number of its looks is
+//! bounded (`births.rs`).
 
 use phpprof_zend::engine::EngineRefusal;
 
 use super::super::births::Given;
 use super::super::process::ProcessMemory;
 use super::super::process::stat::Stat;
-use super::super::reaped::Account;
+use super::super::reaped::ReapedAccount;
 use super::super::seen::{Other, Program, Seen, Verdict, executable, executable_hash};
 use super::super::threads::Changes;
 use super::{Discovery, New, TICK, boot_milliseconds, seen_of};
@@ -159,7 +162,8 @@ impl Discovery {
         }
     }
 
-    /// Looks at those that may become PHP: whether one runs another program by now, or is starting its engine.
+    /// Looks at those that may become PHP: whether one runs another program by now, or is starting
+    /// its engine.
     fn see_fresh(&mut self, now: u64, quick: &mut Quick) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.retain(|fresh| {
@@ -223,9 +227,9 @@ impl Discovery {
     }
 
     /// What a process and its children have used until now.
-    pub(super) fn account(&self, new: &New) -> Account {
+    pub(super) fn account(&self, new: &New) -> ReapedAccount {
         let is_newborn = new.stat.start_time.saturating_mul(TICK) >= self.began;
-        Account::new(new.stat.ticks, new.stat.children_ticks, is_newborn)
+        ReapedAccount::new(new.stat.ticks, new.stat.children_ticks, is_newborn)
     }
 
     /// Notes the end of a process.

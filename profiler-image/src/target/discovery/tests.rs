@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Checks what is left of these processes: whether each lives, is in scope, and is known to run no PHP.
+/// Checks what is left of these processes: whether each lives, is in scope, and is known to run no
+/// PHP.
 #[track_caller]
 fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
     let own_pid = i32::try_from(std::process::id()).unwrap();
@@ -19,7 +20,7 @@ fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
         let seen = Seen {
             start_time: 0,
             parent: 0,
-            account: Account::default(),
+            account: ReapedAccount::default(),
             in_scope,
             born: 0,
             verdict: Verdict::Other(other),
@@ -28,7 +29,12 @@ fn check(scope: &Scope, processes: &[(bool, bool, bool)], expected: Left) {
         (if lives { own_pid } else { i32::MAX - index }, seen)
     };
     let processes = (0..).zip(processes).map(seen).collect();
-    assert_eq!(left(scope, &processes), expected, "{processes:?}");
+    let lives = |pid| Stat::of(pid).is_some_and(|stat| !stat.has_ended());
+    assert_eq!(
+        Left::of(scope, &processes, lives),
+        expected,
+        "{processes:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Counts the system calls that read targets, and those that read CPU clocks: exactly, where the calls are made.
+//! Counts the system calls that read targets, and those that read CPU clocks: exactly, where the
+//! calls are made.
 //!
-//! There is one count for the whole process, because the kernel charges it as a whole; `make bench` compares it with `strace -c` once.
+//! There is one count for the whole process, because the kernel charges it as a whole; `make bench`
+//! compares it with `strace -c` once.
 
 use std::fs::File;
 use std::io;
@@ -21,10 +23,11 @@ static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
 
 /// Calls since the process began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct SystemCallCounts {
     /// Reads of a target's memory, each of any number of pieces.
     pub gathers: u64,
-    /// The system calls for these: `process_vm_readv`, or a `pread` of `/proc/PID/mem` for each piece.
+    /// The system calls for these: `process_vm_readv`, or a `pread` of `/proc/PID/mem` for each
+    /// piece.
     pub memory_reads: u64,
     /// Pieces of memory.
     pub vectors: u64,
@@ -34,11 +37,12 @@ pub struct Calls {
     pub opens: u64,
     /// Reads of files under `/proc`, except those of memory that replace a call.
     pub file_reads: u64,
-    /// Reads of CPU clocks, of any process or thread. The other clocks cost no system call, because the vDSO has them.
+    /// Reads of CPU clocks, of any process or thread. The other clocks cost no system call, because
+    /// the vDSO has them.
     pub clock_reads: u64,
 }
 
-impl Calls {
+impl SystemCallCounts {
     /// The calls until now.
     #[must_use]
     pub fn now() -> Self {
@@ -69,7 +73,7 @@ impl Calls {
     }
 }
 
-impl AddAssign for Calls {
+impl AddAssign for SystemCallCounts {
     fn add_assign(&mut self, more: Self) {
         self.gathers += more.gathers;
         self.memory_reads += more.memory_reads;
@@ -96,7 +100,8 @@ pub fn count_file_read() {
     FILE_READS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Reads a CPU clock; `None` once its process has ended. The vDSO has no such clock (lib/vdso/gettimeofday.c).
+/// Reads a CPU clock; `None` once its process has ended. The vDSO has no such clock
+/// (lib/vdso/gettimeofday.c).
 pub fn cpu_time(clock: ClockId) -> Option<TimeSpec> {
     CLOCK_READS.fetch_add(1, Ordering::Relaxed);
     clock_gettime(clock).ok()

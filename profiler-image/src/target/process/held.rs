@@ -1,8 +1,9 @@
-//! Why a worker that does not run cannot continue by itself: something has stopped it, or it waits for a device.
+//! Why a worker that does not run cannot continue by itself: something has stopped it, or it waits
+//! for a device.
 //!
-//! Invariant: the answer holds for as long as the worker does not run. Nothing can stop a worker, freeze it or wake it up for that without
-//! letting it run for a moment: it stops itself on its way out of the kernel (`get_signal`, kernel/signal.c; `__refrigerator`,
-//! kernel/freezer.c).
+//! Invariant: the answer holds for as long as the worker does not run. Nothing can stop a worker,
+//! freeze it or wake it up for that without letting it run for a moment: it stops itself on its way
+//! out of the kernel (`get_signal`, kernel/signal.c; `__refrigerator`, kernel/freezer.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,8 +16,8 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Where the freezer of version 1 is mounted.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
-/// Functions of the kernel in which only a thread sleeps that was stopped or frozen, as `wchan` names them. The compiler may have made a part
-/// of the first one of the others.
+/// Functions of the kernel in which only a thread sleeps that was stopped or frozen, as `wchan`
+/// names them. The compiler may have made a part of the first one of the others.
 const STOPPED_IN: [&str; 5] = [
     "get_signal",
     "do_signal_stop",
@@ -80,7 +81,8 @@ impl HeldFiles {
 }
 
 impl Held {
-    /// Asks no more than it needs: `wchan` tells nothing where the kernel refuses, or cannot name the place.
+    /// Asks no more than it needs: `wchan` tells nothing where the kernel refuses, or cannot name
+    /// the place.
     fn judge(state: Option<char>, place: &str, is_frozen: impl FnOnce() -> bool) -> Self {
         match state {
             Some('T' | 't') => return Self::Stopped,
@@ -129,7 +131,8 @@ mod tests {
 
     #[test]
     fn judge_tells_stopped_from_waiting() {
-        // As Linux 6.18 shows them: a signal, gdb, and the freezers of both versions of control groups.
+        // As Linux 6.18 shows them: a signal, gdb, and the freezers of both versions of control
+        // groups.
         check('T', "do_signal_stop\n", false, Held::Stopped);
         check('t', "ptrace_stop\n", false, Held::Stopped);
         check('S', "get_signal\n", false, Held::Stopped);

@@ -1,8 +1,9 @@
-//! The last PID that the kernel gave, the fifth field of `/proc/loadavg`: while it is the same, no process and no
-//! thread has been started in this PID namespace. It is one short read, while listing `/proc` costs about 3 µs a process.
+//! The last PID that the kernel gave, the fifth field of `/proc/loadavg`: while it is the same, no
+//! process and no thread has been started in this PID namespace. It is one short read, while
+//! listing `/proc` costs about 3 µs a process.
 //!
-//! The kernel gives the number a moment before it lists the process. gVisor always reports 0, and lxcfs a value up to five
-//! seconds old. So callers still have to list the processes now and then.
+//! The kernel gives the number a moment before it lists the process. gVisor always reports 0, and
+//! lxcfs a value up to five seconds old. So callers still have to list the processes now and then.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,8 +31,8 @@ impl LastPid {
         }
     }
 
-    /// Takes whether a process or thread may have started that was not listed when this was last called. It is true as well where
-    /// the number is not available.
+    /// Takes whether a process or thread may have started that was not listed when this was last
+    /// called. It is true as well where the number is not available.
     pub fn take_move(&mut self) -> bool {
         let number = self.read();
         let is_same = number.is_some() && number == self.number;

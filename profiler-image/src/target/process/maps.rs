@@ -16,7 +16,8 @@ const MAX_SHARED: usize = 64;
 pub struct Maps {
     /// Mapped files with their first page, in the order of `maps`, the main executable first.
     pub modules: Vec<Module>,
-    /// The first pages of private memory without a file: a loader of its own may have put an engine there.
+    /// The first pages of private memory without a file: a loader of its own may have put an engine
+    /// there.
     pub unnamed: Vec<Module>,
     /// Memory that is shared with other processes, the largest mappings: opcache's is among it.
     pub shared: Vec<Range<u64>>,
@@ -52,8 +53,8 @@ pub fn parse(text: &str, executable: &str) -> Maps {
         if path.is_empty() && permissions.starts_with('r') && permissions.ends_with('p') {
             maps.push_unnamed(range.clone());
         }
-        // Only the first page of a file can have its ELF header; devices and the kernel's own mappings are not files. A program may be
-        // executed from a memfd.
+        // Only the first page of a file can have its ELF header; devices and the kernel's own
+        // mappings are not files. A program may be executed from a memfd.
         let is_file = path.starts_with('/') && !path.starts_with("/dev/");
         let seen = maps.modules.iter().any(|module| module.path == path);
         if is_file
@@ -72,7 +73,8 @@ pub fn parse(text: &str, executable: &str) -> Maps {
             .sort_by_key(|range| Reverse(range.end.saturating_sub(range.start)));
         maps.shared.truncate(MAX_SHARED);
     }
-    // The loader takes a data symbol from the main executable first, but a library may be mapped below it.
+    // The loader takes a data symbol from the main executable first, but a library may be mapped
+    // below it.
     if let Some(main) = maps
         .modules
         .iter()

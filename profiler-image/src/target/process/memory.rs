@@ -1,12 +1,14 @@
 //! A live process's memory: by `process_vm_readv` if that is allowed, otherwise by `/proc/PID/mem`.
 //!
-//! Pods with Pod Security `restricted` refuse the call by seccomp, even on itself, and allow the file. The file is opened
-//! once and kept: it stays bound to its memory, so a process that has ended, or done an `execve`,
-//! reads as gone and never as another process. Root with only CAP_SYS_PTRACE may use the call but not
-//! open the file, if the process belongs to another user and is dumpable: then that user owns the file.
+//! Pods with Pod Security `restricted` refuse the call by seccomp, even on itself, and allow the
+//! file. The file is opened once and kept: it stays bound to its memory, so a process that has
+//! ended, or done an `execve`, reads as gone and never as another process. Root with only
+//! CAP_SYS_PTRACE may use the call but not open the file, if the process belongs to another user
+//! and is dumpable: then that user owns the file.
 //!
-//! The call takes a PID, which may have been reused. A caller that has to be sure reads by [`ProcessMemory::bound_word`],
-//! or checks after the read whether a descriptor of the process still works (`Clocks::look`).
+//! The call takes a PID, which may have been reused. A caller that has to be sure reads by
+//! [`ProcessMemory::bound_word`], or checks after the read whether a descriptor of the process
+//! still works (`Clocks::look`).
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -24,7 +26,8 @@ use super::calls;
 /// IOV_MAX is 1024 on Linux (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
-/// Pieces of a call that need no allocation: more than as many functions as are checked together, and opcache's counters.
+/// Pieces of a call that need no allocation: more than as many functions as are checked together,
+/// and opcache's counters.
 pub const IN_PLACE: usize = 96;
 
 /// The memory of one process.
@@ -34,7 +37,8 @@ pub struct ProcessMemory {
     /// Absent if only the call is allowed.
     file: Option<File>,
     by_call: AtomicBool,
-    /// `schedstat`, which everybody may open: without the file, it tells whether the process still exists.
+    /// `schedstat`, which everybody may open: without the file, it tells whether the process still
+    /// exists.
     sign_of_life: Option<File>,
 }
 
@@ -42,8 +46,8 @@ impl ProcessMemory {
     /// Opens the memory of `pid`.
     ///
     /// # Errors
-    /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process, [`Fault::NoFiles`] if it cannot be opened
-    /// for another reason than the process.
+    /// [`Fault::Denied`] if the kernel refuses, [`Fault::Gone`] if there is no such process,
+    /// [`Fault::NoFiles`] if it cannot be opened for another reason than the process.
     pub fn open(pid: i32) -> Result<Self, MemoryFault> {
         let file = match calls::open(format!("/proc/{pid}/mem")) {
             Ok(file) => Some(file),
@@ -81,7 +85,8 @@ impl ProcessMemory {
         self.by_call.store(false, Ordering::Relaxed);
     }
 
-    /// Reads a word of this very process, and never of one that reuses its PID: [`Fault::Gone`] if it has ended.
+    /// Reads a word of this very process, and never of one that reuses its PID: [`Fault::Gone`] if
+    /// it has ended.
     ///
     /// # Errors
     /// As [`Memory::read`].

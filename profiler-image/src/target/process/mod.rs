@@ -49,7 +49,8 @@ pub struct Process {
     pub relay: Option<Relay>,
     /// Processes forked from one another have the same number: their shared data is learned once.
     pub family: usize,
-    /// The word at [`Engine::fingerprint_at`], which differs between engines: another one means another program.
+    /// The word at [`Engine::fingerprint_at`], which differs between engines: another one means
+    /// another program.
     pub fingerprint: u64,
     /// Target of `/proc/PID/exe`.
     pub executable: String,

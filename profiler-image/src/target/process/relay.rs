@@ -1,9 +1,10 @@
 //! RoadRunner's workers: command line programs that read one request after the other from a pipe.
 //!
-//! The engine does not know of it, but the kernel tells when a thread sleeps in `read` of that very pipe: then the
-//! worker waits for a request. RoadRunner names the pipe in the environment of its children; a grandchild has that
-//! environment too, and its pipe unless a process between them has replaced it. What this module does not do: detect a wait
-//! on RoadRunner's sockets, which look like a program's own connections.
+//! The engine does not know of it, but the kernel tells when a thread sleeps in `read` of that very
+//! pipe: then the worker waits for a request. RoadRunner names the pipe in the environment of its
+//! children; a grandchild has that environment too, and its pipe unless a process between them has
+//! replaced it. What this module does not do: detect a wait on RoadRunner's sockets, which look
+//! like a program's own connections.
 
 use std::fs::read_link;
 use std::path::{Path, PathBuf};
@@ -80,8 +81,8 @@ fn link(path: &Path) -> Option<PathBuf> {
         .filter(|target| target.to_string_lossy().starts_with("pipe:["))
 }
 
-/// The descriptor of the `read` in which a thread sleeps, from its `/proc/PID/syscall`: the number of the call, and its
-/// arguments; `running`, or -1 if it sleeps in none.
+/// The descriptor of the `read` in which a thread sleeps, from its `/proc/PID/syscall`: the number
+/// of the call, and its arguments; `running`, or -1 if it sleeps in none.
 fn read_from(call: &str) -> Option<u32> {
     let (number, arguments) = call.split_once(' ')?;
     let descriptor = arguments.split(' ').next()?.strip_prefix("0x")?;

@@ -1,4 +1,5 @@
-//! `/proc/PID/stat` and `schedstat`: the identity of a process, its CPU, and whether it ran meanwhile. proc(5).
+//! `/proc/PID/stat` and `schedstat`: the identity of a process, its CPU, and whether it ran
+//! meanwhile. proc(5).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,7 +34,8 @@ pub struct Stat {
     pub start_time: u64,
     /// The CPU on which it last ran.
     pub processor: usize,
-    /// The number is a thread's and not a process's. The kernel lists such a number as a folder that no listing of `/proc` shows.
+    /// The number is a thread's and not a process's. The kernel lists such a number as a folder
+    /// that no listing of `/proc` shows.
     pub is_thread: bool,
 }
 
@@ -42,7 +44,8 @@ impl Stat {
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let mut file = calls::open(proc_path(format_args!("{pid}/stat"))).ok()?;
-        // Not by pread: a seccomp filter may refuse that, and such a refusal has to be reported for the target's memory.
+        // Not by pread: a seccomp filter may refuse that, and such a refusal has to be reported for
+        // the target's memory.
         Self::read(|bytes| file.read(bytes))
     }
 
@@ -65,7 +68,8 @@ impl Stat {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// Parses one line. The command may contain spaces and brackets, and need not be UTF-8: the fields count from the last `)`.
+    /// Parses one line. The command may contain spaces and brackets, and need not be UTF-8: the
+    /// fields count from the last `)`.
     #[must_use]
     pub fn parse(line: impl AsRef<[u8]>) -> Option<Self> {
         let line = line.as_ref();
@@ -86,7 +90,8 @@ impl Stat {
             children_ticks: number(16)?.saturating_add(number(17)?),
             start_time: field(22)?.parse().ok()?,
             processor: field(39)?.parse().ok()?,
-            // A thread sends its parent no signal when it ends: its `exit_signal` is -1 (copy_process, kernel/fork.c).
+            // A thread sends its parent no signal when it ends: its `exit_signal` is -1
+            // (copy_process, kernel/fork.c).
             is_thread: field(38)? == "-1",
         })
     }
@@ -94,8 +99,8 @@ impl Stat {
 
 /// Tells whether a thread ran between two moments, on which CPU, and its total CPU time.
 ///
-/// Both files are kept open: a check takes three short reads. They stay bound to this thread, so a read fails once it
-/// has been reaped, even if its id was reused.
+/// Both files are kept open: a check takes three short reads. They stay bound to this thread, so a
+/// read fails once it has been reaped, even if its id was reused.
 #[derive(Debug)]
 pub struct Watch {
     schedstat: File,
@@ -114,16 +119,17 @@ impl Watch {
         })
     }
 
-    /// The nanoseconds on a CPU: the first field of `schedstat`. It moves at the kernel's ticks and when the thread stops
-    /// running.
+    /// The nanoseconds on a CPU: the first field of `schedstat`. It moves at the kernel's ticks and
+    /// when the thread stops running.
     #[must_use]
     pub fn cpu_nanoseconds(&self) -> Option<i64> {
         self.schedstat(0)
     }
 
-    /// Whether the thread still exists, or has not been reaped yet. Then an earlier read by its PID, with
-    /// `process_vm_readv`, was of this thread and no other. It may have done an `execve` meanwhile, which a
-    /// scan notices ([`super::ProcessMemory::bound_word`]). A failed read of a counter tells a caller the same.
+    /// Whether the thread still exists, or has not been reaped yet. Then an earlier read by its
+    /// PID, with `process_vm_readv`, was of this thread and no other. It may have done an `execve`
+    /// meanwhile, which a scan notices ([`super::ProcessMemory::bound_word`]). A failed read of a
+    /// counter tells a caller the same.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.schedstat::<u64>(0).is_some()
@@ -137,8 +143,8 @@ impl Watch {
         text.split_ascii_whitespace().nth(field)?.parse().ok()
     }
 
-    /// How often the thread was put on a CPU: the third field of `schedstat`. `None` if the kernel does not count
-    /// (it is then always 0).
+    /// How often the thread was put on a CPU: the third field of `schedstat`. `None` if the kernel
+    /// does not count (it is then always 0).
     #[must_use]
     pub fn timeslices(&self) -> Option<u64> {
         self.schedstat(2).filter(|&count| count > 0)

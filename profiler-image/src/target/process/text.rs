@@ -6,10 +6,12 @@ use std::path::Path;
 
 use super::calls;
 
-/// The longest text that is read of a file; of a target with very many mappings, later ones are ignored.
+/// The longest text that is read of a file; of a target with very many mappings, later ones are
+/// ignored.
 const MAX_TEXT: u64 = 16 << 20;
 
-/// The text of a file under `/proc`. The target chooses names and paths in it, which need not be UTF-8.
+/// The text of a file under `/proc`. The target chooses names and paths in it, which need not be
+/// UTF-8.
 #[must_use]
 pub fn text(path: &str) -> Option<String> {
     read_text(path).ok()

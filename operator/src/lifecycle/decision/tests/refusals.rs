@@ -2,26 +2,8 @@
 
 use super::*;
 
-#[track_caller]
-fn check_refusal(spec: Value, limits: &AdminLimits, observed: &ObservedCluster, expected: &str) {
-    let decision = decide(at(0), &request(spec), observed, limits);
-    let current = &decision.status.conditions[0];
-    assert_eq!(
-        (current.type_.as_str(), current.status.as_str()),
-        ("Failed", "True")
-    );
-    assert_eq!(format!("{}: {}", current.reason, current.message), expected);
-    assert!(
-        decision.effects.is_empty()
-            && decision.jobs.is_empty()
-            && decision.status.targets.is_empty(),
-        "something was started"
-    );
-    assert!(decision.status.completion_time.is_some());
-}
-
 #[test]
-fn a_namespace_that_did_not_opt_in_is_refused_with_the_command_that_does() {
+fn a_namespace_without_consent_is_refused_with_remedy() {
     let observed = ObservedCluster {
         admission: Some(Admission {
             namespace_uid: NAMESPACE_UID.into(),
@@ -74,7 +56,7 @@ fn the_administrators_limits_are_kept() {
 }
 
 #[test]
-fn a_target_that_names_nothing_is_refused_in_the_words_of_who_looked() {
+fn an_empty_targets_refusal_keeps_the_resolvers_words() {
     let matched = Err(RequestRefusal {
         reason: RequestReason::NoPodsMatched,
         message: "no pod matches".into(),

@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
 }
 
 fn reasons() -> Reasons {
-    Reasons::parse(&read(LIST)).unwrap_or_else(|error| panic!("{LIST}: {error}"))
+    Reasons::parse(&read(LIST)).expect("contract/reasons.yaml is a list of reasons")
 }
 
 #[track_caller]

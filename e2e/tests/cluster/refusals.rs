@@ -1,11 +1,12 @@
-//! Requests that fail as soon as a sampler starts.
+//! Requests that fail as soon as a sampler starts, and those for workloads that are not there.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{failed_with, status};
+use e2e::requests::{WORKLOADS, failed_with, holds, status};
 use e2e::{ENABLED, pods, poll, promised, shared};
-use phpprof_crds::TargetReason;
+use futures::future::try_join_all;
+use phpprof_crds::{RequestReason, TargetReason, condition};
 use serde_json::json;
 
 #[test]
@@ -45,5 +46,26 @@ fn no_php_and_unknown_php_fail_in_seconds() -> Result<()> {
             Ok(is_so.then_some(()))
         })
         .await
+    })
+}
+
+/// `rights.rs` checks afterwards that the operator has used its right to each kind.
+#[test]
+fn a_missing_workload_of_each_kind_is_refused() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        let refused = WORKLOADS.map(async |(group, kind)| {
+            let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
+            let request = fixture
+                .apply(json!({"target": {"workloadRef": workload}}))
+                .await?;
+            let request = fixture.ended(&request).await?;
+            let failed = holds(&request, condition::FAILED)?;
+            ensure!(
+                failed.reason == RequestReason::WorkloadNotFound.to_string(),
+                "{kind}: {failed:?}"
+            );
+            Ok(())
+        });
+        try_join_all(refused).await.map(drop)
     })
 }

@@ -236,7 +236,7 @@ pub fn policies(cluster: &TestCluster) -> Vec<ConnectionRow> {
             .but("credentialPluginPolicy is DenyAll"),
         with("policy-other-list", &list("exec-policy.sh"))
             .but("credentialPluginPolicy is Allowlist"),
-        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is not AllowAll"),
+        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is none of AllowAll"),
         row("policy-off", &base, &user, Answered).with(&[("KUBERC", "off")]),
         row("policy-missing", &base, &user, Answered)
             .with(&[("KUBERC", "/nonexistent/rc")])

@@ -51,7 +51,7 @@ pub fn is_long_form(left: &str) -> bool {
     is_long
 }
 
-/// Prints a line. It appears even if the test passes, whose captured output is not shown.
+/// Prints a line. nextest shows those of tests that fail, and keeps all in its junit.xml.
 pub fn say(line: &str) {
     // It does not matter if nobody reads the line.
     let _ = writeln!(std::io::stdout(), "{line}");

@@ -137,6 +137,34 @@ impl Fixture {
 }
 
 impl Fixture {
+    /// Checks that the request has the profiles of this many pods, with one sampler each, and no
+    /// other sampler.
+    pub async fn has_each_pod_once(&self, request: &ProfileRequest, pods: i32) -> Result<()> {
+        holds(request, condition::COMPLETE)?;
+        let status = status(request);
+        ensure!(status.succeeded == pods, "{status:?}");
+        let name = format!("phpprof-{}-", &request.uid().unwrap_or_default()[..8]);
+        for target in &status.targets {
+            let pod: Pod = self.api().get(&target.pod_name).await?;
+            let containers = pod.spec.and_then(|spec| spec.ephemeral_containers);
+            let containers = containers.unwrap_or_default();
+            let ours = containers
+                .iter()
+                .filter(|container| container.name.starts_with(&name));
+            ensure!(ours.count() == 1, "pod {}", target.pod_name);
+        }
+        let samples: i64 = status
+            .targets
+            .iter()
+            .filter_map(|target| target.samples)
+            .sum();
+        let merged = status.profile.context("no merged profile")?.samples;
+        ensure!(merged == samples, "{merged} samples of {samples}");
+        Ok(())
+    }
+}
+
+impl Fixture {
     /// Waits until a sampler has failed to upload and will try again.
     pub async fn has_retried(&self, target: &TargetStatus) -> Result<()> {
         let container = format!("--container={}", target.ephemeral_container_name);

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
-use e2e::run;
-use e2e::toy::control_plane::{ControlPlane, start};
+use e2e::toy::control_plane::{ControlPlane, certificate, start};
 use e2e::toy::node;
 use tokio::process::{Child, Command};
 
@@ -59,30 +58,11 @@ async fn store(data: &Path, logs: &Path) -> Result<Child> {
     for folder in [&files, &buckets.join(BUCKET)] {
         std::fs::create_dir_all(folder)?;
     }
-    let (key, certificate) = (path(&data.join("store.key")), path(&files.join("ca.crt")));
     let name = format!("subjectAltName=IP:{ADDRESS}");
-    let certify = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=toy",
-        "-addext",
-        &name,
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-        "-keyout",
-        &key,
-        "-out",
-        &certificate,
-    ];
-    run("openssl", &certify, &[]).await?;
+    // A server's certificate is not that of an authority.
+    let extensions = [name.as_str(), "basicConstraints=critical,CA:FALSE"];
+    let certificate = certificate(&data.join("server"), "toy", &extensions).await?;
+    std::fs::copy(&certificate, files.join("ca.crt"))?;
     let endpoint = format!("https://{ADDRESS}:9000");
     for (name, value) in [
         ("endpoint", endpoint.as_str()),
@@ -100,7 +80,7 @@ async fn store(data: &Path, logs: &Path) -> Result<Child> {
     let arguments = [
         format!("--port={ADDRESS}:9000"),
         format!("--cert={certificate}"),
-        format!("--key={key}"),
+        format!("--key={}", path(&data.join("server.key"))),
         "posix".to_owned(),
         path(&buckets),
     ];

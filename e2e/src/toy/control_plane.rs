@@ -179,27 +179,16 @@ fn etcd_arguments(data: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-/// Makes an authority for client certificates, and returns its certificate's path.
-async fn client_authority(path: &str) -> Result<String> {
-    let (key, certificate) = (format!("{path}.key"), format!("{path}.crt"));
-    let authority = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=clients",
-        "-keyout",
-        &key,
-        "-out",
-        &certificate,
-    ];
-    run("openssl", &authority, &[]).await?;
+/// Makes a key, PATH.key, and a certificate that it signs itself, PATH.crt, and returns the path of
+/// the certificate.
+pub async fn certificate(path: &Path, name: &str, extensions: &[&str]) -> Result<String> {
+    let file = |end: &str| path.with_extension(end).display().to_string();
+    let (key, certificate, subject) = (file("key"), file("crt"), format!("/CN={name}"));
+    let mut arguments = vec!["req", "-x509", "-nodes", "-days", "2", "-newkey", "ec"];
+    arguments.extend(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", &subject]);
+    arguments.extend(["-keyout", &key, "-out", &certificate]);
+    arguments.extend(extensions.iter().flat_map(|it| ["-addext", it]));
+    run("openssl", &arguments, &[]).await?;
     Ok(certificate)
 }
 
@@ -213,7 +202,7 @@ async fn api_server(
     let path = |name: &str| data.join(name).display().to_string();
     let (key, tokens, policy) = (path("accounts.key"), path("tokens.csv"), path("audit.yaml"));
     run("openssl", &["genrsa", "-out", &key, "2048"], &[]).await?;
-    let clients = client_authority(&path("clients")).await?;
+    let clients = certificate(&data.join("clients"), "clients", &[]).await?;
     std::fs::write(
         &tokens,
         format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),

@@ -163,7 +163,7 @@ impl Life {
                     }
                     self.report(!waits, child.as_ref()).await?;
                 }
-                true = ready(operator.as_ref(), waits) => {
+                () = ready(operator.as_ref(), waits) => {
                     waits = false;
                     self.relay(true);
                     self.report(true, child.as_ref()).await?;
@@ -196,19 +196,18 @@ impl Life {
         Ok(())
     }
 
+    /// Says whether samplers reach the relay of this pod, if it is one of the operator.
     fn relay(&self, is_ready: bool) {
-        let (name, mut relays) = (
-            self.now().name_any(),
-            self.shared
-                .relays
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        if !operator::is_operator(&self.now()) {
-        } else if is_ready {
-            relays.insert(name, self.address);
+        let pod = self.now();
+        if !operator::is_operator(&pod) {
+            return;
+        }
+        let relays = self.shared.relays.lock();
+        let mut relays = relays.unwrap_or_else(PoisonError::into_inner);
+        if is_ready {
+            relays.insert(pod.name_any(), self.address);
         } else {
-            relays.remove(&name);
+            relays.remove(&pod.name_any());
         }
     }
 
@@ -295,9 +294,9 @@ impl Life {
 }
 
 /// Answers once the operator of a pod is ready, if that is waited for.
-async fn ready(operator: Option<&OperatorPod>, waits: bool) -> bool {
+async fn ready(operator: Option<&OperatorPod>, waits: bool) {
     match operator {
-        Some(operator) if waits => operator.is_ready().await,
+        Some(operator) if waits => operator.becomes_ready().await,
         _ => std::future::pending().await,
     }
 }

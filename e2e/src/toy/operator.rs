@@ -15,7 +15,6 @@ use tokio::process::Child;
 use super::control_plane::{ControlPlane, start};
 use crate::run;
 
-const READY: Duration = Duration::from_secs(30);
 /// Before it is started again, as the kubelet does after a first failure.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The flag that names the file of the store's certificates.
@@ -91,18 +90,15 @@ impl OperatorPod {
         start(&self.program, &self.log, &self.arguments, &self.environment)
     }
 
-    /// Waits until it is ready, or for as long as that may take.
-    pub(super) async fn is_ready(&self) -> bool {
-        let asking = async {
-            loop {
-                let answer = reqwest::get(&self.health).await;
-                if answer.is_ok_and(|answer| answer.status().is_success()) {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
+    /// Waits until it is ready. Tests limit how long that may take.
+    pub(super) async fn becomes_ready(&self) {
+        loop {
+            let answer = reqwest::get(&self.health).await;
+            if answer.is_ok_and(|answer| answer.status().is_success()) {
+                return;
             }
-        };
-        tokio::time::timeout(READY, asking).await.is_ok()
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// The pause before the next life.

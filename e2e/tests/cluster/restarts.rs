@@ -1,46 +1,8 @@
 //! The API server is killed while samplers run.
 
 use anyhow::{Result, ensure};
-use e2e::requests::{holds, status};
-use e2e::{Fixture, api_server, exclusive, pods};
-use k8s_openapi::api::core::v1::Pod;
-use phpprof_crds::{ProfileRequest, condition};
+use e2e::{api_server, exclusive, pods};
 use serde_json::json;
-
-/// Checks that the request is complete with both pods, and that each had one sampler for it.
-async fn has_each_pod_once(
-    fixture: &Fixture,
-    request: &ProfileRequest,
-    moment: &str,
-) -> Result<()> {
-    let complete = holds(request, condition::COMPLETE)?;
-    let status = status(request);
-    ensure!(
-        status.succeeded == 2,
-        "killed when it {moment}: {complete:?}"
-    );
-    for target in &status.targets {
-        let name = format!(
-            "phpprof-{}-",
-            &request.metadata.uid.clone().unwrap_or_default()[..8]
-        );
-        let pod: Pod = fixture.api().get(&target.pod_name).await?;
-        let containers = pod
-            .spec
-            .and_then(|spec| spec.ephemeral_containers)
-            .unwrap_or_default();
-        let ours = containers
-            .iter()
-            .filter(|container| container.name.starts_with(&name))
-            .count();
-        ensure!(
-            ours == 1,
-            "killed when it {moment}: {ours} samplers in pod {}",
-            target.pod_name
-        );
-    }
-    Ok(())
-}
 
 /// Nothing else runs beside these.
 mod alone {
@@ -63,7 +25,7 @@ mod alone {
             let after = fixture.apply(spec).await?;
             for request in [sampled, after] {
                 let request = fixture.ended(&request).await?;
-                has_each_pod_once(fixture, &request, "samples, the API server,").await?;
+                fixture.has_each_pod_once(&request, 2).await?;
             }
             ensure!(
                 pods::restarts(&fixture.operator().await?) == pods::restarts(&operator),

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{AuditedCall, LOG, calls};
-use e2e::requests::{holds, status};
+use e2e::requests::status;
 use e2e::{Fixture, cut, exclusive, is_long_form, kubectl, pods, poll, release, say};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
-use phpprof_crds::{ProfileRequest, TargetState, condition};
+use phpprof_crds::{ProfileRequest, TargetState};
 use serde_json::{Value, json};
 
 /// Three times the promise: 2 seconds after a leader that is stopped, 15 after one that disappears.
@@ -88,35 +88,10 @@ async fn profiled_while(
     let request = fixture.until(&request, "samples", samples).await?;
     act(&leader).await?;
     let request = fixture.ended(&request).await?;
-    has_each_pod_once(fixture, &request, 2)
+    fixture
+        .has_each_pod_once(&request, 2)
         .await
         .context(what.to_owned())
-}
-
-/// Checks that the request has the profiles of this many pods, with one sampler each, and no other
-/// sampler.
-async fn has_each_pod_once(fixture: &Fixture, request: &ProfileRequest, pods: i32) -> Result<()> {
-    holds(request, condition::COMPLETE)?;
-    let status = status(request);
-    ensure!(status.succeeded == pods, "{status:?}");
-    let name = format!("phpprof-{}-", &request.uid().unwrap_or_default()[..8]);
-    for target in &status.targets {
-        let pod: Pod = fixture.api().get(&target.pod_name).await?;
-        let containers = pod.spec.and_then(|spec| spec.ephemeral_containers);
-        let containers = containers.unwrap_or_default();
-        let ours = containers
-            .iter()
-            .filter(|container| container.name.starts_with(&name));
-        ensure!(ours.count() == 1, "pod {}", target.pod_name);
-    }
-    let samples: i64 = status
-        .targets
-        .iter()
-        .filter_map(|target| target.samples)
-        .sum();
-    let merged = status.profile.context("no merged profile")?.samples;
-    ensure!(merged == samples, "{merged} samples of {samples}");
-    Ok(())
 }
 
 /// The pods of the request during which the leader is cut off.
@@ -260,7 +235,7 @@ mod alone {
             let taken: Vec<&AuditedCall> = writes.iter().filter(|call| call.code < 400).collect();
             ensure!(taken.is_empty(), "{taken:#?}");
             let request = fixture.until(&request, "is there", |_| true).await?;
-            has_each_pod_once(fixture, &request, PODS as i32).await?;
+            fixture.has_each_pod_once(&request, PODS as i32).await?;
             let keys = fixture.keys().await?;
             ensure!(keys.len() == PODS + 2, "{keys:?}");
             Ok(())

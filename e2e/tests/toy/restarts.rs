@@ -1,10 +1,9 @@
 //! The operator is killed at different moments of a request.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::requests::{holds, status};
+use e2e::requests::status;
 use e2e::{Fixture, exclusive, is_long_form, pods, release};
-use k8s_openapi::api::core::v1::Pod;
-use phpprof_crds::{ProfileRequest, TargetState, condition};
+use phpprof_crds::{ProfileRequest, TargetState};
 use serde_json::json;
 
 /// Kills the operator once the request meets a condition, and checks the result.
@@ -26,42 +25,9 @@ async fn killed_when(
         .await?;
     let request = fixture.until(&request, moment, holds_then).await?;
     release::kill(fixture, &operator).await?;
-    has_each_pod_once(fixture, &fixture.ended(&request).await?, moment).await
-}
-
-/// Checks that the request is complete with both pods, and that each had one sampler for it.
-async fn has_each_pod_once(
-    fixture: &Fixture,
-    request: &ProfileRequest,
-    moment: &str,
-) -> Result<()> {
-    let complete = holds(request, condition::COMPLETE)?;
-    let status = status(request);
-    ensure!(
-        status.succeeded == 2,
-        "killed when it {moment}: {complete:?}"
-    );
-    for target in &status.targets {
-        let name = format!(
-            "phpprof-{}-",
-            &request.metadata.uid.clone().unwrap_or_default()[..8]
-        );
-        let pod: Pod = fixture.api().get(&target.pod_name).await?;
-        let containers = pod
-            .spec
-            .and_then(|spec| spec.ephemeral_containers)
-            .unwrap_or_default();
-        let ours = containers
-            .iter()
-            .filter(|container| container.name.starts_with(&name))
-            .count();
-        ensure!(
-            ours == 1,
-            "killed when it {moment}: {ours} samplers in pod {}",
-            target.pod_name
-        );
-    }
-    Ok(())
+    let ended = fixture.ended(&request).await?;
+    let checked = fixture.has_each_pod_once(&ended, 2).await;
+    checked.with_context(|| format!("killed when it {moment}"))
 }
 
 /// Nothing else runs beside these.

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::stopped::Stopper;
 use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
 use rows::{ShareRow, rows};
 use shares::{FunctionShare, ShareConditions, broken};
 
@@ -82,13 +83,12 @@ fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
     let (snapshots, seconds) = if asked.full { (20_000, 60) } else { (4_000, 3) };
     let target = RunningTarget::script(&asked.php, row.script, "", CPUS[1])?;
     let pid = target.pid()?;
-    let mut stopper = Stopper::of(pid)?;
     // The machine gets faster and slower meanwhile, and a function's share with it, so the samples
     // are between two halves of the snapshots.
-    let before = true_shares(&mut stopper, row, snapshots / 2)?;
+    let before = true_shares(pid, row, snapshots / 2)?;
     let options = options(pid, RATE_HZ, Duration::from_secs(seconds), row.remote)?;
     let stacks = stacks(&record(&options).with_context(|| row.label())?);
-    let after = true_shares(&mut stopper, row, snapshots / 2)?;
+    let after = true_shares(pid, row, snapshots / 2)?;
     let (sampled, unstable_percent) = sampled(&stacks);
     let share = |name: &String| FunctionShare {
         name: name.clone(),
@@ -113,10 +113,11 @@ fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
 
 /// The share of each function's time in snapshots of the stopped process, in percent.
 fn true_shares(
-    stopper: &mut Stopper,
+    pid: Pid,
     row: &ShareRow,
     snapshots: usize,
 ) -> Result<HashMap<String, f64>> {
+    let mut stopper = Stopper::of(pid)?;
     let mut percents = HashMap::new();
     let mut not_whole = 0;
     for _ in 0..snapshots {

@@ -9,6 +9,7 @@
 
 #![warn(clippy::match_bool)]
 
+mod balance;
 mod cpu;
 mod favour;
 mod running;
@@ -70,8 +71,17 @@ fn main() -> ExitCode {
 
 /// The rows that break their limits: each label, and the limits in words.
 fn run() -> Result<Vec<String>> {
-    let mut arguments = std::env::args().skip(1);
+    let all: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments = all.into_iter();
     let part = arguments.next().context(USAGE)?;
+    let words: Vec<String> = arguments.clone().collect();
+    if let ("balance", Some((flag, words))) = (part.as_str(), words.split_first())
+        && flag == "--write"
+    {
+        pin(Pid::from_raw(0), CPUS[0])?;
+        balance::write::run(words)?;
+        return Ok(Vec::new());
+    }
     let asked = BenchArguments {
         php: PhpProgram::ask(&arguments.next().context(USAGE)?)?,
         results: PathBuf::from(arguments.next().context(USAGE)?),

@@ -97,6 +97,19 @@ impl RunningTarget {
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
     }
 
+    /// Starts a script in another folder, on this CPU, and waits a moment.
+    pub fn script_in(
+        php: &PhpProgram,
+        options: &[String],
+        folder: &Path,
+        script: &str,
+        cpu: usize,
+    ) -> Result<Self> {
+        let mut command = php.command()?;
+        command.current_dir(folder).args(options).arg(script);
+        Self::spawn(command, cpu).with_context(|| format!("target {script}"))
+    }
+
     /// Starts a command. Its first thread is bound to this CPU, and so are those that it starts
     /// from then on.
     pub fn spawn(mut command: Command, cpu: usize) -> Result<Self> {

@@ -115,7 +115,7 @@ pub fn time(recording: &Recording) -> Result<Range<u64>> {
 }
 
 /// A name without the folder of its script.
-fn short(name: &str) -> String {
+pub fn short(name: &str) -> String {
     match (name.split_once('/'), name.rsplit_once('/')) {
         (Some((head, _)), Some((_, tail))) => format!("{head}{tail}"),
         _ => name.to_owned(),

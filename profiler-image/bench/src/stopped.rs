@@ -1,13 +1,18 @@
 //! The stack of a process that is stopped: nothing moves while it is read, so it is true.
 //!
-//! It is read frame by frame, with nothing from the sampler except its way to read memory.
-//! Invariant: the process continues when a [`Stopped`] is dropped.
+//! It is read frame by frame, with nothing from the sampler except its way to read memory. A stop is
+//! at no place more probable than at another: `PTRACE_INTERRUPT` interrupts the process's CPU, so
+//! that it stops before its next instruction, or at the end of the system call that it is in. A call
+//! of a function lasts while `EG(current_execute_data)` is its frame: what the caller does to prepare
+//! a frame, and to free arguments and variables of one that has ended, is the caller's own time.
+//! Invariant: the process continues when a [`Stopped`] is dropped, and is not traced any more when
+//! its [`Stopper`] is.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
+use anyhow::{Context, Result, bail};
+use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
@@ -16,33 +21,57 @@ use phpprof_zend::engine::{Engine, find};
 use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction};
 use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 
-/// A child of this process that runs PHP, and is stopped now and then.
+/// The event of a stop by `PTRACE_INTERRUPT` (`PTRACE_EVENT_STOP`, include/uapi/linux/ptrace.h).
+const INTERRUPTED: i32 = 128;
+
+/// A process that runs PHP, and is stopped now and then.
 pub struct Stopper {
-    pid: Pid,
+    traced: Traced,
     memory: ProcessMemory,
     engine: Engine,
     names: HashMap<FunctionKey, String>,
 }
 
-/// A child that is stopped.
+/// A process that is traced, and runs.
+struct Traced(Pid);
+
+/// A process that is stopped.
 struct Stopped(Pid);
 
-impl Stopped {
-    fn stop(pid: Pid) -> Result<Self> {
-        kill(pid, Signal::SIGSTOP)?;
-        let stopped = Self(pid);
-        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
-        ensure!(
-            matches!(status, WaitStatus::Stopped(..)),
-            "the target has ended: {status:?}"
-        );
-        Ok(stopped)
+impl Traced {
+    fn begin(pid: Pid) -> Result<Self> {
+        let options = ptrace::Options::empty();
+        ptrace::seize(pid, options).with_context(|| format!("tracing process {pid}"))?;
+        Ok(Self(pid))
+    }
+
+    fn stop(&self) -> Result<Stopped> {
+        let pid = self.0;
+        ptrace::interrupt(pid)?;
+        loop {
+            match waitpid(pid, Some(WaitPidFlag::__WALL))? {
+                WaitStatus::PtraceEvent(_, _, INTERRUPTED) => return Ok(Stopped(pid)),
+                // A signal of its own: it gets that, and stops next.
+                WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal)?,
+                status => bail!("the target has ended: {status:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // Only a process that is stopped can be left.
+        if let Ok(stopped) = self.stop() {
+            std::mem::forget(stopped);
+            let _ = ptrace::detach(self.0, None);
+        }
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGCONT);
+        let _ = ptrace::cont(self.0, None);
     }
 }
 
@@ -55,7 +84,7 @@ impl Stopper {
         let engine = find(&memory, &maps.modules)
             .map_err(|refusal| anyhow::anyhow!("no engine: {refusal:?}"))?;
         Ok(Self {
-            pid,
+            traced: Traced::begin(pid)?,
             memory,
             engine,
             names: HashMap::new(),
@@ -66,7 +95,7 @@ impl Stopper {
     /// together: the engine makes a generator's frame the top, and only then writes the caller into
     /// it.
     pub fn stack(&mut self) -> Result<Option<Vec<String>>> {
-        let _stopped = Stopped::stop(self.pid)?;
+        let _stopped = self.traced.stop()?;
         let top = self.memory.word(self.engine.current_execute_data())?;
         let mut frames = Vec::new();
         // The copy is empty, so unwinding fetches each frame.

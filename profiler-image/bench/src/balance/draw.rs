@@ -1,0 +1,241 @@
+//! Draws a program from a seed: pure.
+
+use super::draws::Draws;
+use super::internals::{Internal, internals};
+use super::plan::{Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep, cost_of_one, cost_of_unit};
+
+/// The shortest leaf, and how many doublings the longest is away: 50 ns to 51 µs.
+const SHORTEST: u64 = 50;
+const OCTAVES: u64 = 10;
+/// A function above the leaves takes no longer than this, if its parts allow it.
+const LONGEST: u64 = 100_000;
+const KINDS: [UnitKind; 8] = [
+    UnitKind::Function,
+    UnitKind::Function,
+    UnitKind::Method,
+    UnitKind::Method,
+    UnitKind::StaticMethod,
+    UnitKind::Closure,
+    UnitKind::Generator,
+    UnitKind::Include,
+];
+
+/// The program of a seed.
+pub fn draw(seed: u64) -> Plan {
+    let mut drawing = Drawing {
+        draws: Draws::new(seed),
+        internals: internals(),
+        units: Vec::new(),
+        costs: Vec::new(),
+    };
+    for _ in 0..5 + drawing.draws.below(5) {
+        let leaf = drawing.leaf();
+        drawing.add(leaf);
+    }
+    for _ in 0..3 + drawing.draws.below(6) {
+        let caller = drawing.caller();
+        drawing.add(caller);
+    }
+    drawing.plan(seed)
+}
+
+struct Drawing {
+    draws: Draws,
+    internals: Vec<Internal>,
+    units: Vec<Unit>,
+    /// What a call of each unit takes.
+    costs: Vec<u64>,
+}
+
+impl Drawing {
+    fn add(&mut self, unit: Unit) {
+        self.costs.push(cost_of_unit(&unit, &self.costs));
+        self.units.push(unit);
+    }
+
+    fn leaf(&mut self) -> Unit {
+        let kind = *self.draws.one(&KINDS);
+        let values = self.values(kind);
+        let cost = self.draws.scaled(SHORTEST, OCTAVES);
+        Unit {
+            kind,
+            work: Some(self.work(cost / values.max(1))),
+            values,
+            calls: Vec::new(),
+        }
+    }
+
+    fn caller(&mut self) -> Unit {
+        let kind = *self.draws.one(&KINDS);
+        let values = self.values(kind);
+        let cost = self.draws.scaled(20, 6);
+        let work = self.draws.is_so(60).then(|| self.work(cost));
+        let wanted = 1 + self.draws.below(4);
+        let mut calls: Vec<Call> = Vec::new();
+        let mut left = LONGEST / values.max(1);
+        for _ in 0..wanted {
+            let Some(call) = self.call(left) else {
+                continue;
+            };
+            left = left.saturating_sub(call.times * cost_of_one(&call, &self.costs));
+            calls.push(call);
+        }
+        Unit {
+            kind,
+            work,
+            values,
+            calls,
+        }
+    }
+
+    fn values(&mut self, kind: UnitKind) -> u64 {
+        match kind {
+            UnitKind::Generator => 2 + self.draws.below(12),
+            _ => 0,
+        }
+    }
+
+    /// Work that takes about this long.
+    fn work(&mut self, cost: u64) -> Work {
+        let is_loop = cost > 600 || self.draws.is_so(40);
+        let steps = [WorkStep::Empty, WorkStep::Adding, WorkStep::Storing];
+        let step = *self.draws.one(if is_loop { &steps } else { &steps[1..] });
+        Work {
+            turns: (cost / step.cost(is_loop)).max(1),
+            is_loop,
+            step,
+        }
+    }
+
+    /// A call by a unit, of what is there already; `None` if none is short enough.
+    fn call(&mut self, longest: u64) -> Option<Call> {
+        let callee = if self.draws.is_so(45) {
+            Callee::Internal(*self.draws.one(&self.internals))
+        } else {
+            Callee::Unit(self.draws.below(self.units.len() as u64) as usize)
+        };
+        let via = match callee {
+            Callee::Unit(unit) if self.units[unit].is_callback() => match self.draws.below(6) {
+                0 => Via::Map(1 << (1 + self.draws.below(3))),
+                1 => Via::Sort(2 + self.draws.below(4)),
+                _ => Via::Direct,
+            },
+            _ => Via::Direct,
+        };
+        let once = Call {
+            callee,
+            via,
+            times: 1,
+            is_loop: false,
+        };
+        let cost = cost_of_one(&once, &self.costs);
+        let is_long = cost > longest;
+        let wanted = self.draws.scaled(1, 5).min(longest / cost.max(1));
+        let is_loop = wanted > 4 || (wanted > 1 && self.draws.is_so(50));
+        (!is_long).then_some(Call {
+            times: wanted.max(1),
+            is_loop,
+            ..once
+        })
+    }
+
+    /// The loop of rounds: every unit that none calls, some of the others, and internal functions.
+    fn plan(mut self, seed: u64) -> Plan {
+        let called = |unit: usize| {
+            let mut calls = self.units.iter().flat_map(|unit| &unit.calls);
+            calls.any(|call| call.callee == Callee::Unit(unit))
+        };
+        let mut callees: Vec<Callee> = (0..self.units.len())
+            .filter(|&unit| !called(unit))
+            .map(Callee::Unit)
+            .collect();
+        for _ in 0..1 + self.draws.below(3) {
+            let unit = self.draws.below(self.units.len() as u64) as usize;
+            callees.push(Callee::Unit(unit));
+        }
+        for _ in 0..self.draws.below(3) {
+            callees.push(Callee::Internal(*self.draws.one(&self.internals)));
+        }
+        let round = 100_000 << self.draws.below(4);
+        let weights: Vec<u64> = callees.iter().map(|_| self.draws.scaled(1, 5)).collect();
+        let all: u64 = weights.iter().sum();
+        let turns = self.draws.scaled(1, 5);
+        let (mut in_turns, mut once) = (Vec::new(), Vec::new());
+        for (callee, weight) in callees.into_iter().zip(weights) {
+            let mut call = Call {
+                callee,
+                via: Via::Direct,
+                times: 1,
+                is_loop: false,
+            };
+            let cost = cost_of_one(&call, &self.costs).max(1);
+            let times = (round * weight / all / cost).max(1);
+            let calls = if times >= turns {
+                call.times = times / turns;
+                &mut in_turns
+            } else {
+                call.times = times;
+                &mut once
+            };
+            call.is_loop = call.times > 4 || (call.times > 1 && self.draws.is_so(50));
+            calls.push(call);
+        }
+        Plan {
+            seed,
+            turns,
+            in_turns,
+            once,
+            is_in_function: self.draws.is_so(40),
+            units: self.units,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_program() {
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn every_unit_runs_and_every_kind_occurs() {
+        let mut seen = [0; 12];
+        for seed in 1..=50 {
+            let plan = draw(seed);
+            let counts = plan.counts();
+            assert!(counts.units.iter().all(|&calls| calls > 0), "{plan:?}");
+            for unit in &plan.units {
+                seen[unit.kind as usize] += 1;
+                if let Some(work) = unit.work {
+                    seen[6 + work.step as usize] += 1;
+                }
+                for call in &unit.calls {
+                    seen[9 + usize::from(call.via != Via::Direct)] += 1;
+                }
+            }
+            seen[11] += u64::from(plan.is_in_function);
+        }
+        assert!(seen.iter().all(|&count| count >= 10), "{seen:?}");
+    }
+
+    #[test]
+    fn a_round_is_short() {
+        for seed in 1..=200 {
+            let plan = draw(seed);
+            let mut costs = Vec::new();
+            for unit in &plan.units {
+                costs.push(cost_of_unit(unit, &costs));
+            }
+            let sum = |calls: &[Call]| -> u64 {
+                calls.iter().map(|call| call.times * cost_of_one(call, &costs)).sum()
+            };
+            let round = plan.turns * sum(&plan.in_turns) + sum(&plan.once);
+            assert!((50_000..5_000_000).contains(&round), "{seed}: {round} ns");
+            assert!(costs.iter().all(|&cost| cost < 2 * LONGEST), "{seed}: {costs:?}");
+        }
+    }
+}

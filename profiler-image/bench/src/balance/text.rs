@@ -1,0 +1,244 @@
+//! The text of a program in PHP: pure.
+//!
+//! A program has three files of code: its functions (`pN-kit.php`), the endless loop (`pN.php`) and
+//! its clocks (`pN-clock.php`), and a file for each include. `$x` is an integer below 65,536
+//! everywhere, and a function returns a negative one, so that `usort` finds each list sorted.
+
+use std::fmt::Write as _;
+
+use super::clocks::{clock_script, clock_text};
+use super::internals::CONSTANTS;
+use super::plan::{Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep};
+
+/// A program's files and functions.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ProgramText {
+    /// Names and contents.
+    pub files: Vec<(String, String)>,
+    /// The name of each unit's frames.
+    pub names: Vec<String>,
+}
+
+/// The file that runs for ever.
+pub fn script(seed: u64) -> String {
+    format!("p{seed}.php")
+}
+
+/// Renders a program.
+pub fn render(plan: &Plan) -> ProgramText {
+    let Plan { seed, units, .. } = plan;
+    let mut names: Vec<String> = (0..units.len()).map(|number| name(plan, number)).collect();
+    let kit_name = format!("p{seed}-kit.php");
+    let mut kit = format!("<?php\n{CONSTANTS}");
+    for length in [2, 4, 8] {
+        let list: Vec<String> = (1..=length).map(|number| number.to_string()).collect();
+        let _ = writeln!(kit, "define('M{length}', [{}]);", list.join(", "));
+    }
+    for length in 2..=5 {
+        let list: Vec<String> = (1..=length).map(|number| number.to_string()).collect();
+        let _ = writeln!(kit, "define('Q{length}', [{}]);", list.join(", "));
+    }
+    let mut files = Vec::new();
+    let numbered = |kind: UnitKind| units.iter().enumerate().filter(move |(_, unit)| unit.kind == kind);
+    for kind in [UnitKind::Function, UnitKind::Generator] {
+        for (number, unit) in numbered(kind) {
+            let _ = write!(kit, "function f{number}($x, $y = 0)\n{{\n{}}}\n", body(plan, number, unit, "    "));
+        }
+    }
+    kit.push_str("class Box\n{\n    public static $it;\n");
+    for (number, unit) in numbered(UnitKind::Method) {
+        let body = body(plan, number, unit, "        ");
+        let _ = write!(kit, "    public function f{number}($x, $y = 0)\n    {{\n{body}    }}\n");
+    }
+    kit.push_str("}\nclass Kit\n{\n");
+    for (number, _) in numbered(UnitKind::Closure) {
+        let _ = writeln!(kit, "    public static $f{number};");
+    }
+    for (number, unit) in numbered(UnitKind::StaticMethod) {
+        let body = body(plan, number, unit, "        ");
+        let _ = write!(kit, "    public static function f{number}($x, $y = 0)\n    {{\n{body}    }}\n");
+    }
+    kit.push_str("}\nBox::$it = new Box();\n");
+    for (number, unit) in numbered(UnitKind::Closure) {
+        let line = kit.matches('\n').count() + 1;
+        names[number] = format!("{{closure:{kit_name}:{line}}}");
+        let body = body(plan, number, unit, "    ");
+        let _ = write!(kit, "Kit::$f{number} = static function ($x, $y = 0) {{\n{body}}};\n");
+    }
+    for (number, unit) in numbered(UnitKind::Include) {
+        files.push((format!("p{seed}-f{number}.php"), format!("<?php\n{}", body(plan, number, unit, ""))));
+    }
+    files.push((kit_name, kit));
+    files.push((script(*seed), endless(plan)));
+    files.push((clock_script(*seed), clock_text(plan)));
+    ProgramText { files, names }
+}
+
+/// The name of a unit's frames, except of closures, whose lines are not known yet.
+fn name(plan: &Plan, number: usize) -> String {
+    match plan.units[number].kind {
+        UnitKind::Method => format!("Box::f{number}"),
+        UnitKind::StaticMethod => format!("Kit::f{number}"),
+        UnitKind::Include => format!("include p{}-f{number}.php", plan.seed),
+        UnitKind::Function | UnitKind::Generator | UnitKind::Closure => format!("f{number}"),
+    }
+}
+
+fn endless(plan: &Plan) -> String {
+    let (begin, end) = if plan.is_in_function {
+        ("function run($x)\n{\n", "}\nrun(7);\n")
+    } else {
+        ("$x = 7;\n", "")
+    };
+    let mut text = format!("<?php\n// Drawn from seed {0}.\nrequire __DIR__ . '/p{0}-kit.php';\n{begin}while (true) {{\n", plan.seed);
+    let _ = writeln!(text, "    for ($t = 0; $t < {}; $t++) {{", plan.turns);
+    for call in &plan.in_turns {
+        text.push_str(&made(plan, call, &Place::OUTSIDE, "        "));
+    }
+    text.push_str("    }\n");
+    for call in &plan.once {
+        text.push_str(&made(plan, call, &Place::OUTSIDE, "    "));
+    }
+    text + "}\n" + end
+}
+
+fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str) -> String {
+    let place = Place::of(number, unit);
+    let is_generator = unit.kind == UnitKind::Generator;
+    let inner = if is_generator { format!("{indent}    ") } else { indent.to_owned() };
+    let mut text = String::new();
+    if is_generator {
+        let _ = writeln!(text, "{indent}for ($k = 0; $k < {}; $k++) {{", unit.values);
+    }
+    if let Some(work) = unit.work {
+        text.push_str(&work_text(work, &inner));
+    }
+    for call in &unit.calls {
+        text.push_str(&made(plan, call, &place, &inner));
+    }
+    if is_generator {
+        let _ = write!(text, "{inner}yield $x;\n{indent}}}\n");
+    } else {
+        let _ = writeln!(text, "{indent}return -1 - $x;");
+    }
+    text
+}
+
+fn work_text(work: Work, indent: &str) -> String {
+    let step = match work.step {
+        WorkStep::Empty => "",
+        WorkStep::Adding => "$x = ($x * 31 + 7) & 65535;",
+        WorkStep::Storing => "$x = (int) (($x * 31 + 7) / 3) & 65535;",
+    };
+    if work.is_loop {
+        return format!("{indent}for ($j = 0; $j < {}; $j++) {{ {step} }}\n", work.turns);
+    }
+    (0..work.turns).map(|_| format!("{indent}{step}\n")).collect()
+}
+
+/// Where a call is made.
+pub struct Place {
+    object: &'static str,
+    /// The variable that counts the calls. An include has the variables of its caller, which counts
+    /// the includes.
+    counter: String,
+}
+
+impl Place {
+    /// Outside of all units.
+    pub const OUTSIDE: Self = Self {
+        object: "Box::$it",
+        counter: String::new(),
+    };
+
+    fn of(number: usize, unit: &Unit) -> Self {
+        Self {
+            object: if unit.kind == UnitKind::Method { "$this" } else { "Box::$it" },
+            counter: if unit.kind == UnitKind::Include { number.to_string() } else { String::new() },
+        }
+    }
+}
+
+/// A call, as often as it is made.
+pub fn made(plan: &Plan, call: &Call, place: &Place, indent: &str) -> String {
+    let statement = statement(plan, call, place);
+    if call.is_loop {
+        let i = format!("$i{}", place.counter);
+        return format!("{indent}for ({i} = 0; {i} < {}; {i}++) {{ {statement} }}\n", call.times);
+    }
+    (0..call.times).map(|_| format!("{indent}{statement}\n")).collect()
+}
+
+/// A call, once.
+pub fn statement(plan: &Plan, call: &Call, place: &Place) -> String {
+    let number = match call.callee {
+        Callee::Internal(internal) => return format!("$r = {};", internal.expression()),
+        Callee::Unit(number) => number,
+    };
+    let kind = plan.units[number].kind;
+    let object = place.object;
+    let callable = match kind {
+        UnitKind::Method => format!("[{object}, 'f{number}']"),
+        UnitKind::StaticMethod => format!("'Kit::f{number}'"),
+        UnitKind::Closure => format!("Kit::$f{number}"),
+        UnitKind::Function | UnitKind::Generator | UnitKind::Include => format!("'f{number}'"),
+    };
+    let value = match (call.via, kind) {
+        (Via::Map(length), _) => return format!("$r = array_map({callable}, M{length});"),
+        (Via::Sort(length), _) => return format!("$q = Q{length}; usort($q, {callable});"),
+        (_, UnitKind::Generator) => {
+            return format!("foreach (f{number}($x) as $v) {{ $x = ($x ^ $v) & 65535; }}");
+        }
+        (_, UnitKind::Function) => format!("f{number}($x)"),
+        (_, UnitKind::Method) => format!("{object}->f{number}($x)"),
+        (_, UnitKind::StaticMethod) => format!("Kit::f{number}($x)"),
+        (_, UnitKind::Closure) => format!("(Kit::$f{number})($x)"),
+        (_, UnitKind::Include) => format!("(include __DIR__ . '/p{}-f{number}.php')", plan.seed),
+    };
+    format!("$x = ($x ^ {value}) & 65535;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::draw::draw;
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_text() {
+        assert_eq!(render(&draw(3)), render(&draw(3)));
+    }
+
+    #[test]
+    fn a_closure_is_named_by_its_line() {
+        let plan = (1..).map(draw).find(|plan| plan.units.iter().any(|unit| unit.kind == UnitKind::Closure));
+        let plan = plan.unwrap();
+        let text = render(&plan);
+        let (number, _) = plan.units.iter().enumerate().find(|(_, unit)| unit.kind == UnitKind::Closure).unwrap();
+        let (_, kit) = text.files.iter().find(|(name, _)| name.ends_with("-kit.php")).unwrap();
+        let line: usize = text.names[number].trim_end_matches('}').rsplit_once(':').unwrap().1.parse().unwrap();
+        let there = kit.lines().nth(line - 1).unwrap();
+        assert!(there.starts_with(&format!("Kit::$f{number} = static function")), "{there}");
+    }
+
+    #[test]
+    fn every_unit_has_a_definition_and_a_call() {
+        for seed in 1..=30 {
+            let plan = draw(seed);
+            let text = render(&plan);
+            let all: String = text.files.iter().map(|(_, content)| content.as_str()).collect();
+            for (number, unit) in plan.units.iter().enumerate() {
+                let marks = match unit.kind {
+                    UnitKind::Closure => vec![format!("Kit::$f{number} = "), format!("Kit::$f{number}")],
+                    UnitKind::Include => vec![format!("(include __DIR__ . '/p{seed}-f{number}.php')")],
+                    _ => vec![format!("function f{number}("), format!("f{number}")],
+                };
+                // The definition has the name, too.
+                for mark in &marks {
+                    let least = if mark.contains("(include") { 1 } else { marks.len() };
+                    let least = if mark.contains("function") || mark.contains(" = ") { 1 } else { least };
+                    assert!(all.matches(mark.as_str()).count() >= least, "{seed}: {mark}");
+                }
+            }
+        }
+    }
+}

@@ -1,14 +1,119 @@
-//! Compares the shares of time of generated programs with the truth.
+//! Compares the shares of time of generated programs with the truth: `truth balance`.
 //!
-//! The truth is stops of the process at random times; the program's own clocks must agree.
+//! The truth is stops of the process at random times; the program's own clocks must agree. `SEEDS`
+//! names other programs than the usual ones.
 
+mod chance;
+mod check;
 mod clocks;
+mod compared;
 mod draw;
 mod draws;
 mod internals;
+mod measure;
+mod mode;
 mod plan;
 mod profile;
 mod program;
+mod report;
+mod sample;
 mod stops;
 mod text;
-pub mod write;
+mod write;
+
+use anyhow::{Context, Result};
+use check::{deviations, verdict};
+use clocks::clocked;
+use measure::{Extent, measure};
+use mode::{Mode, modes};
+use report::{Beside, COLUMNS, FUNCTION_COLUMNS, RowNames, conclude, head, report};
+
+use crate::BenchArguments;
+
+/// Clocks and stops may be so many deviations apart, one of some hundred functions by chance.
+const CLOCK_DEVIATIONS: f64 = 4.5;
+/// How many missed goals of a mode are printed; the results have all of them.
+const SHOWN: usize = 12;
+
+/// What another part of this program runs in a process of its own, or a person by hand; `None` if
+/// these words are of the comparison.
+pub fn command(words: &[String]) -> Option<Result<()>> {
+    let (flag, words) = words.split_first()?;
+    match flag.as_str() {
+        "--write" => Some(write::run(words)),
+        "--sample" => Some(sample::run(words)),
+        _ => None,
+    }
+}
+
+/// The goals that are missed, in words.
+pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
+    let seeds = match std::env::var("SEEDS") {
+        Ok(words) => {
+            let seeds = words.split_whitespace().map(str::parse).collect::<Result<_, _>>();
+            seeds.context("SEEDS are numbers")?
+        }
+        Err(_) => Vec::new(),
+    };
+    let mut tables = [format!("{COLUMNS}\n"), format!("{FUNCTION_COLUMNS}\n")];
+    let mut failures = Vec::new();
+    for mode in modes(asked.php.is_usual(), asked.full, &seeds) {
+        failures.extend(compare(asked, &mode, &mut tables)?);
+        // What was found is not lost if a later mode fails.
+        asked.write(&tables[0])?;
+        asked.write_beside("functions", &tables[1])?;
+    }
+    Ok(failures)
+}
+
+fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Result<Vec<String>> {
+    let target = |seed: u64| format!("program {seed}");
+    let wants = |seed: &&u64| asked.wants(&format!("{} {}", target(**seed), mode.name));
+    let seeds: Vec<u64> = mode.seeds.iter().filter(wants).copied().collect();
+    if seeds.is_empty() {
+        return Ok(Vec::new());
+    }
+    head();
+    let (mut comparisons, mut missed) = (Vec::new(), Vec::new());
+    for seed in seeds {
+        let measured = measure(&asked.php, mode, seed, Extent::of(asked.full))
+            .with_context(|| format!("{} {}", target(seed), mode.name))?;
+        let clocked = clocked(
+            &measured.program.plan,
+            &measured.program.text.names,
+            &measured.clocks,
+            &measured.truth,
+        );
+        for share in clocked.iter().filter(|share| share.deviations() > CLOCK_DEVIATIONS) {
+            missed.push(format!(
+                "{} {}: {} has {:.2} % by stops, {:.2} % by the program's clock",
+                target(seed), mode.name, share.name, share.by_stops, share.by_clock
+            ));
+        }
+        let names = RowNames {
+            target: &target(seed),
+            mode: mode.name,
+            rate: mode.rate,
+        };
+        let beside = Beside::of(&measured.halves, &clocked);
+        let own = deviations(std::slice::from_ref(&measured.comparison));
+        let rows = report(names, &measured.comparison, beside, own);
+        for (table, rows) in tables.iter_mut().zip(&rows) {
+            table.push_str(rows);
+        }
+        if measured.frameless > 0 {
+            println!("    {} samples of calls without frames are their callers'", measured.frameless);
+        }
+        comparisons.push(measured.comparison);
+    }
+    let verdict = verdict(&comparisons);
+    conclude(mode.name, &verdict);
+    missed.extend(verdict.missed);
+    for words in missed.iter().take(SHOWN) {
+        println!("    MISSED: {words}");
+    }
+    if missed.len() > SHOWN {
+        println!("    MISSED: {} more", missed.len() - SHOWN);
+    }
+    Ok(missed)
+}

@@ -2,8 +2,8 @@
 //! prints tables.
 //!
 //! Target and sampler run on different CPUs: on the same one nothing would move during a read, and
-//! every check would pass. Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`, `cpu`,
-//! `favour` or `wikis`, PHP a command, whose arguments may follow after spaces. `FULL=1` is the
+//! every check would pass. Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`,
+//! `balance`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow after spaces. `FULL=1` is the
 //! long form; with WORDS, such as "paths" or "function remote", only the rows that have one of them
 //! in their label.
 
@@ -28,7 +28,7 @@ use running::{PhpProgram, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
-const USAGE: &str = "usage: truth stacks|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
+const USAGE: &str = "usage: truth stacks|balance|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
 
 /// The arguments.
 pub struct BenchArguments {
@@ -44,6 +44,13 @@ impl BenchArguments {
     /// Whether a row with this label is requested.
     pub fn wants(&self, label: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
+    }
+
+    /// Writes other results beside, as NAME-SUFFIX.csv.
+    pub fn write_beside(&self, suffix: &str, csv: &str) -> Result<()> {
+        let name = self.results.file_stem().unwrap_or_default();
+        let name = format!("{}-{suffix}.csv", name.to_string_lossy());
+        write(&self.results.with_file_name(name), csv)
     }
 
     /// Writes the results as CSV.
@@ -75,12 +82,11 @@ fn run() -> Result<Vec<String>> {
     let mut arguments = all.into_iter();
     let part = arguments.next().context(USAGE)?;
     let words: Vec<String> = arguments.clone().collect();
-    if let ("balance", Some((flag, words))) = (part.as_str(), words.split_first())
-        && flag == "--write"
-    {
+    if part == "balance" {
         pin(Pid::from_raw(0), CPUS[0])?;
-        balance::write::run(words)?;
-        return Ok(Vec::new());
+        if let Some(done) = balance::command(&words) {
+            return done.map(|()| Vec::new());
+        }
     }
     let asked = BenchArguments {
         php: PhpProgram::ask(&arguments.next().context(USAGE)?)?,
@@ -95,6 +101,7 @@ fn run() -> Result<Vec<String>> {
     pin(Pid::from_raw(0), CPUS[0])?;
     match part.as_str() {
         "stacks" => stacks::run(&asked),
+        "balance" => balance::run(&asked),
         "cpu" => cpu::run(&asked),
         "favour" => favour::run(&asked),
         "wikis" => wikis::run(&asked),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,28 +28,38 @@ pub struct PhpProgram {
     /// `PHP_VERSION_ID`.
     pub version: u32,
     pub has_jit: bool,
+    /// It has threads (ZTS).
+    pub is_thread_safe: bool,
 }
 
 impl PhpProgram {
     /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces
     /// `zend_execute_ex` or is otherwise incompatible.
     pub fn ask(command: &str) -> Result<Self> {
-        const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug');";
+        const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug'), ' ', PHP_ZTS;";
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let mut php = Self {
             words,
             version: 0,
             has_jit: false,
+            is_thread_safe: false,
         };
         let output = php.command()?.args(["-r", QUESTION]).output();
         let output = output.with_context(|| format!("starting {command}"))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let (version, has_xdebug) = said
-            .split_once(' ')
-            .with_context(|| format!("{command} has said {said:?}"))?;
+        let words: Vec<&str> = said.split(' ').collect();
+        let [version, has_xdebug, is_thread_safe] = words.as_slice() else {
+            bail!("{command} has said {said:?}");
+        };
         php.version = version.parse()?;
-        php.has_jit = php.version >= 80_000 && has_xdebug == "0";
+        php.has_jit = php.version >= 80_000 && *has_xdebug == "0";
+        php.is_thread_safe = *is_thread_safe == "1";
         Ok(php)
+    }
+
+    /// Whether it is the one that most results are of: 8.2 without threads.
+    pub fn is_usual(&self) -> bool {
+        self.version / 100 == 802 && !self.is_thread_safe
     }
 
     /// The command, in the folder of the targets.

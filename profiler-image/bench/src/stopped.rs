@@ -81,8 +81,15 @@ impl Stopper {
         let maps = read_to_string(format!("/proc/{pid}/maps"))?;
         let maps = maps::parse(&maps, &executable.to_string_lossy());
         let memory = ProcessMemory::open(pid.as_raw())?;
-        let engine = find(&memory, &maps.modules)
+        let mut engine = find(&memory, &maps.modules)
             .map_err(|refusal| anyhow::anyhow!("no engine: {refusal:?}"))?;
+        if let Some(threads) = &engine.threads {
+            let listed = threads.list(&memory, engine.layout).unwrap_or_default();
+            let [thread] = listed.as_slice() else {
+                bail!("{} threads run PHP, one can be stopped", listed.len());
+            };
+            engine = engine.of_thread(thread);
+        }
         Ok(Self {
             traced: Traced::begin(pid)?,
             memory,
@@ -113,6 +120,11 @@ impl Stopper {
         let mut names = Vec::new();
         for frame in frames.iter().rev() {
             names.extend(self.name(frame)?);
+        }
+        // As profiles name the script that the engine has started.
+        let is_script = |frame: &Frame| frame.is_script(self.engine.layout);
+        if let (Some(first), true) = (names.first_mut(), frames.last().is_some_and(is_script)) {
+            "{main}".clone_into(first);
         }
         Ok(Some(names))
     }

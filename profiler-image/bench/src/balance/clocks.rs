@@ -3,13 +3,15 @@
 //!
 //! Invariant: only medians are used, so that what another program takes of the CPU counts for none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::chance::deviation;
 use super::plan::{Call, Callee, Plan, Via, cost_of_one, cost_of_unit};
+use super::profile::Profile;
 use super::text::{Place, made, statement};
 
 /// How often each part is repeated alone before its time is read, in nanoseconds of all.
@@ -34,6 +36,60 @@ impl ClockReadings {
     pub fn parse(said: &str) -> Result<Self> {
         serde_json::from_str(said).with_context(|| format!("the program's clocks said {said:?}"))
     }
+}
+
+/// A share that clocks and stops should give alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClockedShare {
+    pub name: String,
+    /// With the callees, in percent of a round.
+    pub by_clock: f64,
+    pub by_stops: f64,
+    /// The standard deviation of the stops' share.
+    pub spread: f64,
+}
+
+impl ClockedShare {
+    /// How far they are apart beyond what the calls themselves take, which belongs to the caller and
+    /// is within the clocks' time, in deviations.
+    pub fn deviations(&self) -> f64 {
+        let beside = 0.03 * self.by_clock + 0.1;
+        ((self.by_stops - self.by_clock).abs() - beside).max(0.0) / self.spread.max(0.01)
+    }
+}
+
+/// The shares of functions that only the loop of rounds calls, and whose calls take a microsecond at
+/// least: a shorter one takes not much longer than its call.
+pub fn clocked(plan: &Plan, names: &[String], readings: &ClockReadings, truth: &Profile) -> Vec<ClockedShare> {
+    let name = |callee: Callee| match callee {
+        Callee::Unit(number) => names[number].as_str(),
+        Callee::Internal(internal) => internal.name,
+    };
+    let of_units = plan.units.iter().flat_map(|unit| &unit.calls);
+    let inner: BTreeSet<&str> = of_units.map(|call| name(call.callee)).collect();
+    let mut all = 0.0;
+    let mut by_name: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
+    for ((call, turns), taken) in parts(plan).zip(&readings.parts) {
+        let taken = taken - turns as f64 * readings.reading;
+        all += taken;
+        let (sum, calls) = by_name.entry(name(call.callee)).or_default();
+        *sum += taken;
+        *calls += turns * call.times;
+    }
+    let shares = truth.shares();
+    let is_long = |&(_, (taken, calls)): &(&str, (f64, u64))| taken / calls as f64 >= 1000.0;
+    let by_name = by_name.into_iter().filter(|(name, _)| !inner.contains(name)).filter(is_long);
+    by_name
+        .map(|(name, (taken, _))| {
+            let by_clock = 100.0 * taken / all;
+            ClockedShare {
+                name: name.to_owned(),
+                by_clock,
+                by_stops: shares.get(name).map_or(0.0, |share| share.total),
+                spread: deviation(by_clock, truth.count(), u64::MAX),
+            }
+        })
+        .collect()
 }
 
 /// The file that reads the clocks.

@@ -18,7 +18,6 @@ use phpprof::run::stop::StopSwitch;
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::process::calls::SystemCallCounts;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde::{Deserialize, Serialize};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -90,7 +89,7 @@ pub struct RunOutput {
 pub fn run(asked: &str) -> Result<()> {
     let asked: RecordOptions = serde_json::from_str(asked).context("what to record is JSON")?;
     if asked.mem {
-        refuse_process_vm_readv()?;
+        phpprof_bench::refused::refuse_process_vm_readv()?;
     }
     let watch = Arc::new(CountsWatch::new(asked.steady_after_seconds));
     let begin = CountsAt::now();
@@ -120,24 +119,6 @@ fn options(asked: &RecordOptions, watch: &Arc<CountsWatch>) -> RecordingOptions 
         requests: phpprof::request::asked::RequestSettings::default(),
         checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
     }
-}
-
-/// Refuses the call like the seccomp profile of a restricted pod.
-fn refuse_process_vm_readv() -> Result<()> {
-    const PROCESS_VM_READV: i64 = if cfg!(target_arch = "x86_64") {
-        310
-    } else {
-        270
-    };
-    const EPERM: u32 = 1;
-    let filter = SeccompFilter::new(
-        BTreeMap::from([(PROCESS_VM_READV, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(EPERM),
-        std::env::consts::ARCH.try_into()?,
-    )?;
-    let program: BpfProgram = filter.try_into()?;
-    Ok(seccompiler::apply_filter(&program)?)
 }
 
 /// The counts outside of the run, at a moment.

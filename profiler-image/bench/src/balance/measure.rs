@@ -1,0 +1,90 @@
+//! Runs a program, stops it, and samples it between the stops.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::clocks::{ClockReadings, clock_script};
+use super::compared::Comparison;
+use super::mode::Mode;
+use super::profile::Profile;
+use super::program::Program;
+use super::sample::sample;
+use super::stops::stops;
+use super::text::script;
+use crate::CPUS;
+use crate::running::{PhpProgram, RunningTarget};
+
+/// How much of a program is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Extent {
+    pub stops: u64,
+    pub samples: u64,
+}
+
+impl Extent {
+    pub fn of(full: bool) -> Self {
+        if full {
+            Self {
+                stops: 20_000,
+                samples: 20_000,
+            }
+        } else {
+            Self {
+                stops: 6000,
+                samples: 6000,
+            }
+        }
+    }
+
+    /// How long sampling takes at this rate, a hundred seconds at most.
+    pub fn seconds(self, rate: u32) -> u64 {
+        (self.samples / u64::from(rate)).clamp(1, 100)
+    }
+}
+
+/// What was found in a program.
+pub struct Measured {
+    pub program: Program,
+    pub comparison: Comparison,
+    /// The truth before the samples, and after them.
+    pub halves: [Profile; 2],
+    pub truth: Profile,
+    pub clocks: ClockReadings,
+    /// Samples of calls without a frame.
+    pub frameless: u64,
+}
+
+pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Result<Measured> {
+    let folder = tempfile::tempdir()?;
+    let program = Program::of(seed);
+    program.write(folder.path())?;
+    let clocks = read_clocks(php, mode, folder.path(), seed)?;
+    let options = mode.options();
+    let target = RunningTarget::script_in(php, &options, folder.path(), &script(seed), CPUS[1])?;
+    let pid = target.pid()?;
+    // The machine gets faster and slower meanwhile, so the samples are between two halves.
+    let before = stops(pid, extent.stops / 2, 2 * seed, true)?;
+    let mut ours = sample(pid, mode.rate, extent.seconds(mode.rate), mode.reads, true)?;
+    let after = stops(pid, extent.stops / 2, 2 * seed + 1, true)?;
+    let mut truth = before.clone();
+    truth.extend(&after);
+    let frameless = ours.fold_frameless(&truth);
+    let label = format!("program {seed} {}", mode.name);
+    let comparison = Comparison::of(label, &truth, &ours, &program.functions, clocks.round);
+    Ok(Measured {
+        program,
+        comparison,
+        halves: [before, after],
+        truth,
+        clocks,
+        frameless,
+    })
+}
+
+/// What the program's own clocks say, in the same mode.
+fn read_clocks(php: &PhpProgram, mode: &Mode, folder: &Path, seed: u64) -> Result<ClockReadings> {
+    let script = clock_script(seed);
+    let mut clock = RunningTarget::script_in(php, &mode.options(), folder, &script, CPUS[1])?;
+    ClockReadings::parse(&clock.finish()?).with_context(|| script)
+}

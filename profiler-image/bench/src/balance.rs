@@ -26,9 +26,11 @@ use check::{deviations, verdict};
 use clocks::clocked;
 use measure::{Extent, measure};
 use mode::{Mode, modes};
+use nix::unistd::Pid;
 use report::{Beside, COLUMNS, FUNCTION_COLUMNS, RowNames, conclude, head, report};
 
-use crate::BenchArguments;
+use crate::running::pin;
+use crate::{BenchArguments, CPUS};
 
 /// Clocks and stops may be so many deviations apart, one of some hundred functions by chance.
 const CLOCK_DEVIATIONS: f64 = 4.5;
@@ -39,11 +41,12 @@ const SHOWN: usize = 12;
 /// these words are of the comparison.
 pub fn command(words: &[String]) -> Option<Result<()>> {
     let (flag, words) = words.split_first()?;
-    match flag.as_str() {
-        "--write" => Some(write::run(words)),
-        "--sample" => Some(sample::run(words)),
-        _ => None,
-    }
+    let run = match flag.as_str() {
+        "--write" => write::run,
+        "--sample" => sample::run,
+        _ => return None,
+    };
+    Some(pin(Pid::from_raw(0), CPUS[0]).and_then(|()| run(words)))
 }
 
 /// The goals that are missed, in words.

@@ -82,11 +82,10 @@ fn run() -> Result<Vec<String>> {
     let mut arguments = all.into_iter();
     let part = arguments.next().context(USAGE)?;
     let words: Vec<String> = arguments.clone().collect();
-    if part == "balance" {
-        pin(Pid::from_raw(0), CPUS[0])?;
-        if let Some(done) = balance::command(&words) {
-            return done.map(|()| Vec::new());
-        }
+    if part == "balance"
+        && let Some(done) = balance::command(&words)
+    {
+        return done.map(|()| Vec::new());
     }
     let asked = BenchArguments {
         php: PhpProgram::ask(&arguments.next().context(USAGE)?)?,

@@ -32,6 +32,36 @@ pub struct Stopper {
     names: HashMap<FunctionKey, String>,
 }
 
+/// What a stop after some CPU time finds; with the CPU time then, in nanoseconds.
+pub enum StoppedAfter {
+    TooEarly(u64),
+    Stack(Option<Vec<String>>, u64),
+}
+
+/// The kernel's counts of a process, which are exact while it does not run (`/proc/PID/schedstat`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScheduleCounts {
+    /// Nanoseconds on a CPU.
+    pub ran: u64,
+    /// Nanoseconds of waiting for a CPU.
+    pub waited: u64,
+    /// How often it was put on a CPU.
+    pub arrivals: u64,
+}
+
+impl ScheduleCounts {
+    pub fn of(pid: Pid) -> Result<Self> {
+        let text = read_to_string(format!("/proc/{pid}/schedstat"))?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let mut next = || numbers.next().context("a number is missing in schedstat");
+        Ok(Self {
+            ran: next()??,
+            waited: next()??,
+            arrivals: next()??,
+        })
+    }
+}
+
 /// A process that is traced, and runs.
 struct Traced(Pid);
 
@@ -102,7 +132,23 @@ impl Stopper {
     /// together: the engine makes a generator's frame the top, and only then writes the caller into
     /// it.
     pub fn stack(&mut self) -> Result<Option<Vec<String>>> {
-        let _stopped = self.traced.stop()?;
+        let stopped = self.traced.stop()?;
+        self.stack_of(&stopped)
+    }
+
+    /// The same, if the process has run for so many nanoseconds since `since`, its CPU time then. If
+    /// it has waited for a CPU instead, it is where it was. The CPU time now comes second.
+    pub fn stack_after(&mut self, since: u64, wanted: u64) -> Result<StoppedAfter> {
+        let stopped = self.traced.stop()?;
+        let pid = self.traced.0;
+        let cpu = ScheduleCounts::of(pid)?.ran;
+        if cpu < since + wanted {
+            return Ok(StoppedAfter::TooEarly(cpu));
+        }
+        Ok(StoppedAfter::Stack(self.stack_of(&stopped)?, cpu))
+    }
+
+    fn stack_of(&mut self, _stopped: &Stopped) -> Result<Option<Vec<String>>> {
         let top = self.memory.word(self.engine.current_execute_data())?;
         let mut frames = Vec::new();
         // The copy is empty, so unwinding fetches each frame.

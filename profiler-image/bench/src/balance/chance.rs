@@ -36,17 +36,22 @@ pub fn deviation(percent: f64, stops: u64, samples: u64) -> f64 {
     100.0 * (part * (1.0 - part) * (once(stops) + once(samples))).sqrt()
 }
 
-/// Draws truth and samples again. `counted` are the functions that are compared.
-pub fn chance(truth: &Profile, ours: &Profile, counted: &[&str], seed: u64) -> Chance {
+/// Draws truth and samples again. `counted` are the functions that are compared; `worth` is how many
+/// independent samples one stands for.
+pub fn chance(truth: &Profile, ours: &Profile, worth: f64, counted: &[&str], seed: u64) -> Chance {
     let mut draws = Draws::new(seed);
     let numbers: BTreeMap<&str, usize> = counted.iter().enumerate().map(|(number, &name)| (name, number)).collect();
     let both = [truth, ours].map(|profile| Numbered::of(profile, &numbers));
     let none = vec![[0.0; 2]; counted.len() + 1];
-    let found = both.each_ref().map(|one| one.shares(&none, |_, count| count));
-    let [stops, samples] = [truth.count(), ours.count()];
+    let found = both.each_ref().map(|one| one.shares(&none, |count| count));
+    let [stops, samples] = [truth.count(), independent(ours.count(), worth)];
     let mut greatest = Vec::new();
     for _ in 0..REPLICATES {
-        let again = both.each_ref().map(|one| one.shares(&none, |_, count| draws.poisson(count)));
+        let [truth, ours] = &both;
+        let again = [
+            truth.shares(&none, |count| draws.poisson(count)),
+            ours.shares(&none, |count| draws.poisson(count * worth) / worth),
+        ];
         let mut most: f64 = 0.0;
         for number in 0..counted.len() {
             for which in 0..2 {
@@ -65,6 +70,11 @@ pub fn chance(truth: &Profile, ours: &Profile, counted: &[&str], seed: u64) -> C
         greatest,
         distances: distances(truth, samples, &mut draws),
     }
+}
+
+/// How many independent samples there are.
+pub fn independent(samples: u64, worth: f64) -> u64 {
+    (samples as f64 * worth) as u64
 }
 
 /// The distances between two profiles that are both drawn from the truth.
@@ -113,11 +123,11 @@ impl Numbered {
     }
 
     /// Own and total shares by number, with counts by this function.
-    fn shares(&self, none: &[[f64; 2]], mut count: impl FnMut(usize, f64) -> f64) -> Vec<[f64; 2]> {
+    fn shares(&self, none: &[[f64; 2]], mut count: impl FnMut(f64) -> f64) -> Vec<[f64; 2]> {
         let mut shares = none.to_vec();
         let mut all = 0.0;
-        for (place, (functions, mean, weight)) in self.stacks.iter().enumerate() {
-            let weight = count(place, *mean) * weight;
+        for (functions, mean, weight) in &self.stacks {
+            let weight = count(*mean) * weight;
             all += weight;
             for (above, &number) in functions.iter().enumerate() {
                 shares[number][1] += weight;
@@ -170,7 +180,7 @@ mod tests {
     #[test]
     fn the_greatest_of_three_is_within_four_deviations() {
         let truth = profile([7000, 2500, 500]);
-        let chance = chance(&truth, &profile([6900, 2600, 500]), &["f", "g", "h"], 1);
+        let chance = chance(&truth, &profile([6900, 2600, 500]), 1.0, &["f", "g", "h"], 1);
         let bound = quantile(&chance.greatest, 0.99);
         // 2.58 for one function, 2.94 for three independent ones.
         assert!((2.5..3.5).contains(&bound), "{bound}");

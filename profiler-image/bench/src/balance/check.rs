@@ -1,6 +1,6 @@
 //! The goals of a table of comparisons: pure.
 
-use super::chance::{REPLICATES, deviation, quantile};
+use super::chance::{REPLICATES, deviation, independent, quantile};
 use super::compared::{CLASS_ENDS, CLASSES, ComparedFunction, Comparison, slope};
 
 /// What the sum of a class may be off, as a part of its value.
@@ -56,7 +56,7 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
             let of = comparison.classes()[class];
             sums[0] += of[0] / count;
             sums[1] += of[1] / count;
-            variance += (deviation(of[0], comparison.stops, comparison.samples) / count).powi(2);
+            variance += (deviation(of[0], comparison.stops, independent(comparison.samples, comparison.worth)) / count).powi(2);
         }
         let [truth, ours] = *sums;
         let beyond = (ours - truth).abs() - CLASS_TOLERANCE * truth - DEVIATIONS * variance.sqrt();
@@ -140,7 +140,7 @@ mod tests {
         };
         let known = [("f".to_owned(), known(1)), ("g".to_owned(), known(500))];
         let truth = profile([10_000, 10_000]);
-        Comparison::of("p".to_owned(), &truth, &profile(ours), &known.into(), 100_000.0)
+        Comparison::of("p".to_owned(), &truth, &profile(ours), 1.0, &known.into(), 100_000.0)
     }
 
     #[test]

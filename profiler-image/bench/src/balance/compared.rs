@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chance::{Chance, chance, deviation, quantile};
+use super::chance::{Chance, chance, deviation, independent, quantile};
 use super::profile::{Profile, Share};
 use super::program::ProgramFunction;
 
@@ -31,6 +31,8 @@ pub struct Comparison {
     pub label: String,
     pub stops: u64,
     pub samples: u64,
+    /// How many independent samples one stands for.
+    pub worth: f64,
     pub functions: Vec<ComparedFunction>,
     pub chance: Chance,
 }
@@ -41,11 +43,13 @@ impl Comparison {
         label: String,
         truth: &Profile,
         ours: &Profile,
+        worth: f64,
         known: &BTreeMap<String, ProgramFunction>,
         round: f64,
     ) -> Self {
         let [true_shares, our_shares] = [truth, ours].map(Profile::shares);
         let [stops, samples] = [truth.count(), ours.count()];
+        let told = independent(samples, worth);
         let names: BTreeSet<&str> = true_shares.keys().chain(our_shares.keys()).copied().collect();
         let function = |&name: &&str| {
             let share = |shares: &BTreeMap<&str, Share>| shares.get(name).copied().unwrap_or_default();
@@ -59,8 +63,8 @@ impl Comparison {
                 truth,
                 ours,
                 spread: Share {
-                    own: deviation((truth.own + ours.own) / 2.0, stops, samples),
-                    total: deviation((truth.total + ours.total) / 2.0, stops, samples),
+                    own: deviation((truth.own + ours.own) / 2.0, stops, told),
+                    total: deviation((truth.total + ours.total) / 2.0, stops, told),
                 },
             }
         };
@@ -71,10 +75,11 @@ impl Comparison {
             .map(|function| function.name.as_str())
             .collect();
         Self {
-            chance: chance(truth, ours, &counted, 1),
+            chance: chance(truth, ours, worth, &counted, 1),
             label,
             stops,
             samples,
+            worth,
             functions,
         }
     }
@@ -158,7 +163,7 @@ mod tests {
         let known = [("f", known(1)), ("g", known(500))].map(|(name, known)| (name.to_owned(), known));
         let truth = profile(&[("f", 5000), ("g", 5000)]);
         let ours = profile(&[("f", 7000), ("g", 2500), ("[unstable]", 500)]);
-        Comparison::of("p".to_owned(), &truth, &ours, &known.into(), 100_000.0)
+        Comparison::of("p".to_owned(), &truth, &ours, 1.0, &known.into(), 100_000.0)
     }
 
     #[test]

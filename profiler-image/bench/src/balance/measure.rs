@@ -10,10 +10,11 @@ use super::mode::Mode;
 use super::profile::Profile;
 use super::program::Program;
 use super::sample::sample;
-use super::stops::stops;
+use super::stops::{stops, worth_of_a_sample};
 use super::text::script;
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
+use crate::stopped::ScheduleCounts;
 
 /// How much of a program is measured.
 #[derive(Debug, Clone, Copy)]
@@ -65,13 +66,15 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
     let pid = target.pid()?;
     // The machine gets faster and slower meanwhile, so the samples are between two halves.
     let before = stops(pid, extent.stops / 2, 2 * seed, true)?;
+    let begin = ScheduleCounts::of(pid)?;
     let mut ours = sample(pid, mode.rate, extent.seconds(mode.rate), mode.reads, true)?;
+    let worth = worth_of_a_sample(begin, ScheduleCounts::of(pid)?, ours.count());
     let after = stops(pid, extent.stops / 2, 2 * seed + 1, true)?;
     let mut truth = before.clone();
     truth.extend(&after);
     let frameless = ours.fold_frameless(&truth);
     let label = format!("program {seed} {}", mode.name);
-    let comparison = Comparison::of(label, &truth, &ours, &program.functions, clocks.round);
+    let comparison = Comparison::of(label, &truth, &ours, worth, &program.functions, clocks.round);
     Ok(Measured {
         program,
         comparison,

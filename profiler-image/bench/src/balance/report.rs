@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::check::{Verdict, class_name, words};
-use super::chance::deviation;
+use super::chance::{deviation, independent};
 use super::clocks::ClockedShare;
 use super::compared::{CLASSES, Comparison, slope};
 use super::profile::Profile;
 use crate::sampled::UNSTABLE;
 
-pub const COLUMNS: &str = "target,mode,rate_hz,functions,stops,samples,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
+pub const COLUMNS: &str = "target,mode,rate_hz,functions,stops,samples,independent,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
 pub const FUNCTION_COLUMNS: &str = "target,mode,rate_hz,function,kind,nanoseconds_a_call,true_self,our_self,true_total,our_total,deviation_self,deviation_total";
 
 /// How a comparison was made.
@@ -64,10 +64,11 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
     let unstable = functions.iter().find(|function| function.name == UNSTABLE);
     let unstable = unstable.map_or(0.0, |function| function.ours.own);
     println!(
-        "{:<24} {:>6} {:>7} {unstable:>8.3}% {:>8.2} {chance:>6.2} {slope:>6.3} {:>6.1} {:>6.1}  {}",
+        "{:<24} {:>6} {:>7} {:>7} {unstable:>8.3}% {:>8.2} {chance:>6.2} {slope:>6.3} {:>6.1} {:>6.1}  {}",
         comparison.label,
         comparison.stops,
         comparison.samples,
+        independent(comparison.samples, comparison.worth),
         comparison.distance(),
         beside.clock_deviations,
         beside.drift_deviations,
@@ -75,10 +76,11 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
     );
     let RowNames { target, mode, rate } = names;
     let mut row = format!(
-        "{target},{mode},{rate},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
+        "{target},{mode},{rate},{},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
         functions.iter().filter(|function| function.is_counted()).count(),
         comparison.stops,
         comparison.samples,
+        independent(comparison.samples, comparison.worth),
         comparison.distance(),
     );
     if let Some(worst) = worst {
@@ -124,8 +126,8 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
 /// Prints the head of the table.
 pub fn head() {
     println!(
-        "{:<24} {:>6} {:>7} {:>9} {:>8} {:>6} {:>6} {:>6} {:>6}  worst function",
-        "shares of", "stops", "samples", "unstable", "distance", "chance", "slope", "clocks", "drift"
+        "{:<24} {:>6} {:>7} {:>7} {:>9} {:>8} {:>6} {:>6} {:>6} {:>6}  worst function",
+        "shares of", "stops", "samples", "as many", "unstable", "distance", "chance", "slope", "clocks", "drift"
     );
 }
 

@@ -8,25 +8,43 @@ use nix::unistd::Pid;
 use super::draws::Draws;
 use super::profile::Profile;
 use crate::sampled::short;
-use crate::stopped::Stopper;
+use crate::stopped::{ScheduleCounts, StoppedAfter, Stopper};
 
-/// The mean time between two stops, in microseconds. What follows a stop is slower, because caches
+/// The mean CPU time between two stops, in nanoseconds. What follows a stop is slower, because caches
 /// have other contents then.
-const MEAN_MICROSECONDS: f64 = 300.0;
+const MEAN: f64 = 300_000.0;
+/// What a process that was stopped needs to run again, in nanoseconds.
+const RESUMED_AFTER: u64 = 60_000;
+/// A process that gets no CPU is stopped so often in vain.
+const MAX_VAIN: u64 = 100;
 /// One of so many stops may be within the engine's way into a generator, where the stack does not
 /// hold together.
 const NOT_WHOLE: u64 = 50;
 
-/// Stops a process so often, at times of this seed.
+/// Stops a process so often, at times of this seed. The times are of its CPU: while it waits for one,
+/// it stays where it is, and would be seen there again.
 pub fn stops(pid: Pid, count: u64, seed: u64, is_short: bool) -> Result<Profile> {
     let mut draws = Draws::new(seed);
     let mut stopper = Stopper::of(pid)?;
     let mut profile = Profile::default();
-    let mut not_whole = 0;
+    let (mut not_whole, mut vain) = (0, 0);
+    let mut cpu = ScheduleCounts::of(pid)?.ran;
     for _ in 0..count {
-        let pause = draws.pause(MEAN_MICROSECONDS);
-        std::thread::sleep(Duration::from_nanos((1000.0 * pause) as u64));
-        match stopper.stack()? {
+        let wanted = draws.pause(MEAN) as u64;
+        let mut left = wanted;
+        let names = loop {
+            std::thread::sleep(Duration::from_nanos(left + RESUMED_AFTER));
+            match stopper.stack_after(cpu, wanted)? {
+                StoppedAfter::Stack(names, now) => {
+                    cpu = now;
+                    break names;
+                }
+                StoppedAfter::TooEarly(now) => left = (cpu + wanted).saturating_sub(now),
+            }
+            vain += 1;
+            ensure!(vain < MAX_VAIN * count, "the target gets no CPU");
+        };
+        match names {
             Some(names) if is_short => {
                 let names = names.iter().map(|name| short(name)).collect();
                 profile.add(names, 1, 1.0);
@@ -40,4 +58,38 @@ pub fn stops(pid: Pid, count: u64, seed: u64, is_short: bool) -> Result<Profile>
         "{not_whole} of {count} stopped stacks do not hold together"
     );
     Ok(profile)
+}
+
+/// How much less samples of a process tell that has waited for a CPU meanwhile: as many independent
+/// ones say as much as one of these. All samples of one wait are of one stack.
+pub fn worth_of_a_sample(begin: ScheduleCounts, end: ScheduleCounts, samples: u64) -> f64 {
+    let all = samples as f64;
+    let ran = end.ran.saturating_sub(begin.ran) as f64;
+    let waited = end.waited.saturating_sub(begin.waited) as f64;
+    let waits = end.arrivals.saturating_sub(begin.arrivals) as f64;
+    let in_waits = all * waited / (ran + waited).max(1.0);
+    // The lengths of waits as of an exponential distribution: the mean square is twice the square.
+    let squares = 2.0 * in_waits * in_waits / waits.max(1.0);
+    all / (all - in_waits + squares.max(in_waits)).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_one_wait_are_one() {
+        let counts = |ran, waited, arrivals| ScheduleCounts {
+            ran,
+            waited,
+            arrivals,
+        };
+        let worth = |end| worth_of_a_sample(counts(0, 0, 0), end, 1000);
+        assert!((worth(counts(1_000_000, 0, 3)) - 1.0).abs() < 1e-9);
+        // Half of the samples are in 50 waits of ten samples: 500 + 2 * 50 * 100.
+        let half = worth(counts(1_000_000, 1_000_000, 50));
+        assert!((half - 1000.0 / 10_500.0).abs() < 1e-9, "{half}");
+        // Waits that are shorter than a sample's turn.
+        assert!((worth(counts(1_000_000, 1_000_000, 50_000)) - 1.0).abs() < 1e-9);
+    }
 }

@@ -26,8 +26,9 @@ pub struct ClockReadings {
     pub turn: f64,
     /// Each call alone, with that turn, by [`Alone::key`].
     pub alone: BTreeMap<String, f64>,
-    /// The parts of a round, in the order of [`parts`], each with the readings around it.
-    pub parts: Vec<f64>,
+    /// The parts of a round, in the order of [`parts`], each with the readings around it; several
+    /// times, one after the other.
+    pub parts: Vec<Vec<f64>>,
     /// A round without readings.
     pub round: f64,
 }
@@ -59,37 +60,52 @@ impl ClockedShare {
 }
 
 /// The shares of functions that only the loop of rounds calls, and whose calls take a microsecond at
-/// least: a shorter one takes not much longer than its call.
-pub fn clocked(plan: &Plan, names: &[String], readings: &ClockReadings, truth: &Profile) -> Vec<ClockedShare> {
+/// least: a shorter one takes not much longer than its call. An include is prepared by its caller,
+/// which takes as long.
+pub fn clocked(
+    plan: &Plan,
+    names: &[String],
+    readings: &ClockReadings,
+    truth: &Profile,
+) -> Vec<ClockedShare> {
     let name = |callee: Callee| match callee {
         Callee::Unit(number) => names[number].as_str(),
         Callee::Internal(internal) => internal.name,
     };
     let of_units = plan.units.iter().flat_map(|unit| &unit.calls);
     let inner: BTreeSet<&str> = of_units.map(|call| name(call.callee)).collect();
-    let mut all = 0.0;
-    let mut by_name: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
-    for ((call, turns), taken) in parts(plan).zip(&readings.parts) {
-        let taken = taken - turns as f64 * readings.reading;
-        all += taken;
-        let (sum, calls) = by_name.entry(name(call.callee)).or_default();
-        *sum += taken;
-        *calls += turns * call.times;
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut by_time: Vec<BTreeMap<&str, f64>> = Vec::new();
+    for (call, turns) in parts(plan) {
+        *calls.entry(name(call.callee)).or_default() += turns * call.times;
+    }
+    for at_a_time in &readings.parts {
+        let mut taken: BTreeMap<&str, f64> = BTreeMap::new();
+        for ((call, turns), part) in parts(plan).zip(at_a_time) {
+            *taken.entry(name(call.callee)).or_default() += part - turns as f64 * readings.reading;
+        }
+        by_time.push(taken);
     }
     let shares = truth.shares();
-    let is_long = |&(_, (taken, calls)): &(&str, (f64, u64))| taken / calls as f64 >= 1000.0;
-    let by_name = by_name.into_iter().filter(|(name, _)| !inner.contains(name)).filter(is_long);
-    by_name
-        .map(|(name, (taken, _))| {
-            let by_clock = 100.0 * taken / all;
-            ClockedShare {
-                name: name.to_owned(),
-                by_clock,
-                by_stops: shares.get(name).map_or(0.0, |share| share.total),
-                spread: deviation(by_clock, truth.count(), u64::MAX),
-            }
+    let share = |(name, calls): (&str, u64)| {
+        let by_clock: Vec<f64> = by_time
+            .iter()
+            .map(|taken| 100.0 * taken.get(name).unwrap_or(&0.0) / taken.values().sum::<f64>())
+            .collect();
+        let count = by_clock.len().max(1) as f64;
+        let mean = by_clock.iter().sum::<f64>() / count;
+        let variance = by_clock.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count;
+        let is_long = mean / 100.0 * readings.round / calls as f64 >= 1000.0;
+        is_long.then(|| ClockedShare {
+            name: name.to_owned(),
+            by_clock: mean,
+            by_stops: shares.get(name).map_or(0.0, |share| share.total),
+            // The machine's speed changes between clocks and stops as it does between clocks.
+            spread: (deviation(mean, truth.count(), u64::MAX).powi(2) + variance).sqrt(),
         })
-        .collect()
+    };
+    let is_outer = |&(name, _): &(&str, u64)| !inner.contains(name) && !name.starts_with("include ");
+    calls.into_iter().filter(is_outer).filter_map(share).collect()
 }
 
 /// The file that reads the clocks.
@@ -201,11 +217,15 @@ for ($try = 0; $try < 1000; $try++) {
 ";
 
 const ROUNDS: &str = "\
-$by_part = $rounds = [];
+$parts = $rounds = [];
 $x = 7;
-for ($end = hrtime(true) + 2000000000, $try = 0; hrtime(true) < $end && $try < 5000; $try++) {
-    $by_part[] = parts($x);
-    $rounds[] = whole($x);
+for ($time = 0; $time < 20; $time++) {
+    $by_part = [];
+    for ($end = hrtime(true) + 100000000; hrtime(true) < $end;) {
+        $by_part[] = parts($x);
+        $rounds[] = whole($x);
+    }
+    $parts[] = array_map(fn ($part) => median(array_column($by_part, $part)), array_keys($by_part[0]));
 }
 $turn = $read[''];
 unset($read['']);
@@ -213,7 +233,7 @@ echo json_encode([
     'reading' => median($readings),
     'turn' => $turn,
     'alone' => $read,
-    'parts' => array_map(fn ($part) => median(array_column($by_part, $part)), array_keys($by_part[0])),
+    'parts' => $parts,
     'round' => median($rounds),
 ]);
 ";

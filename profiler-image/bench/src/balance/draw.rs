@@ -8,7 +8,7 @@ use super::plan::{Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep, cost_
 const SHORTEST: u64 = 50;
 const OCTAVES: u64 = 10;
 /// A function above the leaves takes no longer than this, if its parts allow it.
-const LONGEST: u64 = 100_000;
+const LONGEST: u64 = 40_000;
 const KINDS: [UnitKind; 8] = [
     UnitKind::Function,
     UnitKind::Function,
@@ -107,13 +107,27 @@ impl Drawing {
         }
     }
 
+    /// The shorter of two that are drawn: otherwise the long ones take nearly all the time.
+    fn callee(&mut self) -> Callee {
+        let mut shorter = (Callee::Unit(0), u64::MAX);
+        for _ in 0..2 {
+            let (callee, cost) = if self.draws.is_so(45) {
+                let internal = *self.draws.one(&self.internals);
+                (Callee::Internal(internal), internal.cost)
+            } else {
+                let unit = self.draws.below(self.units.len() as u64) as usize;
+                (Callee::Unit(unit), self.costs[unit])
+            };
+            if cost < shorter.1 {
+                shorter = (callee, cost);
+            }
+        }
+        shorter.0
+    }
+
     /// A call by a unit, of what is there already; `None` if none is short enough.
     fn call(&mut self, longest: u64) -> Option<Call> {
-        let callee = if self.draws.is_so(45) {
-            Callee::Internal(*self.draws.one(&self.internals))
-        } else {
-            Callee::Unit(self.draws.below(self.units.len() as u64) as usize)
-        };
+        let callee = self.callee();
         let via = match callee {
             Callee::Unit(unit) if self.units[unit].is_callback() => match self.draws.below(6) {
                 0 => Via::Map(1 << (1 + self.draws.below(3))),
@@ -130,7 +144,7 @@ impl Drawing {
         };
         let cost = cost_of_one(&once, &self.costs);
         let is_long = cost > longest;
-        let wanted = self.draws.scaled(1, 5).min(longest / cost.max(1));
+        let wanted = self.draws.scaled(1, 6).min(longest / cost.max(1));
         let is_loop = wanted > 4 || (wanted > 1 && self.draws.is_so(50));
         (!is_long).then_some(Call {
             times: wanted.max(1),
@@ -149,14 +163,10 @@ impl Drawing {
             .filter(|&unit| !called(unit))
             .map(Callee::Unit)
             .collect();
-        for _ in 0..1 + self.draws.below(3) {
-            let unit = self.draws.below(self.units.len() as u64) as usize;
-            callees.push(Callee::Unit(unit));
+        for _ in 0..2 + self.draws.below(4) {
+            callees.push(self.callee());
         }
-        for _ in 0..self.draws.below(3) {
-            callees.push(Callee::Internal(*self.draws.one(&self.internals)));
-        }
-        let round = 100_000 << self.draws.below(4);
+        let round = 200_000 << self.draws.below(4);
         let weights: Vec<u64> = callees.iter().map(|_| self.draws.scaled(1, 5)).collect();
         let all: u64 = weights.iter().sum();
         let turns = self.draws.scaled(1, 5);
@@ -220,6 +230,35 @@ mod tests {
             seen[11] += u64::from(plan.is_in_function);
         }
         assert!(seen.iter().all(|&count| count >= 10), "{seen:?}");
+    }
+
+    /// The share of each class of duration in the rounds of 50 programs, by what calls cost.
+    #[test]
+    fn every_class_of_duration_has_its_share() {
+        let mut classes = [0.0; 6];
+        let class = |cost: u64| [100, 300, 1000, 3000, 10_000].iter().filter(|&&end| cost >= end).count();
+        for seed in 1..=50 {
+            let plan = draw(seed);
+            let (counts, mut costs) = (plan.counts(), Vec::new());
+            let mut own = [0.0; 6];
+            for (unit, visits) in plan.units.iter().zip(&counts.units) {
+                let cost = cost_of_unit(unit, &costs);
+                costs.push(cost);
+                let calls = visits / (1 + unit.values);
+                let work = unit.work.map_or(0, |work| work.turns * work.step.cost(work.is_loop));
+                own[class(cost / (1 + unit.values))] += (calls * (23 + unit.repeats() * work)) as f64;
+                for call in &unit.calls {
+                    if let Callee::Internal(internal) = call.callee {
+                        own[class(internal.cost)] += (calls * unit.repeats() * call.times * internal.cost) as f64;
+                    }
+                }
+            }
+            let all: f64 = own.iter().sum();
+            for (class, own) in classes.iter_mut().zip(own) {
+                *class += 100.0 * own / all / 50.0;
+            }
+        }
+        assert!(classes.iter().all(|&percent| percent > 8.0), "{classes:?}");
     }
 
     #[test]

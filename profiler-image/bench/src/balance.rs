@@ -3,6 +3,7 @@
 //! The truth is stops of the process at random times; the program's own clocks must agree. `SEEDS`
 //! names other programs than the usual ones.
 
+mod application;
 mod chance;
 mod check;
 mod clocks;
@@ -22,11 +23,13 @@ mod text;
 mod write;
 
 use anyhow::{Context, Result};
-use check::{deviations, verdict};
+use application::{APPLICATIONS, RATES, measure_application};
+use check::{deviations, distance_missed, verdict};
 use clocks::clocked;
 use measure::{Extent, measure};
 use mode::{Mode, modes};
 use nix::unistd::Pid;
+use phpprof_bench::workload::BenchWorkload;
 use report::{Beside, COLUMNS, FUNCTION_COLUMNS, RowNames, conclude, head, report};
 
 use crate::running::pin;
@@ -53,7 +56,10 @@ pub fn command(words: &[String]) -> Option<Result<()>> {
 pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let seeds = match std::env::var("SEEDS") {
         Ok(words) => {
-            let seeds = words.split_whitespace().map(str::parse).collect::<Result<_, _>>();
+            let seeds = words
+                .split_whitespace()
+                .map(str::parse)
+                .collect::<Result<_, _>>();
             seeds.context("SEEDS are numbers")?
         }
         Err(_) => Vec::new(),
@@ -66,7 +72,46 @@ pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
         asked.write(&tables[0])?;
         asked.write_beside("functions", &tables[1])?;
     }
+    if asked.full && asked.php.is_usual() && seeds.is_empty() {
+        for workload in APPLICATIONS {
+            failures.extend(compare_application(asked, workload, &mut tables)?);
+            asked.write(&tables[0])?;
+            asked.write_beside("functions", &tables[1])?;
+        }
+    }
     Ok(failures)
+}
+
+/// Compares an application at the rates that are requested.
+fn compare_application(
+    asked: &BenchArguments,
+    workload: BenchWorkload,
+    tables: &mut [String; 2],
+) -> Result<Vec<String>> {
+    let wants = |rate: &u32| asked.wants(&format!("{} {rate} Hz", workload.name));
+    let rates: Vec<u32> = RATES.into_iter().filter(wants).collect();
+    if rates.is_empty() {
+        return Ok(Vec::new());
+    }
+    head();
+    let extent = Extent::of_application(asked.full);
+    let mut missed = Vec::new();
+    for (rate, comparison, halves) in measure_application(workload, &rates, extent)? {
+        let names = RowNames {
+            target: workload.name,
+            mode: "php-fpm",
+            rate,
+        };
+        let own = deviations(std::slice::from_ref(&comparison));
+        let rows = report(names, &comparison, Beside::of(&halves, &[]), own);
+        for (table, rows) in tables.iter_mut().zip(&rows) {
+            table.push_str(rows);
+        }
+        missed.extend(distance_missed(&comparison));
+        missed.extend(verdict(&[comparison]).missed);
+    }
+    show(&missed);
+    Ok(missed)
 }
 
 fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Result<Vec<String>> {
@@ -87,10 +132,17 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
             &measured.clocks,
             &measured.truth,
         );
-        for share in clocked.iter().filter(|share| share.deviations() > CLOCK_DEVIATIONS) {
+        for share in clocked
+            .iter()
+            .filter(|share| share.deviations() > CLOCK_DEVIATIONS)
+        {
             missed.push(format!(
                 "{} {}: {} has {:.2} % by stops, {:.2} % by the program's clock",
-                target(seed), mode.name, share.name, share.by_stops, share.by_clock
+                target(seed),
+                mode.name,
+                share.name,
+                share.by_stops,
+                share.by_clock
             ));
         }
         let names = RowNames {
@@ -105,18 +157,25 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
             table.push_str(rows);
         }
         if measured.frameless > 0 {
-            println!("    {} samples of calls without frames are their callers'", measured.frameless);
+            println!(
+                "    {} samples of calls without frames are their callers'",
+                measured.frameless
+            );
         }
         comparisons.push(measured.comparison);
     }
     let verdict = verdict(&comparisons);
     conclude(mode.name, &verdict);
     missed.extend(verdict.missed);
+    show(&missed);
+    Ok(missed)
+}
+
+fn show(missed: &[String]) {
     for words in missed.iter().take(SHOWN) {
         println!("    MISSED: {words}");
     }
     if missed.len() > SHOWN {
         println!("    MISSED: {} more", missed.len() - SHOWN);
     }
-    Ok(missed)
 }

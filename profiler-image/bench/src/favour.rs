@@ -112,11 +112,7 @@ fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
 }
 
 /// The share of each function's time in snapshots of the stopped process, in percent.
-fn true_shares(
-    pid: Pid,
-    row: &ShareRow,
-    snapshots: usize,
-) -> Result<HashMap<String, f64>> {
+fn true_shares(pid: Pid, row: &ShareRow, snapshots: usize) -> Result<HashMap<String, f64>> {
     let mut stopper = Stopper::of(pid)?;
     let mut percents = HashMap::new();
     let mut not_whole = 0;

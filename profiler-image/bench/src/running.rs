@@ -36,7 +36,8 @@ impl PhpProgram {
     /// Asks a PHP for its version and extensions. The JIT is off if an extension replaces
     /// `zend_execute_ex` or is otherwise incompatible.
     pub fn ask(command: &str) -> Result<Self> {
-        const QUESTION: &str = "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug'), ' ', PHP_ZTS;";
+        const QUESTION: &str =
+            "echo PHP_VERSION_ID, ' ', (int) extension_loaded('xdebug'), ' ', PHP_ZTS;";
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let mut php = Self {
             words,
@@ -107,7 +108,8 @@ impl RunningTarget {
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
     }
 
-    /// Starts a script in another folder, on this CPU, and waits a moment.
+    /// Starts a script in another folder, on this CPU, and waits a moment. It goes before other
+    /// programs, if this user may do that: while it waits for a CPU, it is always at one place.
     pub fn script_in(
         php: &PhpProgram,
         options: &[String],
@@ -115,7 +117,8 @@ impl RunningTarget {
         script: &str,
         cpu: usize,
     ) -> Result<Self> {
-        let mut command = php.command()?;
+        let mut command = Command::new("nice");
+        command.args(["-n", "-5"]).args(&php.words);
         command.current_dir(folder).args(options).arg(script);
         Self::spawn(command, cpu).with_context(|| format!("target {script}"))
     }

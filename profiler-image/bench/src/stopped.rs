@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::ptrace;
@@ -23,6 +24,9 @@ use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 
 /// The event of a stop by `PTRACE_INTERRUPT` (`PTRACE_EVENT_STOP`, include/uapi/linux/ptrace.h).
 const INTERRUPTED: i32 = 128;
+
+/// With other programs on the machine.
+const STARTED_WITHIN: Duration = Duration::from_secs(20);
 
 /// A process that runs PHP, and is stopped now and then.
 pub struct Stopper {
@@ -106,7 +110,19 @@ impl Drop for Stopped {
 }
 
 impl Stopper {
+    /// It waits until the engine has started.
     pub fn of(pid: Pid) -> Result<Self> {
+        let deadline = Instant::now() + STARTED_WITHIN;
+        loop {
+            match Self::try_of(pid) {
+                Ok(stopper) => return Ok(stopper),
+                Err(fault) if Instant::now() > deadline => return Err(fault),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    fn try_of(pid: Pid) -> Result<Self> {
         let executable = read_link(format!("/proc/{pid}/exe"))?;
         let maps = read_to_string(format!("/proc/{pid}/maps"))?;
         let maps = maps::parse(&maps, &executable.to_string_lossy());
@@ -121,10 +137,10 @@ impl Stopper {
             engine = engine.of_thread(thread);
         }
         Ok(Self {
-            traced: Traced::begin(pid)?,
             memory,
             engine,
             names: HashMap::new(),
+            traced: Traced::begin(pid)?,
         })
     }
 
@@ -150,6 +166,10 @@ impl Stopper {
 
     fn stack_of(&mut self, _stopped: &Stopped) -> Result<Option<Vec<String>>> {
         let top = self.memory.word(self.engine.current_execute_data())?;
+        if top == 0 {
+            // Between two requests.
+            return Ok(Some(Vec::new()));
+        }
         let mut frames = Vec::new();
         // The copy is empty, so unwinding fetches each frame.
         let mut copy = Copy::default();

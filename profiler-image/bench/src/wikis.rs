@@ -76,7 +76,7 @@ fn sample(workload: BenchWorkload, rates: Vec<(u32, String)>, full: bool) -> Res
     if rates.is_empty() {
         return Ok(Vec::new());
     }
-    let mut target = start(workload)?;
+    let mut target = start(workload, 4)?;
     let master = target.pids().first().copied().context("no php-fpm runs")?;
     let duration = Duration::from_secs(if full { 120 } else { 10 });
     let mut rows = Vec::new();
@@ -96,12 +96,12 @@ fn sample(workload: BenchWorkload, rates: Vec<(u32, String)>, full: bool) -> Res
     Ok(rows)
 }
 
-/// Starts an application of which one of four workers is busy, on the CPU that the sampler does not
-/// use.
-fn start(workload: BenchWorkload) -> Result<BenchTarget> {
+/// Starts an application of which one of so many workers is busy, on the CPU that the sampler does
+/// not use.
+pub fn start(workload: BenchWorkload, workers: usize) -> Result<BenchTarget> {
     let cell = BenchCell {
         workload,
-        workers: 4,
+        workers,
         busy: 1,
         rate: 0,
         mem: false,
@@ -137,7 +137,7 @@ fn trace(workload: BenchWorkload, rows: &[WikiRow], xdebug: &Path) -> Result<Cal
         }
         match &mut others {
             Some(others) => others.check()?,
-            None => others = Some(start(workload)?),
+            None => others = Some(start(workload, 4)?),
         }
     }
     Ok(calls)

@@ -40,7 +40,11 @@ pub fn deviation(percent: f64, stops: u64, samples: u64) -> f64 {
 /// independent samples one stands for.
 pub fn chance(truth: &Profile, ours: &Profile, worth: f64, counted: &[&str], seed: u64) -> Chance {
     let mut draws = Draws::new(seed);
-    let numbers: BTreeMap<&str, usize> = counted.iter().enumerate().map(|(number, &name)| (name, number)).collect();
+    let numbers: BTreeMap<&str, usize> = counted
+        .iter()
+        .enumerate()
+        .map(|(number, &name)| (name, number))
+        .collect();
     let both = [truth, ours].map(|profile| Numbered::of(profile, &numbers));
     let none = vec![[0.0; 2]; counted.len() + 1];
     let found = both.each_ref().map(|one| one.shares(&none, |count| count));
@@ -55,7 +59,9 @@ pub fn chance(truth: &Profile, ours: &Profile, worth: f64, counted: &[&str], see
         let mut most: f64 = 0.0;
         for number in 0..counted.len() {
             for which in 0..2 {
-                let of = |shares: &[Vec<[f64; 2]>; 2]| shares[1][number][which] - shares[0][number][which];
+                let of = |shares: &[Vec<[f64; 2]>; 2]| {
+                    shares[1][number][which] - shares[0][number][which]
+                };
                 let middle = (found[0][number][which] + found[1][number][which]) / 2.0;
                 let spread = deviation(middle, stops, samples);
                 // A share of 0 or 100 % does not change by chance.
@@ -79,16 +85,30 @@ pub fn independent(samples: u64, worth: f64) -> u64 {
 
 /// The distances between two profiles that are both drawn from the truth.
 fn distances(truth: &Profile, samples: u64, draws: &mut Draws) -> Vec<f64> {
-    let leaves: Vec<f64> = truth.shares().values().map(|share| share.own / 100.0).collect();
+    let leaves: Vec<f64> = truth
+        .shares()
+        .values()
+        .map(|share| share.own / 100.0)
+        .collect();
     let drawn = |draws: &mut Draws, count: u64| {
-        let counts: Vec<f64> = leaves.iter().map(|part| draws.poisson(part * count as f64)).collect();
+        let counts: Vec<f64> = leaves
+            .iter()
+            .map(|part| draws.poisson(part * count as f64))
+            .collect();
         let all: f64 = counts.iter().sum::<f64>().max(1.0);
-        counts.into_iter().map(|count| count / all).collect::<Vec<_>>()
+        counts
+            .into_iter()
+            .map(|count| count / all)
+            .collect::<Vec<_>>()
     };
     let mut distances: Vec<f64> = (0..REPLICATES)
         .map(|_| {
             let (one, other) = (drawn(draws, truth.count()), drawn(draws, samples));
-            50.0 * one.iter().zip(&other).map(|(one, other)| (one - other).abs()).sum::<f64>()
+            50.0 * one
+                .iter()
+                .zip(&other)
+                .map(|(one, other)| (one - other).abs())
+                .sum::<f64>()
         })
         .collect();
     distances.sort_by(f64::total_cmp);
@@ -115,7 +135,11 @@ impl Numbered {
                     functions.push(number);
                 }
             }
-            (functions, seen.count as f64, seen.weight / seen.count.max(1) as f64)
+            (
+                functions,
+                seen.count as f64,
+                seen.weight / seen.count.max(1) as f64,
+            )
         };
         Self {
             stacks: profile.stacks.iter().map(stack).collect(),
@@ -172,7 +196,11 @@ mod tests {
     fn profile(counts: [u64; 3]) -> Profile {
         let mut profile = Profile::default();
         for (name, count) in ["f", "g", "h"].into_iter().zip(counts) {
-            profile.add(vec!["{main}".to_owned(), name.to_owned()], count, 7.0 * count as f64);
+            profile.add(
+                vec!["{main}".to_owned(), name.to_owned()],
+                count,
+                7.0 * count as f64,
+            );
         }
         profile
     }
@@ -180,7 +208,13 @@ mod tests {
     #[test]
     fn the_greatest_of_three_is_within_four_deviations() {
         let truth = profile([7000, 2500, 500]);
-        let chance = chance(&truth, &profile([6900, 2600, 500]), 1.0, &["f", "g", "h"], 1);
+        let chance = chance(
+            &truth,
+            &profile([6900, 2600, 500]),
+            1.0,
+            &["f", "g", "h"],
+            1,
+        );
         let bound = quantile(&chance.greatest, 0.99);
         // 2.58 for one function, 2.94 for three independent ones.
         assert!((2.5..3.5).contains(&bound), "{bound}");
@@ -195,7 +229,11 @@ mod tests {
         for mean in [0.5, 8.0, 400.0] {
             let counts: Vec<f64> = (0..20_000).map(|_| draws.poisson(mean)).collect();
             let average = counts.iter().sum::<f64>() / 20_000.0;
-            let variance = counts.iter().map(|count| (count - average).powi(2)).sum::<f64>() / 20_000.0;
+            let variance = counts
+                .iter()
+                .map(|count| (count - average).powi(2))
+                .sum::<f64>()
+                / 20_000.0;
             assert!((average / mean - 1.0).abs() < 0.05, "{average}");
             assert!((variance / mean - 1.0).abs() < 0.08, "{variance}");
         }

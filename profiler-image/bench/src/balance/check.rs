@@ -7,6 +7,8 @@ use super::compared::{CLASS_ENDS, CLASSES, ComparedFunction, Comparison, slope};
 const CLASS_TOLERANCE: f64 = 0.05;
 /// What the slope may be off.
 const SLOPE_TOLERANCE: f64 = 0.03;
+/// How far from the truth an application may be, beyond what chance does, in points.
+const DISTANCE_TOLERANCE: f64 = 1.0;
 /// The probability that chance breaks no limit of a function.
 const FAMILY: f64 = 0.99;
 /// Sums and slopes have few limits; chance passes this many deviations once in 370 of them.
@@ -30,7 +32,9 @@ pub struct Verdict {
 /// The bound of all functions of these comparisons.
 pub fn deviations(comparisons: &[Comparison]) -> f64 {
     let greatest = |replicate: usize| {
-        let of = comparisons.iter().filter_map(|one| one.chance.greatest.get(replicate));
+        let of = comparisons
+            .iter()
+            .filter_map(|one| one.chance.greatest.get(replicate));
         of.copied().fold(0.0, f64::max)
     };
     let greatest: Vec<f64> = (0..REPLICATES).map(greatest).collect();
@@ -43,8 +47,16 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
     let functions = || comparisons.iter().flat_map(|one| &one.functions);
     let mut missed = Vec::new();
     for comparison in comparisons {
-        for function in comparison.functions.iter().filter(|one| one.beyond(deviations) > 0.0) {
-            missed.push(format!("{}: {}", comparison.label, words(function, deviations)));
+        for function in comparison
+            .functions
+            .iter()
+            .filter(|one| one.beyond(deviations) > 0.0)
+        {
+            missed.push(format!(
+                "{}: {}",
+                comparison.label,
+                words(function, deviations)
+            ));
         }
     }
     let off = missed.len();
@@ -56,7 +68,12 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
             let of = comparison.classes()[class];
             sums[0] += of[0] / count;
             sums[1] += of[1] / count;
-            variance += (deviation(of[0], comparison.stops, independent(comparison.samples, comparison.worth)) / count).powi(2);
+            variance += (deviation(
+                of[0],
+                comparison.stops,
+                independent(comparison.samples, comparison.worth),
+            ) / count)
+                .powi(2);
         }
         let [truth, ours] = *sums;
         let beyond = (ours - truth).abs() - CLASS_TOLERANCE * truth - DEVIATIONS * variance.sqrt();
@@ -71,7 +88,9 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
     let slope = slope(functions());
     let by_chance = DEVIATIONS * slope_deviation(functions());
     if (slope - 1.0).abs() > SLOPE_TOLERANCE + by_chance {
-        missed.push(format!("the slope of our shares on the true ones is {slope:.3}"));
+        missed.push(format!(
+            "the slope of our shares on the true ones is {slope:.3}"
+        ));
     }
     Verdict {
         deviations,
@@ -81,6 +100,18 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
         off,
         compared: functions().filter(|function| function.is_counted()).count(),
     }
+}
+
+/// A distance of an application that is more than a point above what chance alone makes, in words.
+pub fn distance_missed(comparison: &Comparison) -> Option<String> {
+    let [chance, _] = comparison.distance_by_chance();
+    let distance = comparison.distance();
+    (distance > chance + DISTANCE_TOLERANCE).then(|| {
+        format!(
+            "{}: a distance of {distance:.2} points, {chance:.2} by chance",
+            comparison.label
+        )
+    })
 }
 
 /// What chance alone does to the slope.
@@ -98,7 +129,9 @@ pub fn words(function: &ComparedFunction, deviations: f64) -> String {
     let ComparedFunction {
         name, truth, ours, ..
     } = function;
-    let taken = function.taken.map_or(String::new(), |taken| format!(" ({taken:.0} ns)"));
+    let taken = function
+        .taken
+        .map_or(String::new(), |taken| format!(" ({taken:.0} ns)"));
     format!(
         "{name}{taken} has {:.2} % itself and {:.2} % with its callees, {:.2} and {:.2} % in truth; {:.2} points beyond",
         ours.own,
@@ -111,7 +144,11 @@ pub fn words(function: &ComparedFunction, deviations: f64) -> String {
 
 /// The words for a class.
 pub fn class_name(class: usize) -> String {
-    let end = |class: usize| CLASS_ENDS.get(class).map(|end| format!("{} µs", end / 1000.0));
+    let end = |class: usize| {
+        CLASS_ENDS
+            .get(class)
+            .map(|end| format!("{} µs", end / 1000.0))
+    };
     match (class.checked_sub(1).and_then(end), end(class)) {
         (None, Some(end)) => format!("less than {end}"),
         (Some(begin), Some(end)) => format!("{begin} to {end}"),
@@ -130,7 +167,11 @@ mod tests {
         let profile = |counts: [u64; 2]| {
             let mut profile = Profile::default();
             for (name, count) in ["f", "g"].into_iter().zip(counts) {
-                profile.add(vec!["{main}".to_owned(), name.to_owned()], count, count as f64);
+                profile.add(
+                    vec!["{main}".to_owned(), name.to_owned()],
+                    count,
+                    count as f64,
+                );
             }
             profile
         };
@@ -140,7 +181,14 @@ mod tests {
         };
         let known = [("f".to_owned(), known(1)), ("g".to_owned(), known(500))];
         let truth = profile([10_000, 10_000]);
-        Comparison::of("p".to_owned(), &truth, &profile(ours), 1.0, &known.into(), 100_000.0)
+        Comparison::of(
+            "p".to_owned(),
+            &truth,
+            &profile(ours),
+            1.0,
+            &known.into(),
+            100_000.0,
+        )
     }
 
     #[test]
@@ -156,7 +204,9 @@ mod tests {
         let verdict = verdict(&[comparison([12_000, 8000]), comparison([12_000, 8000])]);
         let has = |text: &str| verdict.missed.iter().any(|missed| missed.contains(text));
         assert!(has("f (50000 ns) has 60.00 %"), "{:?}", verdict.missed);
-        assert!(has("functions of 0.1 µs to 0.3 µs have 40.00 %, 50.00 % in truth (0.80 of it)"));
+        assert!(has(
+            "functions of 0.1 µs to 0.3 µs have 40.00 %, 50.00 % in truth (0.80 of it)"
+        ));
         assert!(!has("slope"), "gains and losses of the same size leave it");
         assert_eq!(verdict.off, 4);
     }
@@ -168,7 +218,10 @@ mod tests {
             function.ours.own *= 0.9;
         }
         let missed = verdict(&[flat]).missed;
-        assert!(missed.iter().any(|missed| missed.contains("slope")), "{missed:?}");
+        assert!(
+            missed.iter().any(|missed| missed.contains("slope")),
+            "{missed:?}"
+        );
     }
 
     #[test]

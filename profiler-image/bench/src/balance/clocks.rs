@@ -24,7 +24,7 @@ pub struct ClockReadings {
     pub reading: f64,
     /// A turn of the loop that repeats a call.
     pub turn: f64,
-    /// Each call alone, with that turn, by [`Alone::key`].
+    /// Each call alone, with that turn, by [`key`].
     pub alone: BTreeMap<String, f64>,
     /// The parts of a round, in the order of [`parts`], each with the readings around it; several
     /// times, one after the other.
@@ -34,6 +34,12 @@ pub struct ClockReadings {
 }
 
 impl ClockReadings {
+    /// What a call of a unit takes when it is repeated alone, in nanoseconds.
+    pub fn alone(&self, unit: usize) -> Option<f64> {
+        let taken = self.alone.get(&key(Callee::Unit(unit)))?;
+        Some(taken - self.turn)
+    }
+
     pub fn parse(said: &str) -> Result<Self> {
         serde_json::from_str(said).with_context(|| format!("the program's clocks said {said:?}"))
     }
@@ -104,8 +110,13 @@ pub fn clocked(
             spread: (deviation(mean, truth.count(), u64::MAX).powi(2) + variance).sqrt(),
         })
     };
-    let is_outer = |&(name, _): &(&str, u64)| !inner.contains(name) && !name.starts_with("include ");
-    calls.into_iter().filter(is_outer).filter_map(share).collect()
+    let is_outer =
+        |&(name, _): &(&str, u64)| !inner.contains(name) && !name.starts_with("include ");
+    calls
+        .into_iter()
+        .filter(is_outer)
+        .filter_map(share)
+        .collect()
 }
 
 /// The file that reads the clocks.
@@ -120,7 +131,7 @@ pub fn parts(plan: &Plan) -> impl Iterator<Item = (&Call, u64)> {
 }
 
 /// The name of what is repeated alone.
-pub fn key(callee: Callee) -> String {
+fn key(callee: Callee) -> String {
     match callee {
         Callee::Unit(number) => format!("f{number}"),
         Callee::Internal(internal) => internal.expression(),
@@ -137,7 +148,8 @@ fn alone(plan: &Plan) -> BTreeMap<String, Call> {
         times: 1,
         is_loop: false,
     };
-    made.map(|call| (key(call.callee), once(call.callee))).collect()
+    made.map(|call| (key(call.callee), once(call.callee)))
+        .collect()
 }
 
 /// The text of the file that reads the clocks.
@@ -158,7 +170,12 @@ pub fn clock_text(plan: &Plan) -> String {
     for (key, call) in alone(plan) {
         let times = (ALONE_NANOSECONDS / cost_of_one(&call, &costs).max(1)).clamp(4, 20_000);
         let statement = statement(plan, &call, &Place::OUTSIDE);
-        let _ = writeln!(text, "    {} => {},", quoted(&key), repeated(&statement, times));
+        let _ = writeln!(
+            text,
+            "    {} => {},",
+            quoted(&key),
+            repeated(&statement, times)
+        );
     }
     let _ = writeln!(text, "    '' => {},\n];", repeated("", 20_000));
     text.push_str(ALONE);
@@ -171,7 +188,9 @@ pub fn clock_text(plan: &Plan) -> String {
 fn round(plan: &Plan, is_by_part: bool) -> String {
     let name = if is_by_part { "parts" } else { "whole" };
     let count = parts(plan).count();
-    let mut text = format!("function {name}(&$x)\n{{\n    $p = array_fill(0, {count}, 0);\n    $a = hrtime(true);\n");
+    let mut text = format!(
+        "function {name}(&$x)\n{{\n    $p = array_fill(0, {count}, 0);\n    $a = hrtime(true);\n"
+    );
     let _ = writeln!(text, "    for ($t = 0; $t < {}; $t++) {{", plan.turns);
     for (number, (call, _)) in parts(plan).enumerate() {
         if number == plan.in_turns.len() {
@@ -179,7 +198,10 @@ fn round(plan: &Plan, is_by_part: bool) -> String {
         }
         let call = made(plan, call, &Place::OUTSIDE, "    ");
         if is_by_part {
-            let _ = write!(text, "    $b = hrtime(true);\n{call}    $p[{number}] += hrtime(true) - $b;\n");
+            let _ = write!(
+                text,
+                "    $b = hrtime(true);\n{call}    $p[{number}] += hrtime(true) - $b;\n"
+            );
         } else {
             text.push_str(&call);
         }
@@ -187,7 +209,11 @@ fn round(plan: &Plan, is_by_part: bool) -> String {
     if plan.once.is_empty() {
         text.push_str("    }\n");
     }
-    let result = if is_by_part { "$p" } else { "hrtime(true) - $a" };
+    let result = if is_by_part {
+        "$p"
+    } else {
+        "hrtime(true) - $a"
+    };
     text + &format!("    return {result};\n}}\n")
 }
 

@@ -19,6 +19,8 @@ pub struct ComparedFunction {
     pub kind: &'static str,
     /// Nanoseconds that a call takes with its callees.
     pub taken: Option<f64>,
+    /// The same by the program's clock, when the call is repeated alone.
+    pub alone: Option<f64>,
     pub truth: Share,
     pub ours: Share,
     /// Standard deviations of the differences.
@@ -50,9 +52,14 @@ impl Comparison {
         let [true_shares, our_shares] = [truth, ours].map(Profile::shares);
         let [stops, samples] = [truth.count(), ours.count()];
         let told = independent(samples, worth);
-        let names: BTreeSet<&str> = true_shares.keys().chain(our_shares.keys()).copied().collect();
+        let names: BTreeSet<&str> = true_shares
+            .keys()
+            .chain(our_shares.keys())
+            .copied()
+            .collect();
         let function = |&name: &&str| {
-            let share = |shares: &BTreeMap<&str, Share>| shares.get(name).copied().unwrap_or_default();
+            let share =
+                |shares: &BTreeMap<&str, Share>| shares.get(name).copied().unwrap_or_default();
             let (truth, ours) = (share(&true_shares), share(&our_shares));
             let known = known.get(name);
             let calls = known.and_then(|known| known.calls);
@@ -60,6 +67,7 @@ impl Comparison {
                 name: name.to_owned(),
                 kind: known.map_or("unknown", |known| known.kind),
                 taken: calls.map(|calls| truth.total / 100.0 * round / calls.max(1) as f64),
+                alone: None,
                 truth,
                 ours,
                 spread: Share {
@@ -86,7 +94,10 @@ impl Comparison {
 
     /// The total variation distance of the self shares, in percentage points.
     pub fn distance(&self) -> f64 {
-        let differences = self.functions.iter().map(|one| (one.ours.own - one.truth.own).abs());
+        let differences = self
+            .functions
+            .iter()
+            .map(|one| (one.ours.own - one.truth.own).abs());
         differences.sum::<f64>() / 2.0
     }
 
@@ -99,7 +110,11 @@ impl Comparison {
     /// have are in none.
     pub fn classes(&self) -> [[f64; 2]; CLASSES] {
         let mut classes = [[0.0; 2]; CLASSES];
-        for function in self.functions.iter().filter(|function| function.kind != "unknown") {
+        for function in self
+            .functions
+            .iter()
+            .filter(|function| function.kind != "unknown")
+        {
             let class = class(function.taken);
             classes[class][0] += function.truth.own;
             classes[class][1] += function.ours.own;
@@ -130,7 +145,9 @@ impl ComparedFunction {
 
 /// The class of a function by what a call takes; what does not end is in the last one.
 pub fn class(taken: Option<f64>) -> usize {
-    taken.map_or(CLASSES - 1, |taken| CLASS_ENDS.iter().filter(|&&end| taken >= end).count())
+    taken.map_or(CLASSES - 1, |taken| {
+        CLASS_ENDS.iter().filter(|&&end| taken >= end).count()
+    })
 }
 
 /// The slope of our self shares on the true ones, through the origin.
@@ -150,7 +167,11 @@ mod tests {
     fn profile(stacks: &[(&str, u64)]) -> Profile {
         let mut profile = Profile::default();
         for &(leaf, count) in stacks {
-            profile.add(vec!["{main}".to_owned(), leaf.to_owned()], count, count as f64);
+            profile.add(
+                vec!["{main}".to_owned(), leaf.to_owned()],
+                count,
+                count as f64,
+            );
         }
         profile
     }
@@ -160,7 +181,8 @@ mod tests {
             kind: "function",
             calls: Some(calls),
         };
-        let known = [("f", known(1)), ("g", known(500))].map(|(name, known)| (name.to_owned(), known));
+        let known =
+            [("f", known(1)), ("g", known(500))].map(|(name, known)| (name.to_owned(), known));
         let truth = profile(&[("f", 5000), ("g", 5000)]);
         let ours = profile(&[("f", 7000), ("g", 2500), ("[unstable]", 500)]);
         Comparison::of("p".to_owned(), &truth, &ours, 1.0, &known.into(), 100_000.0)
@@ -181,11 +203,20 @@ mod tests {
     #[test]
     fn only_what_is_beyond_chance_breaks() {
         let functions = comparison().functions;
-        let g = functions.iter().find(|function| function.name == "g").unwrap();
+        let g = functions
+            .iter()
+            .find(|function| function.name == "g")
+            .unwrap();
         // 25 points off, 5 allowed, a deviation of 0.68.
         let beyond = g.beyond(4.0);
-        assert!((beyond - (20.0 - 4.0 * g.spread.own)).abs() < 1e-9 && beyond > 16.0, "{beyond}");
-        let main = functions.iter().find(|function| function.name == "{main}").unwrap();
+        assert!(
+            (beyond - (20.0 - 4.0 * g.spread.own)).abs() < 1e-9 && beyond > 16.0,
+            "{beyond}"
+        );
+        let main = functions
+            .iter()
+            .find(|function| function.name == "{main}")
+            .unwrap();
         assert!(main.beyond(4.0) < 0.0);
     }
 

@@ -2,7 +2,9 @@
 
 use super::draws::Draws;
 use super::internals::{Internal, internals};
-use super::plan::{Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep, cost_of_one, cost_of_unit};
+use super::plan::{
+    Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep, cost_of_one, cost_of_unit,
+};
 
 /// The shortest leaf, and how many doublings the longest is away: 50 ns to 51 µs.
 const SHORTEST: u64 = 50;
@@ -236,7 +238,12 @@ mod tests {
     #[test]
     fn every_class_of_duration_has_its_share() {
         let mut classes = [0.0; 6];
-        let class = |cost: u64| [100, 300, 1000, 3000, 10_000].iter().filter(|&&end| cost >= end).count();
+        let class = |cost: u64| {
+            [100, 300, 1000, 3000, 10_000]
+                .iter()
+                .filter(|&&end| cost >= end)
+                .count()
+        };
         for seed in 1..=50 {
             let plan = draw(seed);
             let (counts, mut costs) = (plan.counts(), Vec::new());
@@ -245,11 +252,15 @@ mod tests {
                 let cost = cost_of_unit(unit, &costs);
                 costs.push(cost);
                 let calls = visits / (1 + unit.values);
-                let work = unit.work.map_or(0, |work| work.turns * work.step.cost(work.is_loop));
-                own[class(cost / (1 + unit.values))] += (calls * (23 + unit.repeats() * work)) as f64;
+                let work = unit
+                    .work
+                    .map_or(0, |work| work.turns * work.step.cost(work.is_loop));
+                own[class(cost / (1 + unit.values))] +=
+                    (calls * (23 + unit.repeats() * work)) as f64;
                 for call in &unit.calls {
                     if let Callee::Internal(internal) = call.callee {
-                        own[class(internal.cost)] += (calls * unit.repeats() * call.times * internal.cost) as f64;
+                        own[class(internal.cost)] +=
+                            (calls * unit.repeats() * call.times * internal.cost) as f64;
                     }
                 }
             }
@@ -270,11 +281,17 @@ mod tests {
                 costs.push(cost_of_unit(unit, &costs));
             }
             let sum = |calls: &[Call]| -> u64 {
-                calls.iter().map(|call| call.times * cost_of_one(call, &costs)).sum()
+                calls
+                    .iter()
+                    .map(|call| call.times * cost_of_one(call, &costs))
+                    .sum()
             };
             let round = plan.turns * sum(&plan.in_turns) + sum(&plan.once);
             assert!((50_000..5_000_000).contains(&round), "{seed}: {round} ns");
-            assert!(costs.iter().all(|&cost| cost < 2 * LONGEST), "{seed}: {costs:?}");
+            assert!(
+                costs.iter().all(|&cost| cost < 2 * LONGEST),
+                "{seed}: {costs:?}"
+            );
         }
     }
 }

@@ -78,7 +78,10 @@ mod tests {
             let value = draws.scaled(50, 10);
             octaves[(value / 50).ilog2() as usize] += 1;
         }
-        assert!(octaves.iter().all(|&count| (850..1150).contains(&count)), "{octaves:?}");
+        assert!(
+            octaves.iter().all(|&count| (850..1150).contains(&count)),
+            "{octaves:?}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::mode::Mode;
 use super::profile::Profile;
 use super::program::Program;
 use super::sample::sample;
-use super::stops::{stops, worth_of_a_sample};
+use super::stops::{Pauses, stops, worth_of_a_sample};
 use super::text::script;
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
@@ -65,16 +65,32 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
     let target = RunningTarget::script_in(php, &options, folder.path(), &script(seed), CPUS[1])?;
     let pid = target.pid()?;
     // The machine gets faster and slower meanwhile, so the samples are between two halves.
-    let before = stops(pid, extent.stops / 2, 2 * seed, true)?;
+    let pauses = Pauses::of_round(clocks.round);
+    let before = stops(pid, extent.stops / 2, pauses, 2 * seed, true)?;
     let begin = ScheduleCounts::of(pid)?;
     let mut ours = sample(pid, mode.rate, extent.seconds(mode.rate), mode.reads, true)?;
     let worth = worth_of_a_sample(begin, ScheduleCounts::of(pid)?, ours.count());
-    let after = stops(pid, extent.stops / 2, 2 * seed + 1, true)?;
+    let after = stops(pid, extent.stops / 2, pauses, 2 * seed + 1, true)?;
     let mut truth = before.clone();
     truth.extend(&after);
     let frameless = ours.fold_frameless(&truth);
     let label = format!("program {seed} {}", mode.name);
-    let comparison = Comparison::of(label, &truth, &ours, worth, &program.functions, clocks.round);
+    let mut comparison = Comparison::of(
+        label,
+        &truth,
+        &ours,
+        worth,
+        &program.functions,
+        clocks.round,
+    );
+    for function in &mut comparison.functions {
+        let unit = program
+            .text
+            .names
+            .iter()
+            .position(|name| *name == function.name);
+        function.alone = unit.and_then(|unit| clocks.alone(unit));
+    }
     Ok(Measured {
         program,
         comparison,

@@ -35,7 +35,9 @@ impl Mode {
     /// PHP's options.
     pub fn options(&self) -> Vec<String> {
         let options = self.settings.iter();
-        options.flat_map(|option| ["-d".to_owned(), (*option).to_owned()]).collect()
+        options
+            .flat_map(|option| ["-d".to_owned(), (*option).to_owned()])
+            .collect()
     }
 }
 

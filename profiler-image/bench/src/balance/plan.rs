@@ -153,7 +153,11 @@ pub fn cost_of_unit(unit: &Unit, costs: &[u64]) -> u64 {
     let work = unit
         .work
         .map_or(0, |work| work.turns * work.step.cost(work.is_loop));
-    let calls: u64 = unit.calls.iter().map(|call| call.times * cost_of_one(call, costs)).sum();
+    let calls: u64 = unit
+        .calls
+        .iter()
+        .map(|call| call.times * cost_of_one(call, costs))
+        .sum();
     let own = match unit.kind {
         UnitKind::Generator => 150 + 40 * unit.values,
         UnitKind::Include => 1500,

@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 
 /// Leaves that are phases of the engine: what runs is the function above.
-const PHASES: [&str; 5] = ["[compiling]", "[loading]", "[gc]", "[startup]", "[shutdown]"];
+const PHASES: [&str; 5] = [
+    "[compiling]",
+    "[loading]",
+    "[gc]",
+    "[startup]",
+    "[shutdown]",
+];
 
 /// How often a stack was seen, and what that stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,7 +36,10 @@ pub struct Share {
 impl Profile {
     /// Adds a stack. One without functions is no time of a program.
     pub fn add(&mut self, mut stack: Vec<String>, count: u64, weight: f64) {
-        while stack.last().is_some_and(|leaf| PHASES.contains(&leaf.as_str())) {
+        while stack
+            .last()
+            .is_some_and(|leaf| PHASES.contains(&leaf.as_str()))
+        {
             stack.pop();
         }
         if stack.is_empty() {
@@ -77,7 +86,8 @@ impl Profile {
         let framed = other.shares();
         let mut folded = 0;
         for (mut stack, seen) in std::mem::take(&mut self.stacks) {
-            let is_frameless = |leaf: &String| !leaf.starts_with('[') && !framed.contains_key(leaf.as_str());
+            let is_frameless =
+                |leaf: &String| !leaf.starts_with('[') && !framed.contains_key(leaf.as_str());
             if stack.len() > 1 && stack.last().is_some_and(is_frameless) {
                 stack.pop();
                 folded += seen.count;
@@ -95,7 +105,11 @@ mod tests {
     pub fn profile(stacks: &[(&[&str], u64)]) -> Profile {
         let mut profile = Profile::default();
         for &(stack, count) in stacks {
-            profile.add(stack.iter().map(|&name| name.to_owned()).collect(), count, count as f64);
+            profile.add(
+                stack.iter().map(|&name| name.to_owned()).collect(),
+                count,
+                count as f64,
+            );
         }
         profile
     }
@@ -110,16 +124,40 @@ mod tests {
         ]);
         let shares = profile.shares();
         assert_eq!(profile.count(), 4);
-        assert_eq!(shares["f"], Share { own: 75.0, total: 75.0 });
-        assert_eq!(shares["g"], Share { own: 0.0, total: 25.0 });
-        assert_eq!(shares["{main}"], Share { own: 25.0, total: 100.0 });
+        assert_eq!(
+            shares["f"],
+            Share {
+                own: 75.0,
+                total: 75.0
+            }
+        );
+        assert_eq!(
+            shares["g"],
+            Share {
+                own: 0.0,
+                total: 25.0
+            }
+        );
+        assert_eq!(
+            shares["{main}"],
+            Share {
+                own: 25.0,
+                total: 100.0
+            }
+        );
     }
 
     #[test]
     fn calls_without_frames_are_their_callers_time() {
         let truth = profile(&[(&["{main}", "f"], 1)]);
-        let mut ours = profile(&[(&["{main}", "f", "strpos"], 3), (&["{main}", "[unstable]"], 2)]);
+        let mut ours = profile(&[
+            (&["{main}", "f", "strpos"], 3),
+            (&["{main}", "[unstable]"], 2),
+        ]);
         assert_eq!(ours.fold_frameless(&truth), 3);
-        assert_eq!(ours, profile(&[(&["{main}", "f"], 3), (&["{main}", "[unstable]"], 2)]));
+        assert_eq!(
+            ours,
+            profile(&[(&["{main}", "f"], 3), (&["{main}", "[unstable]"], 2)])
+        );
     }
 }

@@ -85,7 +85,10 @@ mod tests {
             let program = Program::of(seed);
             let internals = program.plan.counts().internals.len();
             let run = usize::from(program.plan.is_in_function);
-            assert_eq!(program.functions.len(), 1 + run + program.plan.units.len() + internals);
+            assert_eq!(
+                program.functions.len(),
+                1 + run + program.plan.units.len() + internals
+            );
         }
     }
 }

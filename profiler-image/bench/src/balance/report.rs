@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::check::{Verdict, class_name, words};
 use super::chance::{deviation, independent};
+use super::check::{Verdict, class_name, words};
 use super::clocks::ClockedShare;
 use super::compared::{CLASSES, Comparison, slope};
 use super::profile::Profile;
 use crate::sampled::UNSTABLE;
 
 pub const COLUMNS: &str = "target,mode,rate_hz,functions,stops,samples,independent,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
-pub const FUNCTION_COLUMNS: &str = "target,mode,rate_hz,function,kind,nanoseconds_a_call,true_self,our_self,true_total,our_total,deviation_self,deviation_total";
+pub const FUNCTION_COLUMNS: &str = "target,mode,rate_hz,function,kind,nanoseconds_a_call,nanoseconds_alone,true_self,our_self,true_total,our_total,deviation_self,deviation_total";
 
 /// How a comparison was made.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,10 @@ pub struct Beside {
 impl Beside {
     pub fn of(halves: &[Profile; 2], clocked: &[ClockedShare]) -> Self {
         Self {
-            clock_deviations: clocked.iter().map(ClockedShare::deviations).fold(0.0, f64::max),
+            clock_deviations: clocked
+                .iter()
+                .map(ClockedShare::deviations)
+                .fold(0.0, f64::max),
             drift_deviations: drift(halves),
         }
     }
@@ -54,7 +57,12 @@ fn drift(halves: &[Profile; 2]) -> f64 {
 }
 
 /// Prints a line, and the worst function; returns the rows of both CSV files.
-pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviations: f64) -> [String; 2] {
+pub fn report(
+    names: RowNames,
+    comparison: &Comparison,
+    beside: Beside,
+    deviations: f64,
+) -> [String; 2] {
     let functions = &comparison.functions;
     let worst = functions
         .iter()
@@ -77,7 +85,10 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
     let RowNames { target, mode, rate } = names;
     let mut row = format!(
         "{target},{mode},{rate},{},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
-        functions.iter().filter(|function| function.is_counted()).count(),
+        functions
+            .iter()
+            .filter(|function| function.is_counted())
+            .count(),
         comparison.stops,
         comparison.samples,
         independent(comparison.samples, comparison.worth),
@@ -106,10 +117,11 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
     row.push('\n');
     let mut rows = String::new();
     for function in functions {
-        let taken = function.taken.map_or(String::new(), |taken| format!("{taken:.0}"));
+        let [taken, alone] = [function.taken, function.alone]
+            .map(|taken| taken.map_or(String::new(), |taken| format!("{taken:.0}")));
         let _ = writeln!(
             rows,
-            "{target},{mode},{rate},{},{},{taken},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3}",
+            "{target},{mode},{rate},{},{},{taken},{alone},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3}",
             quoted(&function.name),
             function.kind,
             function.truth.own,
@@ -127,7 +139,16 @@ pub fn report(names: RowNames, comparison: &Comparison, beside: Beside, deviatio
 pub fn head() {
     println!(
         "{:<24} {:>6} {:>7} {:>7} {:>9} {:>8} {:>6} {:>6} {:>6} {:>6}  worst function",
-        "shares of", "stops", "samples", "as many", "unstable", "distance", "chance", "slope", "clocks", "drift"
+        "shares of",
+        "stops",
+        "samples",
+        "as many",
+        "unstable",
+        "distance",
+        "chance",
+        "slope",
+        "clocks",
+        "drift"
     );
 }
 

@@ -68,7 +68,11 @@ pub fn sample(pid: Pid, rate: u32, seconds: u64, reads: Reads, is_short: bool) -
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let output = command.output().context("starting the sampler")?;
-    ensure!(output.status.success(), "the sampler ended with {}", output.status);
+    ensure!(
+        output.status.success(),
+        "the sampler ended with {}",
+        output.status
+    );
     let stacks: Vec<(Vec<String>, u64, f64)> =
         serde_json::from_slice(&output.stdout).context("the sampler's stacks are JSON")?;
     let mut profile = Profile::default();

@@ -10,9 +10,37 @@ use super::profile::Profile;
 use crate::sampled::short;
 use crate::stopped::{ScheduleCounts, StoppedAfter, Stopper};
 
-/// The mean CPU time between two stops, in nanoseconds. What follows a stop is slower, because caches
-/// have other contents then.
-const MEAN: f64 = 300_000.0;
+/// The pauses between stops, of the process's CPU time in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pauses {
+    /// Never shorter than this: what follows a stop is slower, because caches have other contents
+    /// then; code that runs once in a round has to run once.
+    least: u64,
+    /// An exponential time, with this mean, after that.
+    mean: u64,
+}
+
+impl Pauses {
+    /// For a program whose round takes so many nanoseconds.
+    pub fn of_round(round: f64) -> Self {
+        let round = (round as u64).clamp(300_000, 1_000_000);
+        Self {
+            least: round,
+            mean: round,
+        }
+    }
+
+    /// For an application, whose requests take milliseconds.
+    pub const OF_REQUESTS: Self = Self {
+        least: 300_000,
+        mean: 500_000,
+    };
+
+    fn draw(self, draws: &mut Draws) -> u64 {
+        self.least + draws.pause(self.mean as f64) as u64
+    }
+}
+
 /// What a process that was stopped needs to run again, in nanoseconds.
 const RESUMED_AFTER: u64 = 60_000;
 /// A process that gets no CPU is stopped so often in vain.
@@ -23,14 +51,14 @@ const NOT_WHOLE: u64 = 50;
 
 /// Stops a process so often, at times of this seed. The times are of its CPU: while it waits for one,
 /// it stays where it is, and would be seen there again.
-pub fn stops(pid: Pid, count: u64, seed: u64, is_short: bool) -> Result<Profile> {
+pub fn stops(pid: Pid, count: u64, pauses: Pauses, seed: u64, is_short: bool) -> Result<Profile> {
     let mut draws = Draws::new(seed);
     let mut stopper = Stopper::of(pid)?;
     let mut profile = Profile::default();
     let (mut not_whole, mut vain) = (0, 0);
     let mut cpu = ScheduleCounts::of(pid)?.ran;
     for _ in 0..count {
-        let wanted = draws.pause(MEAN) as u64;
+        let wanted = pauses.draw(&mut draws);
         let mut left = wanted;
         let names = loop {
             std::thread::sleep(Duration::from_nanos(left + RESUMED_AFTER));

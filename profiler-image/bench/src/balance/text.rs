@@ -39,16 +39,28 @@ pub fn render(plan: &Plan) -> ProgramText {
         let _ = writeln!(kit, "define('Q{length}', [{}]);", list.join(", "));
     }
     let mut files = Vec::new();
-    let numbered = |kind: UnitKind| units.iter().enumerate().filter(move |(_, unit)| unit.kind == kind);
+    let numbered = |kind: UnitKind| {
+        units
+            .iter()
+            .enumerate()
+            .filter(move |(_, unit)| unit.kind == kind)
+    };
     for kind in [UnitKind::Function, UnitKind::Generator] {
         for (number, unit) in numbered(kind) {
-            let _ = write!(kit, "function f{number}($x, $y = 0)\n{{\n{}}}\n", body(plan, number, unit, "    "));
+            let _ = write!(
+                kit,
+                "function f{number}($x, $y = 0)\n{{\n{}}}\n",
+                body(plan, number, unit, "    ")
+            );
         }
     }
     kit.push_str("class Box\n{\n    public static $it;\n");
     for (number, unit) in numbered(UnitKind::Method) {
         let body = body(plan, number, unit, "        ");
-        let _ = write!(kit, "    public function f{number}($x, $y = 0)\n    {{\n{body}    }}\n");
+        let _ = write!(
+            kit,
+            "    public function f{number}($x, $y = 0)\n    {{\n{body}    }}\n"
+        );
     }
     kit.push_str("}\nclass Kit\n{\n");
     for (number, _) in numbered(UnitKind::Closure) {
@@ -56,17 +68,26 @@ pub fn render(plan: &Plan) -> ProgramText {
     }
     for (number, unit) in numbered(UnitKind::StaticMethod) {
         let body = body(plan, number, unit, "        ");
-        let _ = write!(kit, "    public static function f{number}($x, $y = 0)\n    {{\n{body}    }}\n");
+        let _ = write!(
+            kit,
+            "    public static function f{number}($x, $y = 0)\n    {{\n{body}    }}\n"
+        );
     }
     kit.push_str("}\nBox::$it = new Box();\n");
     for (number, unit) in numbered(UnitKind::Closure) {
         let line = kit.matches('\n').count() + 1;
         names[number] = format!("{{closure:{kit_name}:{line}}}");
         let body = body(plan, number, unit, "    ");
-        let _ = write!(kit, "Kit::$f{number} = static function ($x, $y = 0) {{\n{body}}};\n");
+        let _ = write!(
+            kit,
+            "Kit::$f{number} = static function ($x, $y = 0) {{\n{body}}};\n"
+        );
     }
     for (number, unit) in numbered(UnitKind::Include) {
-        files.push((format!("p{seed}-f{number}.php"), format!("<?php\n{}", body(plan, number, unit, ""))));
+        files.push((
+            format!("p{seed}-f{number}.php"),
+            format!("<?php\n{}", body(plan, number, unit, "")),
+        ));
     }
     files.push((kit_name, kit));
     files.push((script(*seed), endless(plan)));
@@ -90,7 +111,10 @@ fn endless(plan: &Plan) -> String {
     } else {
         ("$x = 7;\n", "")
     };
-    let mut text = format!("<?php\n// Drawn from seed {0}.\nrequire __DIR__ . '/p{0}-kit.php';\n{begin}while (true) {{\n", plan.seed);
+    let mut text = format!(
+        "<?php\n// Drawn from seed {0}.\nrequire __DIR__ . '/p{0}-kit.php';\n{begin}while (true) {{\n",
+        plan.seed
+    );
     let _ = writeln!(text, "    for ($t = 0; $t < {}; $t++) {{", plan.turns);
     for call in &plan.in_turns {
         text.push_str(&made(plan, call, &Place::OUTSIDE, "        "));
@@ -105,7 +129,11 @@ fn endless(plan: &Plan) -> String {
 fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str) -> String {
     let place = Place::of(number, unit);
     let is_generator = unit.kind == UnitKind::Generator;
-    let inner = if is_generator { format!("{indent}    ") } else { indent.to_owned() };
+    let inner = if is_generator {
+        format!("{indent}    ")
+    } else {
+        indent.to_owned()
+    };
     let mut text = String::new();
     if is_generator {
         let _ = writeln!(text, "{indent}for ($k = 0; $k < {}; $k++) {{", unit.values);
@@ -131,9 +159,14 @@ fn work_text(work: Work, indent: &str) -> String {
         WorkStep::Storing => "$x = (int) (($x * 31 + 7) / 3) & 65535;",
     };
     if work.is_loop {
-        return format!("{indent}for ($j = 0; $j < {}; $j++) {{ {step} }}\n", work.turns);
+        return format!(
+            "{indent}for ($j = 0; $j < {}; $j++) {{ {step} }}\n",
+            work.turns
+        );
     }
-    (0..work.turns).map(|_| format!("{indent}{step}\n")).collect()
+    (0..work.turns)
+        .map(|_| format!("{indent}{step}\n"))
+        .collect()
 }
 
 /// Where a call is made.
@@ -153,8 +186,16 @@ impl Place {
 
     fn of(number: usize, unit: &Unit) -> Self {
         Self {
-            object: if unit.kind == UnitKind::Method { "$this" } else { "Box::$it" },
-            counter: if unit.kind == UnitKind::Include { number.to_string() } else { String::new() },
+            object: if unit.kind == UnitKind::Method {
+                "$this"
+            } else {
+                "Box::$it"
+            },
+            counter: if unit.kind == UnitKind::Include {
+                number.to_string()
+            } else {
+                String::new()
+            },
         }
     }
 }
@@ -164,9 +205,14 @@ pub fn made(plan: &Plan, call: &Call, place: &Place, indent: &str) -> String {
     let statement = statement(plan, call, place);
     if call.is_loop {
         let i = format!("$i{}", place.counter);
-        return format!("{indent}for ({i} = 0; {i} < {}; {i}++) {{ {statement} }}\n", call.times);
+        return format!(
+            "{indent}for ({i} = 0; {i} < {}; {i}++) {{ {statement} }}\n",
+            call.times
+        );
     }
-    (0..call.times).map(|_| format!("{indent}{statement}\n")).collect()
+    (0..call.times)
+        .map(|_| format!("{indent}{statement}\n"))
+        .collect()
 }
 
 /// A call, once.
@@ -210,14 +256,34 @@ mod tests {
 
     #[test]
     fn a_closure_is_named_by_its_line() {
-        let plan = (1..).map(draw).find(|plan| plan.units.iter().any(|unit| unit.kind == UnitKind::Closure));
+        let plan = (1..)
+            .map(draw)
+            .find(|plan| plan.units.iter().any(|unit| unit.kind == UnitKind::Closure));
         let plan = plan.unwrap();
         let text = render(&plan);
-        let (number, _) = plan.units.iter().enumerate().find(|(_, unit)| unit.kind == UnitKind::Closure).unwrap();
-        let (_, kit) = text.files.iter().find(|(name, _)| name.ends_with("-kit.php")).unwrap();
-        let line: usize = text.names[number].trim_end_matches('}').rsplit_once(':').unwrap().1.parse().unwrap();
+        let (number, _) = plan
+            .units
+            .iter()
+            .enumerate()
+            .find(|(_, unit)| unit.kind == UnitKind::Closure)
+            .unwrap();
+        let (_, kit) = text
+            .files
+            .iter()
+            .find(|(name, _)| name.ends_with("-kit.php"))
+            .unwrap();
+        let line: usize = text.names[number]
+            .trim_end_matches('}')
+            .rsplit_once(':')
+            .unwrap()
+            .1
+            .parse()
+            .unwrap();
         let there = kit.lines().nth(line - 1).unwrap();
-        assert!(there.starts_with(&format!("Kit::$f{number} = static function")), "{there}");
+        assert!(
+            there.starts_with(&format!("Kit::$f{number} = static function")),
+            "{there}"
+        );
     }
 
     #[test]
@@ -225,18 +291,37 @@ mod tests {
         for seed in 1..=30 {
             let plan = draw(seed);
             let text = render(&plan);
-            let all: String = text.files.iter().map(|(_, content)| content.as_str()).collect();
+            let all: String = text
+                .files
+                .iter()
+                .map(|(_, content)| content.as_str())
+                .collect();
             for (number, unit) in plan.units.iter().enumerate() {
                 let marks = match unit.kind {
-                    UnitKind::Closure => vec![format!("Kit::$f{number} = "), format!("Kit::$f{number}")],
-                    UnitKind::Include => vec![format!("(include __DIR__ . '/p{seed}-f{number}.php')")],
+                    UnitKind::Closure => {
+                        vec![format!("Kit::$f{number} = "), format!("Kit::$f{number}")]
+                    }
+                    UnitKind::Include => {
+                        vec![format!("(include __DIR__ . '/p{seed}-f{number}.php')")]
+                    }
                     _ => vec![format!("function f{number}("), format!("f{number}")],
                 };
                 // The definition has the name, too.
                 for mark in &marks {
-                    let least = if mark.contains("(include") { 1 } else { marks.len() };
-                    let least = if mark.contains("function") || mark.contains(" = ") { 1 } else { least };
-                    assert!(all.matches(mark.as_str()).count() >= least, "{seed}: {mark}");
+                    let least = if mark.contains("(include") {
+                        1
+                    } else {
+                        marks.len()
+                    };
+                    let least = if mark.contains("function") || mark.contains(" = ") {
+                        1
+                    } else {
+                        least
+                    };
+                    assert!(
+                        all.matches(mark.as_str()).count() >= least,
+                        "{seed}: {mark}"
+                    );
                 }
             }
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::clocks::{ClockReadings, clock_script};
 use super::program::Program;
-use super::stops::stops;
+use super::stops::{Pauses, stops};
 use super::text::script;
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
@@ -53,10 +53,11 @@ fn truth(
     csv: &mut String,
 ) -> Result<()> {
     let options = options();
-    let clock = RunningTarget::script_in(php, &options, folder, &clock_script(seed), CPUS[1])?.finish()?;
+    let clock =
+        RunningTarget::script_in(php, &options, folder, &clock_script(seed), CPUS[1])?.finish()?;
     let round = ClockReadings::parse(&clock)?.round;
     let target = RunningTarget::script_in(php, &options, folder, &script(seed), CPUS[1])?;
-    let profile = stops(target.pid()?, count, seed, true)?;
+    let profile = stops(target.pid()?, count, Pauses::of_round(round), seed, true)?;
     for (name, share) in profile.shares() {
         let function = program.functions.get(name);
         let calls = function.and_then(|function| function.calls);
@@ -71,12 +72,19 @@ fn truth(
             share.total
         )?;
     }
-    println!("{seed}: {} stops, a round takes {:.0} µs", profile.count(), round / 1000.0);
+    println!(
+        "{seed}: {} stops, a round takes {:.0} µs",
+        profile.count(),
+        round / 1000.0
+    );
     Ok(())
 }
 
 /// PHP's options.
 fn options() -> Vec<String> {
     let options = ["opcache.enable_cli=1", "opcache.file_update_protection=0"];
-    options.iter().flat_map(|option| ["-d".to_owned(), (*option).to_owned()]).collect()
+    options
+        .iter()
+        .flat_map(|option| ["-d".to_owned(), (*option).to_owned()])
+        .collect()
 }

@@ -14,6 +14,7 @@ mod internals;
 mod measure;
 mod mode;
 mod plan;
+mod plot;
 mod profile;
 mod program;
 mod report;
@@ -30,6 +31,7 @@ use measure::{Extent, measure};
 use mode::{Mode, modes};
 use nix::unistd::Pid;
 use phpprof_bench::workload::BenchWorkload;
+use plot::draw_plot;
 use report::{Beside, COLUMNS, FUNCTION_COLUMNS, RowNames, conclude, head, report};
 
 use crate::running::pin;
@@ -72,12 +74,16 @@ pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
         asked.write(&tables[0])?;
         asked.write_beside("functions", &tables[1])?;
     }
-    if asked.full && asked.php.is_usual() && seeds.is_empty() {
-        for workload in APPLICATIONS {
+    if asked.php.is_usual() && seeds.is_empty() {
+        let is_asked = |workload: &&BenchWorkload| asked.full || asked.names(workload.name);
+        for &workload in APPLICATIONS.iter().filter(is_asked) {
             failures.extend(compare_application(asked, workload, &mut tables)?);
             asked.write(&tables[0])?;
             asked.write_beside("functions", &tables[1])?;
         }
+    }
+    if asked.full {
+        asked.draw("functions", &draw_plot(&tables[1])?)?;
     }
     Ok(failures)
 }

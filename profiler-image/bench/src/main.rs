@@ -46,6 +46,20 @@ impl BenchArguments {
         self.only.is_empty() || self.only.iter().any(|only| label.contains(only))
     }
 
+    /// Whether a row that is in the long form only is requested by name.
+    pub fn names(&self, label: &str) -> bool {
+        self.only
+            .iter()
+            .any(|only| only.contains(label) || label.contains(only.as_str()))
+    }
+
+    /// Writes a picture beside the results, as NAME-SUFFIX.svg.
+    pub fn draw(&self, suffix: &str, svg: &str) -> Result<()> {
+        let name = self.results.file_stem().unwrap_or_default();
+        let name = format!("{}-{suffix}.svg", name.to_string_lossy());
+        write(&self.results.with_file_name(name), svg)
+    }
+
     /// Writes other results beside, as NAME-SUFFIX.csv.
     pub fn write_beside(&self, suffix: &str, csv: &str) -> Result<()> {
         let name = self.results.file_stem().unwrap_or_default();

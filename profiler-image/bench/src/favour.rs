@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::stopped::Stopper;
+use crate::stopped::{StoppedStack, Stopper};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use rows::{ShareRow, rows};
@@ -115,18 +115,26 @@ fn measure(asked: &BenchArguments, row: &ShareRow) -> Result<FavourResult> {
 fn true_shares(pid: Pid, row: &ShareRow, snapshots: usize) -> Result<HashMap<String, f64>> {
     let mut stopper = Stopper::of(pid)?;
     let mut percents = HashMap::new();
-    let mut not_whole = 0;
+    let (mut whole, mut not_whole) = (0_u32, 0);
     for _ in 0..snapshots {
         // A pause of random length, so that no program is in step with the snapshots.
         let digits = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         std::thread::sleep(Duration::from_micros(100 + u64::from(digits % 400)));
-        let Some(names) = stopper.stack().with_context(|| row.label())? else {
-            not_whole += 1;
-            continue;
+        let names = match stopper.stack().with_context(|| row.label())? {
+            StoppedStack::Names(names) => names,
+            StoppedStack::Torn => {
+                not_whole += 1;
+                continue;
+            }
+            StoppedStack::Moved => continue,
         };
+        whole += 1;
         for name in names {
-            *percents.entry(name).or_default() += 100.0 / snapshots as f64;
+            *percents.entry(name).or_default() += 1.0;
         }
+    }
+    for percent in percents.values_mut() {
+        *percent *= 100.0 / f64::from(whole).max(1.0);
     }
     let may_be = if row.is_beside_the_page {
         snapshots / NOT_WHOLE

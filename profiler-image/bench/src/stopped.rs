@@ -1,20 +1,22 @@
-//! The stack of a process that is stopped: nothing moves while it is read, so it is true.
+//! The stack of a process that does not run, because this one has its CPU: nothing moves while it is
+//! read, so it is true.
 //!
-//! It is read frame by frame, with nothing from the sampler except its way to read memory. A stop is
-//! at no place more probable than at another: `PTRACE_INTERRUPT` interrupts the process's CPU, so
-//! that it stops before its next instruction, or at the end of the system call that it is in. A call
-//! of a function lasts while `EG(current_execute_data)` is its frame: what the caller does to prepare
-//! a frame, and to free arguments and variables of one that has ended, is the caller's own time.
-//! Invariant: the process continues when a [`Stopped`] is dropped, and is not traced any more when
-//! its [`Stopper`] is.
+//! It is read frame by frame, with nothing from the sampler except its way to read memory. The reader
+//! is bound to the process's CPU, whose timer wakes it and so takes the CPU from the process at the
+//! instruction where it is. A signal, as from `ptrace` on another CPU, would not do: it is pending
+//! before the interrupt that it causes arrives, and any system call that ends meanwhile takes it, so
+//! that calls as short as `file_exists` are seen two or three times too often. A call of a function
+//! lasts while `EG(current_execute_data)` is its frame: what the caller does to prepare a frame, and
+//! to free arguments and variables of one that has ended, is the caller's own time.
+//! Invariant: a stack that moved while it was read is none.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
 use std::time::{Duration, Instant};
 
+use crate::CPUS;
+use crate::running::pin;
 use anyhow::{Context, Result, bail};
-use nix::sys::ptrace;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_zend::Memory;
@@ -22,24 +24,54 @@ use phpprof_zend::engine::{Engine, find};
 use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction};
 use phpprof_zend::unwind::{Copy, Frame, UnwindEnd, unwind};
 
-/// The event of a stop by `PTRACE_INTERRUPT` (`PTRACE_EVENT_STOP`, include/uapi/linux/ptrace.h).
-const INTERRUPTED: i32 = 128;
-
 /// With other programs on the machine.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 
-/// A process that runs PHP, and is stopped now and then.
+/// A process that runs PHP on one CPU, and is stopped there now and then.
 pub struct Stopper {
-    traced: Traced,
+    pid: Pid,
     memory: ProcessMemory,
     engine: Engine,
     names: HashMap<FunctionKey, String>,
+    _here: OnCpu,
 }
 
-/// What a stop after some CPU time finds; with the CPU time then, in nanoseconds.
-pub enum StoppedAfter {
-    TooEarly(u64),
-    Stack(Option<Vec<String>>, u64),
+/// This thread is bound to the target's CPU.
+struct OnCpu;
+
+impl OnCpu {
+    fn bind() -> Result<Self> {
+        pin(Pid::from_raw(0), CPUS[1])?;
+        Ok(Self)
+    }
+}
+
+impl Drop for OnCpu {
+    fn drop(&mut self) {
+        let _ = pin(Pid::from_raw(0), CPUS[0]);
+    }
+}
+
+/// What a stop finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoppedStack {
+    /// The names of the functions, root first; none between two requests.
+    Names(Vec<String>),
+    /// It does not hold together: the engine makes a generator's frame the top, and only then writes
+    /// the caller into it.
+    Torn,
+    /// It moved, because the process had the CPU again.
+    Moved,
+}
+
+/// How long the reader needs to sleep and to wake up.
+const UNSEEN: Duration = Duration::from_micros(40);
+
+/// How often a process was put on a CPU and taken off one: on none, both are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SwitchCounts {
+    arrivals: u64,
+    departures: u64,
 }
 
 /// The kernel's counts of a process, which are exact while it does not run (`/proc/PID/schedstat`).
@@ -66,51 +98,8 @@ impl ScheduleCounts {
     }
 }
 
-/// A process that is traced, and runs.
-struct Traced(Pid);
-
-/// A process that is stopped.
-struct Stopped(Pid);
-
-impl Traced {
-    fn begin(pid: Pid) -> Result<Self> {
-        let options = ptrace::Options::empty();
-        ptrace::seize(pid, options).with_context(|| format!("tracing process {pid}"))?;
-        Ok(Self(pid))
-    }
-
-    fn stop(&self) -> Result<Stopped> {
-        let pid = self.0;
-        ptrace::interrupt(pid)?;
-        loop {
-            match waitpid(pid, Some(WaitPidFlag::__WALL))? {
-                WaitStatus::PtraceEvent(_, _, INTERRUPTED) => return Ok(Stopped(pid)),
-                // A signal of its own: it gets that, and stops next.
-                WaitStatus::Stopped(_, signal) => ptrace::cont(pid, signal)?,
-                status => bail!("the target has ended: {status:?}"),
-            }
-        }
-    }
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        // Only a process that is stopped can be left.
-        if let Ok(stopped) = self.stop() {
-            std::mem::forget(stopped);
-            let _ = ptrace::detach(self.0, None);
-        }
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = ptrace::cont(self.0, None);
-    }
-}
-
 impl Stopper {
-    /// It waits until the engine has started.
+    /// It waits until the engine has started. The process has to be bound to the second CPU.
     pub fn of(pid: Pid) -> Result<Self> {
         let deadline = Instant::now() + STARTED_WITHIN;
         loop {
@@ -140,31 +129,52 @@ impl Stopper {
             memory,
             engine,
             names: HashMap::new(),
-            traced: Traced::begin(pid)?,
+            pid,
+            _here: OnCpu::bind()?,
         })
     }
 
-    /// The names of the functions on its stack, root first; `None` if the stack does not hold
-    /// together: the engine makes a generator's frame the top, and only then writes the caller into
-    /// it.
-    pub fn stack(&mut self) -> Result<Option<Vec<String>>> {
-        let stopped = self.traced.stop()?;
-        self.stack_of(&stopped)
-    }
-
-    /// The same, if the process has run for so many nanoseconds since `since`, its CPU time then. If
-    /// it has waited for a CPU instead, it is where it was. The CPU time now comes second.
-    pub fn stack_after(&mut self, since: u64, wanted: u64) -> Result<StoppedAfter> {
-        let stopped = self.traced.stop()?;
-        let pid = self.traced.0;
-        let cpu = ScheduleCounts::of(pid)?.ran;
-        if cpu < since + wanted {
-            return Ok(StoppedAfter::TooEarly(cpu));
+    /// Its stack now.
+    pub fn stack(&mut self) -> Result<StoppedStack> {
+        let before = self.switches()?;
+        // Its error counts only if the stack stood.
+        let names = self.standing_stack();
+        if before.arrivals != before.departures || self.switches()? != before {
+            return Ok(StoppedStack::Moved);
         }
-        Ok(StoppedAfter::Stack(self.stack_of(&stopped)?, cpu))
+        Ok(names?.map_or(StoppedStack::Torn, StoppedStack::Names))
     }
 
-    fn stack_of(&mut self, _stopped: &Stopped) -> Result<Option<Vec<String>>> {
+    /// Its stack after this pause, if the process had the CPU for all of it: then only the end of
+    /// the pause has stopped it. What takes a CPU from another one is no such moment.
+    pub fn stack_after(&mut self, pause: Duration) -> Result<StoppedStack> {
+        let ran = ScheduleCounts::of(self.pid)?.ran;
+        let begin = Instant::now();
+        std::thread::sleep(pause);
+        let took = begin.elapsed();
+        let ran = Duration::from_nanos(ScheduleCounts::of(self.pid)?.ran.saturating_sub(ran));
+        if ran + UNSEEN + took / 50 < took {
+            return Ok(StoppedStack::Moved);
+        }
+        self.stack()
+    }
+
+    fn switches(&self) -> Result<SwitchCounts> {
+        let pid = self.pid;
+        let arrivals = ScheduleCounts::of(pid)?.arrivals;
+        let status = read_to_string(format!("/proc/{pid}/status"))?;
+        let counts = status
+            .lines()
+            .filter_map(|line| line.split_once("ctxt_switches:"));
+        let counts = counts.map(|(_, count)| count.trim().parse::<u64>());
+        Ok(SwitchCounts {
+            arrivals,
+            departures: counts.sum::<Result<u64, _>>()?,
+        })
+    }
+
+    /// The names on a stack that stands; `None` if it does not hold together.
+    fn standing_stack(&mut self) -> Result<Option<Vec<String>>> {
         let top = self.memory.word(self.engine.current_execute_data())?;
         if top == 0 {
             // Between two requests.

@@ -1,17 +1,18 @@
 //! Runs a program, stops it, and samples it between the stops.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::clocks::{ClockReadings, clock_script};
 use super::compared::Comparison;
 use super::mode::Mode;
 use super::profile::Profile;
-use super::program::Program;
+use super::program::{Program, write_files};
 use super::sample::sample;
 use super::stops::{Pauses, stops, worth_of_a_sample};
-use super::text::script;
+use super::text::{render_counted, script};
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
 use crate::stopped::ScheduleCounts;
@@ -60,6 +61,7 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
     let folder = tempfile::tempdir()?;
     let program = Program::of(seed);
     program.write(folder.path())?;
+    count(php, mode, &program, folder.path())?;
     let clocks = read_clocks(php, mode, folder.path(), seed)?;
     let options = mode.options();
     let target = RunningTarget::script_in(php, &options, folder.path(), &script(seed), CPUS[1])?;
@@ -106,4 +108,22 @@ fn read_clocks(php: &PhpProgram, mode: &Mode, folder: &Path, seed: u64) -> Resul
     let script = clock_script(seed);
     let mut clock = RunningTarget::script_in(php, &mode.options(), folder, &script, CPUS[1])?;
     ClockReadings::parse(&clock.finish()?).with_context(|| script)
+}
+
+/// An error if a round of the program calls its units otherwise than it is said to.
+fn count(php: &PhpProgram, mode: &Mode, program: &Program, folder: &Path) -> Result<()> {
+    let folder = folder.join("counted");
+    let script = script(program.plan.seed);
+    write_files(&folder, &render_counted(&program.plan))?;
+    let mut counting = RunningTarget::script_in(php, &mode.options(), &folder, &script, CPUS[1])?;
+    let said = counting.finish()?;
+    let counted: BTreeMap<usize, u64> = serde_json::from_str(&said)
+        .with_context(|| format!("{script} counts its calls as {said:?}"))?;
+    let counted: Vec<u64> = counted.into_values().collect();
+    let expected = program.plan.counts().units;
+    ensure!(
+        counted == expected,
+        "{script} calls its units {counted:?} times a round, and is said to call them {expected:?} times"
+    );
+    Ok(())
 }

@@ -39,13 +39,18 @@ impl Program {
 
     /// Writes its files.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder)?;
-        for (name, content) in &self.text.files {
-            let path = folder.join(name);
-            fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
-        }
-        Ok(())
+        write_files(folder, &self.text.files)
     }
+}
+
+/// Writes files, by name and content.
+pub fn write_files(folder: &Path, files: &[(String, String)]) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn functions(plan: &Plan, text: &ProgramText) -> BTreeMap<String, ProgramFunction> {

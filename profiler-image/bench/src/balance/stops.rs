@@ -8,9 +8,9 @@ use nix::unistd::Pid;
 use super::draws::Draws;
 use super::profile::Profile;
 use crate::sampled::short;
-use crate::stopped::{ScheduleCounts, StoppedAfter, Stopper};
+use crate::stopped::{ScheduleCounts, StoppedStack, Stopper};
 
-/// The pauses between stops, of the process's CPU time in nanoseconds.
+/// The pauses between stops, in nanoseconds of the process's CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pauses {
     /// Never shorter than this: what follows a stop is slower, because caches have other contents
@@ -18,6 +18,8 @@ pub struct Pauses {
     least: u64,
     /// An exponential time, with this mean, after that.
     mean: u64,
+    /// Of wall time instead: the process waits for files, too.
+    is_wall: bool,
 }
 
 impl Pauses {
@@ -27,6 +29,7 @@ impl Pauses {
         Self {
             least: round,
             mean: round,
+            is_wall: false,
         }
     }
 
@@ -34,6 +37,7 @@ impl Pauses {
     pub const OF_REQUESTS: Self = Self {
         least: 300_000,
         mean: 500_000,
+        is_wall: true,
     };
 
     fn draw(self, draws: &mut Draws) -> u64 {
@@ -41,45 +45,39 @@ impl Pauses {
     }
 }
 
-/// What a process that was stopped needs to run again, in nanoseconds.
-const RESUMED_AFTER: u64 = 60_000;
 /// A process that gets no CPU is stopped so often in vain.
 const MAX_VAIN: u64 = 100;
 /// One of so many stops may be within the engine's way into a generator, where the stack does not
 /// hold together.
 const NOT_WHOLE: u64 = 50;
 
-/// Stops a process so often, at times of this seed. The times are of its CPU: while it waits for one,
-/// it stays where it is, and would be seen there again.
+/// Stops a process so often, at times of this seed. Times of its CPU are better where it never waits
+/// for anything else: while it waits for a CPU, it would be seen at one place again and again.
 pub fn stops(pid: Pid, count: u64, pauses: Pauses, seed: u64, is_short: bool) -> Result<Profile> {
     let mut draws = Draws::new(seed);
     let mut stopper = Stopper::of(pid)?;
     let mut profile = Profile::default();
-    let (mut not_whole, mut vain) = (0, 0);
-    let mut cpu = ScheduleCounts::of(pid)?.ran;
-    for _ in 0..count {
-        let wanted = pauses.draw(&mut draws);
-        let mut left = wanted;
-        let names = loop {
-            std::thread::sleep(Duration::from_nanos(left + RESUMED_AFTER));
-            match stopper.stack_after(cpu, wanted)? {
-                StoppedAfter::Stack(names, now) => {
-                    cpu = now;
-                    break names;
-                }
-                StoppedAfter::TooEarly(now) => left = (cpu + wanted).saturating_sub(now),
-            }
-            vain += 1;
-            ensure!(vain < MAX_VAIN * count, "the target gets no CPU");
+    let (mut whole, mut not_whole, mut vain) = (0, 0, 0);
+    while whole + not_whole < count {
+        let pause = Duration::from_nanos(pauses.draw(&mut draws));
+        let stack = if pauses.is_wall {
+            std::thread::sleep(pause);
+            stopper.stack()?
+        } else {
+            stopper.stack_after(pause)?
         };
-        match names {
-            Some(names) if is_short => {
-                let names = names.iter().map(|name| short(name)).collect();
+        match stack {
+            StoppedStack::Names(mut names) => {
+                if is_short {
+                    names = names.iter().map(|name| short(name)).collect();
+                }
                 profile.add(names, 1, 1.0);
+                whole += 1;
             }
-            Some(names) => profile.add(names, 1, 1.0),
-            None => not_whole += 1,
+            StoppedStack::Torn => not_whole += 1,
+            StoppedStack::Moved => vain += 1,
         }
+        ensure!(vain < MAX_VAIN * count, "the target gets no CPU");
     }
     ensure!(
         not_whole <= count / NOT_WHOLE,

@@ -26,6 +26,22 @@ pub fn script(seed: u64) -> String {
 
 /// Renders a program.
 pub fn render(plan: &Plan) -> ProgramText {
+    let mut text = functions(plan, false);
+    let Plan { seed, .. } = plan;
+    text.files.push((script(*seed), loop_text(plan, false)));
+    text.files.push((clock_script(*seed), clock_text(plan)));
+    text
+}
+
+/// The files of a program that counts the calls of its units in one round, and prints them by number.
+pub fn render_counted(plan: &Plan) -> Vec<(String, String)> {
+    let mut text = functions(plan, true);
+    text.files.push((script(plan.seed), loop_text(plan, true)));
+    text.files
+}
+
+/// The files of all functions, and their names.
+fn functions(plan: &Plan, is_counted: bool) -> ProgramText {
     let Plan { seed, units, .. } = plan;
     let mut names: Vec<String> = (0..units.len()).map(|number| name(plan, number)).collect();
     let kit_name = format!("p{seed}-kit.php");
@@ -50,24 +66,27 @@ pub fn render(plan: &Plan) -> ProgramText {
             let _ = write!(
                 kit,
                 "function f{number}($x, $y = 0)\n{{\n{}}}\n",
-                body(plan, number, unit, "    ")
+                body(plan, number, unit, "    ", is_counted)
             );
         }
     }
     kit.push_str("class Box\n{\n    public static $it;\n");
     for (number, unit) in numbered(UnitKind::Method) {
-        let body = body(plan, number, unit, "        ");
+        let body = body(plan, number, unit, "        ", is_counted);
         let _ = write!(
             kit,
             "    public function f{number}($x, $y = 0)\n    {{\n{body}    }}\n"
         );
     }
     kit.push_str("}\nclass Kit\n{\n");
+    if is_counted {
+        kit.push_str("    public static $calls = [];\n");
+    }
     for (number, _) in numbered(UnitKind::Closure) {
         let _ = writeln!(kit, "    public static $f{number};");
     }
     for (number, unit) in numbered(UnitKind::StaticMethod) {
-        let body = body(plan, number, unit, "        ");
+        let body = body(plan, number, unit, "        ", is_counted);
         let _ = write!(
             kit,
             "    public static function f{number}($x, $y = 0)\n    {{\n{body}    }}\n"
@@ -77,7 +96,7 @@ pub fn render(plan: &Plan) -> ProgramText {
     for (number, unit) in numbered(UnitKind::Closure) {
         let line = kit.matches('\n').count() + 1;
         names[number] = format!("{{closure:{kit_name}:{line}}}");
-        let body = body(plan, number, unit, "    ");
+        let body = body(plan, number, unit, "    ", is_counted);
         let _ = write!(
             kit,
             "Kit::$f{number} = static function ($x, $y = 0) {{\n{body}}};\n"
@@ -86,12 +105,10 @@ pub fn render(plan: &Plan) -> ProgramText {
     for (number, unit) in numbered(UnitKind::Include) {
         files.push((
             format!("p{seed}-f{number}.php"),
-            format!("<?php\n{}", body(plan, number, unit, "")),
+            format!("<?php\n{}", body(plan, number, unit, "", is_counted)),
         ));
     }
     files.push((kit_name, kit));
-    files.push((script(*seed), endless(plan)));
-    files.push((clock_script(*seed), clock_text(plan)));
     ProgramText { files, names }
 }
 
@@ -105,14 +122,23 @@ fn name(plan: &Plan, number: usize) -> String {
     }
 }
 
-fn endless(plan: &Plan) -> String {
+/// The loop of rounds: one round, if calls are counted.
+fn loop_text(plan: &Plan, is_counted: bool) -> String {
+    let (condition, print) = if is_counted {
+        (
+            "!isset($done)",
+            "$done = true;\necho json_encode(Kit::$calls, JSON_FORCE_OBJECT);\n",
+        )
+    } else {
+        ("true", "")
+    };
     let (begin, end) = if plan.is_in_function {
         ("function run($x)\n{\n", "}\nrun(7);\n")
     } else {
         ("$x = 7;\n", "")
     };
     let mut text = format!(
-        "<?php\n// Drawn from seed {0}.\nrequire __DIR__ . '/p{0}-kit.php';\n{begin}while (true) {{\n",
+        "<?php\n// Drawn from seed {0}.\nrequire __DIR__ . '/p{0}-kit.php';\n{begin}while ({condition}) {{\n",
         plan.seed
     );
     let _ = writeln!(text, "    for ($t = 0; $t < {}; $t++) {{", plan.turns);
@@ -123,10 +149,12 @@ fn endless(plan: &Plan) -> String {
     for call in &plan.once {
         text.push_str(&made(plan, call, &Place::OUTSIDE, "    "));
     }
-    text + "}\n" + end
+    text + print
+        + "}
+" + end
 }
 
-fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str) -> String {
+fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str, is_counted: bool) -> String {
     let place = Place::of(number, unit);
     let is_generator = unit.kind == UnitKind::Generator;
     let inner = if is_generator {
@@ -134,7 +162,12 @@ fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str) -> String {
     } else {
         indent.to_owned()
     };
-    let mut text = String::new();
+    let probe = if is_counted {
+        format!("{indent}Kit::$calls[{number}] = (Kit::$calls[{number}] ?? 0) + 1;\n")
+    } else {
+        String::new()
+    };
+    let mut text = probe.clone();
     if is_generator {
         let _ = writeln!(text, "{indent}for ($k = 0; $k < {}; $k++) {{", unit.values);
     }
@@ -145,7 +178,7 @@ fn body(plan: &Plan, number: usize, unit: &Unit, indent: &str) -> String {
         text.push_str(&made(plan, call, &place, &inner));
     }
     if is_generator {
-        let _ = write!(text, "{inner}yield $x;\n{indent}}}\n");
+        let _ = write!(text, "{inner}yield $x;\n{probe}{indent}}}\n");
     } else {
         let _ = writeln!(text, "{indent}return -1 - $x;");
     }

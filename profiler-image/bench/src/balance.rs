@@ -19,6 +19,7 @@ mod profile;
 mod program;
 mod report;
 mod sample;
+mod statement;
 mod stops;
 mod text;
 mod write;

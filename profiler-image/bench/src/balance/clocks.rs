@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::chance::deviation;
 use super::plan::{Call, Callee, Plan, Via, cost_of_one, cost_of_unit};
 use super::profile::Profile;
-use super::text::{Place, made, statement};
+use super::statement::{Place, made, statement};
 
 /// How often each part is repeated alone before its time is read, in nanoseconds of all.
 const ALONE_NANOSECONDS: u64 = 1_000_000;

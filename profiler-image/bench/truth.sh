@@ -3,7 +3,9 @@
 # threads if that was built, and the stacks that only 8.4 has. With the command PHP set, it runs the stacks of that PHP. All rows, or those
 # whose labels contain one of the arguments. With FULL=1 all rows, a million stacks each, shares of time
 # without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
-# replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# replaces `zend_execute_ex`, and 8.4 with it, where it observes calls. BALANCE=1 compares shares of time in generated programs and in
+# applications with the truth, on this machine's PHP, 8.2 with threads and 8.4, and where it is there 8.6; PEERS="phpspy=/path pfp=/path"
+# adds other profilers, SEEDS="51 52" replaces the programs. The sampler does not reach its goals, so FULL=1 alone does not run it.
 # Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others. With FULL=1 their rows are appended to
 # docs/measurements/truth-*.csv.
 #
@@ -22,6 +24,20 @@ truth() { # PART PHP RESULTS WORDS...
 }
 
 in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
+
+in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
+
+if [ "${BALANCE:-}" = 1 ]; then
+  profiler-image/runtimes/build php-8.2-zts debian-trixie
+  if [ "${FULL:-}" = 1 ]; then profiler-image/bench/workloads/applications; fi
+  truth balance php8.2 balance "$@"
+  zts=$runtimes/php-8.2-zts/usr/local
+  truth balance "$zts/bin/php -d zend_extension=$(find "$zts/lib/php/extensions" -name opcache.so)" balance-8.2-zts "$@"
+  truth balance "$(in_root trixie) php8.4" balance-8.4 "$@"
+  if [ -d "$runtimes/debian-experimental" ]; then truth balance "$(in_root experimental) php8.6" balance-8.6 "$@"; fi
+  if [ "${FULL:-}" = 1 ]; then cp target/truth/balance-functions.svg docs/measurements/shares.svg; fi
+  exit "$failed"
+fi
 
 truth stacks "${PHP:-php8.2}" results "$@"
 [ -z "${PHP:-}" ] || exit "$failed"

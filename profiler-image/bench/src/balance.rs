@@ -13,6 +13,7 @@ mod draws;
 mod internals;
 mod measure;
 mod mode;
+mod peer;
 mod plan;
 mod plot;
 mod profile;
@@ -26,7 +27,7 @@ mod write;
 
 use anyhow::{Context, Result};
 use application::{APPLICATIONS, RATES, measure_application};
-use check::{deviations, distance_missed, verdict};
+use check::{closer_peers, deviations, distance_missed, verdict};
 use clocks::clocked;
 use measure::{Extent, measure};
 use mode::{Mode, modes};
@@ -105,6 +106,7 @@ fn compare_application(
     let mut missed = Vec::new();
     for (rate, comparison, halves) in measure_application(workload, &rates, extent)? {
         let names = RowNames {
+            php: &asked.php.label(),
             target: workload.name,
             mode: "php-fpm",
             rate,
@@ -128,10 +130,16 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
     if seeds.is_empty() {
         return Ok(Vec::new());
     }
+    // Peers know this PHP only.
+    let peers = if asked.php.is_usual() {
+        peer::peers()?
+    } else {
+        Vec::new()
+    };
     head();
     let (mut comparisons, mut missed) = (Vec::new(), Vec::new());
     for seed in seeds {
-        let measured = measure(&asked.php, mode, seed, Extent::of(asked.full))
+        let measured = measure(&asked.php, mode, seed, Extent::of(asked.full), &peers)
             .with_context(|| format!("{} {}", target(seed), mode.name))?;
         let clocked = clocked(
             &measured.program.plan,
@@ -153,6 +161,7 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
             ));
         }
         let names = RowNames {
+            php: &asked.php.label(),
             target: &target(seed),
             mode: mode.name,
             rate: mode.rate,
@@ -169,6 +178,17 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
                 measured.frameless
             );
         }
+        for (name, comparison) in &measured.peers {
+            let names = RowNames {
+                mode: name,
+                ..names
+            };
+            let own = deviations(std::slice::from_ref(comparison));
+            // Their functions have other names than ours.
+            let [row, _] = report(names, comparison, Beside::default(), own);
+            tables[0].push_str(&row);
+        }
+        missed.extend(closer_peers(&measured.peers));
         comparisons.push(measured.comparison);
     }
     let verdict = verdict(&comparisons);

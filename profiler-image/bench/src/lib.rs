@@ -5,6 +5,7 @@
 pub mod cells;
 pub mod edges;
 pub mod load;
+pub mod peers;
 pub mod refused;
 pub mod small;
 pub mod target;

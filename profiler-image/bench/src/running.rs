@@ -63,6 +63,13 @@ impl PhpProgram {
         self.version / 100 == 802 && !self.is_thread_safe
     }
 
+    /// Its version, and whether it has threads: `8.2`, `8.2 zts`.
+    pub fn label(&self) -> String {
+        let (major, minor) = (self.version / 10_000, self.version / 100 % 100);
+        let threads = if self.is_thread_safe { " zts" } else { "" };
+        format!("{major}.{minor}{threads}")
+    }
+
     /// The command, in the folder of the targets.
     fn command(&self) -> Result<Command> {
         let (program, arguments) = self.words.split_first().context("no PHP is named")?;

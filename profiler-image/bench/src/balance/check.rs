@@ -114,6 +114,25 @@ pub fn distance_missed(comparison: &Comparison) -> Option<String> {
     })
 }
 
+/// The peers that are closer to the truth than the first of these, in words.
+pub fn closer_peers(by_name: &[(String, Comparison)]) -> Vec<String> {
+    let Some(((_, ours), peers)) = by_name.split_first() else {
+        return Vec::new();
+    };
+    let closer = peers
+        .iter()
+        .filter(|(_, peer)| peer.distance() < ours.distance());
+    let words = |(_, peer): &(String, Comparison)| {
+        format!(
+            "{}: a distance of {:.2} points, ours is {:.2}",
+            peer.label,
+            peer.distance(),
+            ours.distance()
+        )
+    };
+    closer.map(words).collect()
+}
+
 /// What chance alone does to the slope.
 fn slope_deviation<'all>(functions: impl Iterator<Item = &'all ComparedFunction>) -> f64 {
     let (mut variance, mut square) = (0.0, 0.0);
@@ -222,6 +241,19 @@ mod tests {
             missed.iter().any(|missed| missed.contains("slope")),
             "{missed:?}"
         );
+    }
+
+    #[test]
+    fn a_peer_that_is_closer_is_named() {
+        let named = |name: &str, ours| (name.to_owned(), comparison(ours));
+        let by_name = [
+            named("phpprof", [10_500, 9500]),
+            named("phpspy", [10_600, 9400]),
+            named("pfp", [10_100, 9900]),
+        ];
+        let closer = closer_peers(&by_name);
+        assert_eq!(closer, ["p: a distance of 0.50 points, ours is 2.50"]);
+        assert!(closer_peers(&[]).is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::clocks::{ClockReadings, clock_script};
 use super::compared::Comparison;
 use super::mode::Mode;
+use super::peer::{Peer, plain_names};
 use super::profile::Profile;
 use super::program::{Program, write_files};
 use super::sample::sample;
@@ -55,9 +56,18 @@ pub struct Measured {
     pub clocks: ClockReadings,
     /// Samples of calls without a frame.
     pub frameless: u64,
+    /// Comparisons of peers, and ours with their names first; none without peers.
+    pub peers: Vec<(String, Comparison)>,
 }
 
-pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Result<Measured> {
+/// Measures a program, with these peers in turn.
+pub fn measure(
+    php: &PhpProgram,
+    mode: &Mode,
+    seed: u64,
+    extent: Extent,
+    peers: &[Peer],
+) -> Result<Measured> {
     let folder = tempfile::tempdir()?;
     let program = Program::of(seed);
     program.write(folder.path())?;
@@ -72,6 +82,11 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
     let begin = ScheduleCounts::of(pid)?;
     let mut ours = sample(pid, mode.rate, extent.seconds(mode.rate), mode.reads, true)?;
     let worth = worth_of_a_sample(begin, ScheduleCounts::of(pid)?, ours.count());
+    let mut by_peers = Vec::new();
+    for peer in peers {
+        let theirs = peer.sample(pid, mode.rate, extent.seconds(mode.rate))?;
+        by_peers.push((peer.name.clone(), theirs));
+    }
     let after = stops(pid, extent.stops / 2, pauses, 2 * seed + 1, true)?;
     let mut truth = before.clone();
     truth.extend(&after);
@@ -93,6 +108,17 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
             .position(|name| *name == function.name);
         function.alone = unit.and_then(|unit| clocks.alone(unit));
     }
+    if !by_peers.is_empty() {
+        by_peers.insert(0, ("phpprof".to_owned(), plain_names(&ours)));
+    }
+    let plain_truth = plain_names(&truth);
+    let by_name = |(name, theirs): (String, Profile)| {
+        let label = format!("program {seed} {name}");
+        let known = BTreeMap::new();
+        let compared = Comparison::of(label, &plain_truth, &theirs, worth, &known, 0.0);
+        (name, compared)
+    };
+    let peers = by_peers.into_iter().map(by_name).collect();
     Ok(Measured {
         program,
         comparison,
@@ -100,6 +126,7 @@ pub fn measure(php: &PhpProgram, mode: &Mode, seed: u64, extent: Extent) -> Resu
         truth,
         clocks,
         frameless,
+        peers,
     })
 }
 

@@ -9,12 +9,13 @@ use super::compared::{CLASSES, Comparison, slope};
 use super::profile::Profile;
 use crate::sampled::UNSTABLE;
 
-pub const COLUMNS: &str = "target,mode,rate_hz,functions,stops,samples,independent,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
-pub const FUNCTION_COLUMNS: &str = "target,mode,rate_hz,function,kind,nanoseconds_a_call,nanoseconds_alone,true_self,our_self,true_total,our_total,deviation_self,deviation_total";
+pub const COLUMNS: &str = "php,target,mode,rate_hz,functions,stops,samples,independent,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
+pub const FUNCTION_COLUMNS: &str = "php,target,mode,rate_hz,function,kind,nanoseconds_a_call,nanoseconds_alone,true_self,our_self,true_total,our_total,deviation_self,deviation_total";
 
 /// How a comparison was made.
 #[derive(Debug, Clone, Copy)]
 pub struct RowNames<'name> {
+    pub php: &'name str,
     pub target: &'name str,
     pub mode: &'name str,
     pub rate: u32,
@@ -82,9 +83,14 @@ pub fn report(
         beside.drift_deviations,
         worst.map_or(String::new(), |worst| words(worst, deviations))
     );
-    let RowNames { target, mode, rate } = names;
+    let RowNames {
+        php,
+        target,
+        mode,
+        rate,
+    } = names;
     let mut row = format!(
-        "{target},{mode},{rate},{},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
+        "{php},{target},{mode},{rate},{},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
         functions
             .iter()
             .filter(|function| function.is_counted())
@@ -121,7 +127,7 @@ pub fn report(
             .map(|taken| taken.map_or(String::new(), |taken| format!("{taken:.0}")));
         let _ = writeln!(
             rows,
-            "{target},{mode},{rate},{},{},{taken},{alone},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3}",
+            "{php},{target},{mode},{rate},{},{},{taken},{alone},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3}",
             quoted(&function.name),
             function.kind,
             function.truth.own,

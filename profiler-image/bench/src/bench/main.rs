@@ -13,7 +13,6 @@
 
 mod floor;
 mod limits;
-mod peers;
 mod plot;
 mod profiler;
 mod record;
@@ -26,7 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use cells::{BenchCell, Length};
-use phpprof_bench::{cells, edges, target, workload};
+use phpprof_bench::{cells, edges, peers, target, workload};
 use profiler::Profiler;
 use row::BenchRow;
 use target::BenchTarget;

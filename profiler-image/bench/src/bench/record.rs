@@ -5,7 +5,6 @@
 //! nothing is estimated.
 
 use std::alloc::System;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn deviation_is_of_both_counts() {
-        assert!((deviation(50.0, 10_000, 10_000) - 0.7071).abs() < 1e-3);
+        assert!((deviation(50.0, 10_000, 10_000) - 0.5_f64.sqrt()).abs() < 1e-3);
         assert!(deviation(0.0, 10, 10).abs() < 1e-12);
     }
 }

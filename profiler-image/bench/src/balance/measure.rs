@@ -18,6 +18,9 @@ use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
 use crate::stopped::ScheduleCounts;
 
+/// From 8.4 on the engine calls some functions without a frame.
+const FRAMELESS_SINCE: u32 = 80_400;
+
 /// How much of a program is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
@@ -90,7 +93,11 @@ pub fn measure(
     let after = stops(pid, extent.stops / 2, pauses, 2 * seed + 1, true)?;
     let mut truth = before.clone();
     truth.extend(&after);
-    let frameless = ours.fold_frameless(&truth);
+    let frameless = if php.version >= FRAMELESS_SINCE {
+        ours.fold_frameless(&truth)
+    } else {
+        0
+    };
     let label = format!("program {seed} {}", mode.name);
     let mut comparison = Comparison::of(
         label,

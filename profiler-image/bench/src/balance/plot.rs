@@ -43,12 +43,11 @@ pub fn draw_plot(functions: &str) -> Result<String> {
     for ((title, truth, ours), left) in panels.into_iter().zip([60.0, 530.0]) {
         draw_panel(&mut svg, title, &points(functions, truth, ours)?, left);
     }
-    for class in 0..CLASSES {
+    for (class, colour) in COLOURS.into_iter().enumerate() {
         let x = 60.0 + 150.0 * class as f64;
         let _ = writeln!(
             svg,
-            "<circle cx=\"{x}\" cy=\"500\" r=\"4\" fill=\"{}\"/>",
-            COLOURS[class]
+            "<circle cx=\"{x}\" cy=\"500\" r=\"4\" fill=\"{colour}\"/>"
         );
         text(&mut svg, x + 9.0, 504.0, "start", &class_name(class));
     }

@@ -71,23 +71,29 @@ pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let mut tables = [format!("{COLUMNS}\n"), format!("{FUNCTION_COLUMNS}\n")];
     let mut failures = Vec::new();
     for mode in modes(asked.php.is_usual(), asked.full, &seeds) {
+        let before = tables[0].len();
         failures.extend(compare(asked, &mode, &mut tables)?);
         // What was found is not lost if a later mode fails.
-        asked.write(&tables[0])?;
-        asked.write_beside("functions", &tables[1])?;
+        if tables[0].len() > before {
+            write(asked, &tables)?;
+        }
     }
     if asked.php.is_usual() && seeds.is_empty() {
         let is_asked = |workload: &&BenchWorkload| asked.full || asked.names(workload.name);
         for &workload in APPLICATIONS.iter().filter(is_asked) {
             failures.extend(compare_application(asked, workload, &mut tables)?);
-            asked.write(&tables[0])?;
-            asked.write_beside("functions", &tables[1])?;
+            write(asked, &tables)?;
         }
     }
     if asked.full {
         asked.draw("functions", &draw_plot(&tables[1])?)?;
     }
     Ok(failures)
+}
+
+fn write(asked: &BenchArguments, [programs, functions]: &[String; 2]) -> Result<()> {
+    asked.write(programs)?;
+    asked.write_beside("functions", functions)
 }
 
 /// Compares an application at the rates that are requested.

@@ -7,7 +7,8 @@ use std::alloc::System;
 use std::sync::Arc;
 
 use phpprof::read::clocks::SchedStat;
-use phpprof::read::cpu_shares::CpuShares;
+use phpprof::read::cpu_shares::{ClockedSample, CpuShares};
+use phpprof::read::on_cpu::Activity;
 use phpprof::request::asked::SampleLabel;
 use phpprof::request::values::{MAX_VALUES, RequestValues, Set};
 use phpprof::run::WorkerLabels;
@@ -156,7 +157,13 @@ fn waiting() -> Vec<CpuShares<SummedStack>> {
     let clock = || {
         let mut clock = CpuShares::default();
         let stack = SummedStack::of_phase(FunctionNames::IDLE);
-        (0..100_000).for_each(|now| clock.add(now, look, Some(stack), |_, _| ()));
+        let newest = |at| ClockedSample {
+            at,
+            look,
+            activity: Activity::Runnable,
+            sample: stack,
+        };
+        (0..100_000).for_each(|now| clock.add(newest(now), |_, _| ()));
         clock
     };
     (0..WORKERS).map(|_| clock()).collect()

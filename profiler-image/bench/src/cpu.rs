@@ -5,6 +5,7 @@
 //! its PHP reads a thread's clock; without them there are no such rows.
 
 mod account;
+mod crowd;
 mod partner;
 mod program;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use account::{FUNCTIONS, MIN_SLICE_MILLISECONDS, ThreadAccount, ThreadRecord, sampled};
 use anyhow::{Context, Result};
+use crowd::{Crowd, CrowdedRow, crowded_rows};
 use nix::unistd::Pid;
 use partner::{Partner, Wait};
 use program::{CpuProgram, ThreadedServer};
@@ -22,7 +24,7 @@ use crate::BenchArguments;
 use crate::running::PhpProgram;
 use crate::sampled::{options, record, stacks, time};
 
-const COLUMNS: &str = "workers,wait,slice_ms,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
+const COLUMNS: &str = "workers,wait,slice_ms,pause_us,beside,cpus,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
 /// How long a target runs before and after it is sampled.
 const AROUND: Duration = Duration::from_millis(1000);
 
@@ -34,6 +36,8 @@ struct CpuRow {
     slice_milliseconds: u32,
     rate_hz: u32,
     seconds: f64,
+    /// Beside other programs, with pauses of another length.
+    crowded: Option<CrowdedRow>,
 }
 
 /// The rows that break their limits, in words; in the short form those that break them twice,
@@ -85,11 +89,14 @@ fn judge(
     let mut all = Vec::new();
     for outcome in measure(&asked.php, server, row)? {
         print(row, &outcome, csv)?;
-        let broken = outcome.broken(row.slice_milliseconds, asked.full);
+        let broken = match row.crowded {
+            Some(_) => outcome.broken_beside(1e9 / f64::from(row.rate_hz)),
+            None => outcome.broken(row.slice_milliseconds, asked.full),
+        };
         for words in &broken {
             println!("    BROKEN: {words}");
         }
-        if broken.is_empty() && outcome.is_busy() {
+        if broken.is_empty() && outcome.is_busy() && row.crowded.is_none() {
             println!("    the machine is busy: shares are not judged");
         }
         all.extend(broken);
@@ -105,9 +112,14 @@ fn rows(full: bool) -> Vec<CpuRow> {
         slice_milliseconds,
         rate_hz,
         seconds,
+        crowded: None,
     };
+    let crowded = crowded_rows(full).map(|(crowded, rate_hz, seconds)| CpuRow {
+        crowded: Some(crowded),
+        ..row(false, Wait::Usleep, 1, rate_hz, seconds)
+    });
     if !full {
-        return vec![
+        let mut rows = vec![
             row(false, Wait::Usleep, 5, 999, 2.0),
             row(false, Wait::Pipe, 20, 999, 2.0),
             row(false, Wait::Socket, 5, 999, 2.0),
@@ -115,8 +127,10 @@ fn rows(full: bool) -> Vec<CpuRow> {
             row(false, Wait::Usleep, 20, 99, 8.0),
             row(true, Wait::Turns, 5, 999, 2.0),
         ];
+        rows.extend(crowded);
+        return rows;
     }
-    let mut rows = Vec::new();
+    let mut rows: Vec<_> = crowded.collect();
     for threads in [false, true] {
         for wait in [
             Wait::Usleep,
@@ -160,13 +174,16 @@ fn measure(
 ) -> Result<Vec<ThreadAccount>> {
     let partner = Partner::start(row.wait)?;
     let sampling = Duration::from_secs_f64(row.seconds);
-    let asked = format!(
+    let mut asked = format!(
         "wait={}&slice={}&seconds={}&path={}",
         row.wait.name(),
         row.slice_milliseconds,
         (sampling + AROUND).as_secs_f64(),
         partner.path
     );
+    if let Some(crowded) = row.crowded {
+        write!(asked, "&pause={}", crowded.pause_microseconds)?;
+    }
     let program = match server.filter(|_| row.threads) {
         None => CpuProgram::process(php, &asked)?,
         Some(server) if row.wait == Wait::Turns => {
@@ -174,6 +191,10 @@ fn measure(
         }
         Some(server) => CpuProgram::threads(server, &[asked])?,
     };
+    let crowd = row
+        .crowded
+        .map(|crowded| Crowd::start(crowded, program.pid()?));
+    let _crowd = crowd.transpose()?;
     let before = delays(program.pid()?)?;
     let options = options(program.pid()?, row.rate_hz, sampling, false)?;
     let recording = record(&options).with_context(|| label(row))?;
@@ -230,10 +251,14 @@ fn print(row: &CpuRow, outcome: &ThreadAccount, csv: &mut String) -> Result<()> 
     );
     write!(
         csv,
-        "{},{},{},{},{samples},{delay_percent:.2},{:.1},{:.1},{chance:.2}",
+        "{},{},{},{},{},{},{},{samples},{delay_percent:.2},{:.1},{:.1},{chance:.2}",
         workers(row),
         row.wait.name(),
         row.slice_milliseconds,
+        row.crowded
+            .map_or(1000 * row.slice_milliseconds, |it| it.pause_microseconds),
+        row.crowded.map_or(0, |it| it.programs),
+        row.crowded.map_or("other", |it| it.cpus.name()),
         row.rate_hz,
         milliseconds[0],
         milliseconds[1]
@@ -250,6 +275,9 @@ fn print(row: &CpuRow, outcome: &ThreadAccount, csv: &mut String) -> Result<()> 
 
 /// A row's name in the table.
 fn label(row: &CpuRow) -> String {
+    if let Some(crowded) = row.crowded {
+        return format!("{}, {} Hz", crowded.label(), row.rate_hz);
+    }
     format!(
         "{} {}, {} ms, {} Hz",
         workers(row),

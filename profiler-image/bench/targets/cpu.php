@@ -1,6 +1,6 @@
 <?php
 // Works and waits in turn, for `seconds`, in slices of `slice` milliseconds, more or less by a half, so that it is not in step with
-// any rate of samples. Prints its CPU clock at the beginning of each of its functions. Started by its argument, or by a request.
+// any rate of samples. It waits for `pause` microseconds instead, if that is set. Prints its CPU clock at the beginning of each of its functions. Started by its argument, or by a request.
 parse_str($argv[1] ?? $_SERVER['QUERY_STRING'], $asked);
 set_time_limit(0);
 
@@ -41,6 +41,7 @@ function waiting(int $nanoseconds): void
     }
 }
 
+$pause = isset($asked['pause']) ? $asked['pause'] * 1000 : null;
 $text = str_repeat('x', 20_000);
 $slice = (int) ($asked['slice'] * 1_000_000);
 switch ($asked['wait']) {
@@ -67,7 +68,8 @@ for ($turn = 0; hrtime(true) < $end; $turn++) {
     // Work may follow work, too.
     $function = ['counting', 'waiting', 'counting', 'hashing', 'waiting'][$turn % 5];
     $marks[] = [hrtime(true), $clock(), $function];
-    $nanoseconds = mt_rand($slice >> 1, $slice + ($slice >> 1));
+    $length = $function === 'waiting' ? $pause ?? $slice : $slice;
+    $nanoseconds = mt_rand($length >> 1, $length + ($length >> 1));
     $function === 'waiting' ? waiting($nanoseconds) : $function(hrtime(true) + $nanoseconds);
 }
 $marks[] = [hrtime(true), $clock(), ''];

@@ -202,6 +202,12 @@ struct SampleCounts {
     idle: u64,
     open: u64,
     cpu_unattributed_milliseconds: u64,
+    /// Samples of workers that waited for a CPU lately, of which it is not proven whether they were
+    /// on one, and samples without the counts for such a proof.
+    #[serde(skip_serializing_if = "is_zero")]
+    cpu_unproven: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    cpu_uncounted: u64,
     without_worker: i64,
     /// Samples that end below a name that could not be checked. Few runs have any.
     #[serde(skip_serializing_if = "is_zero")]
@@ -447,6 +453,8 @@ fn comment(
             idle: quality.idle,
             open: quality.open,
             cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
+            cpu_unproven: snapshot.cpu_proofs.changed,
+            cpu_uncounted: snapshot.cpu_proofs.uncounted,
             without_worker,
             unnamed: quality.unnamed,
             unchecked_names: quality.unchecked_names,

@@ -9,8 +9,10 @@
 //! | | else `wchan`: where in the kernel it sleeps, or 0; it says 0 as well where the kernel refuses | 1.5 µs |
 //! | | else `stat`: the state | 3.9 µs |
 //!
-//! Nothing distinguishes a runnable worker from a running one, until its wait for a CPU is over and
-//! counted in `schedstat`. The files are kept open: they stay bound to the worker's own process, so
+//! | is it on a CPU, or does it wait for one? | `schedstat` and `status` ([`super::on_cpu`]) | 9 µs |
+//! | for which one? | `stat` | 3.9 µs |
+//!
+//! The last two are read only where a worker has waited for a CPU lately. The files are kept open: they stay bound to the worker's own process, so
 //! a reused PID reads as gone. Invariant: two equal [`Mark`]s say that the worker did not run in
 //! between, a [`Mark::Process`] only since the last tick (`schedstat`: proc(5), its third number
 //! grows each time the thread is put on a CPU. A process's CPU time is that of all its threads:
@@ -22,10 +24,11 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 
-use crate::target::process::Process;
+use super::on_cpu::Departures;
 use crate::target::process::calls;
 use crate::target::process::cpu_clock::CpuClock;
 use crate::target::process::stat::Stat;
+use crate::target::process::{Process, proc_path};
 
 /// The numbers of `schedstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,17 @@ pub enum Mark {
     Thread(SchedStat),
 }
 
+impl Mark {
+    /// The numbers of the thread, if it has those.
+    #[must_use]
+    pub fn of_thread(self) -> Option<SchedStat> {
+        match self {
+            Self::Thread(look) => Some(look),
+            Self::Process(_) => None,
+        }
+    }
+}
+
 /// Why [`Clocks::look`] has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLook {
@@ -57,13 +71,44 @@ pub enum NoLook {
     Unknown,
 }
 
+/// The longest `status` that is read. The kernel writes the counts at its end, after a list of the
+/// process's groups: one with some 400 groups has none here.
+const MAX_STATUS: usize = 4096;
+
 /// The files of one worker.
 #[derive(Debug)]
 pub struct Clocks {
+    pid: i32,
+    tid: i32,
     /// Only for a worker that is a process of its own.
     process: Option<CpuClock>,
     schedstat: Option<File>,
     sleep: Option<SleepFile>,
+    status: LazyFile,
+    /// Unless it is among those above.
+    stat: LazyFile,
+}
+
+/// A file that is opened when it is first read, and stays open.
+#[derive(Debug, Default)]
+enum LazyFile {
+    #[default]
+    Unopened,
+    Open(File),
+    /// It could not be opened, or is not read any more.
+    Closed,
+}
+
+impl LazyFile {
+    fn get(&mut self, open: impl FnOnce() -> Option<File>) -> Option<&File> {
+        if matches!(self, Self::Unopened) {
+            *self = open().map_or(Self::Closed, Self::Open);
+        }
+        match self {
+            Self::Open(file) => Some(file),
+            Self::Unopened | Self::Closed => None,
+        }
+    }
 }
 
 /// The file that tells whether the worker sleeps.
@@ -83,9 +128,7 @@ impl Clocks {
     /// Opens the files of a worker.
     #[must_use]
     pub fn of(process: &Process) -> Self {
-        let open = |name: &str| {
-            calls::open(format!("/proc/{}/task/{}/{name}", process.pid, process.tid)).ok()
-        };
+        let open = |name: &str| open(process.pid, process.tid, name);
         let by_syscall = || {
             let file = open("syscall")?;
             // Opening it may succeed where reading fails, as without the rights of ptrace.
@@ -102,6 +145,10 @@ impl Clocks {
         let is_process = process.pid == process.tid;
         let clock = is_process.then(|| CpuClock::of(process.pid));
         Self {
+            pid: process.pid,
+            tid: process.tid,
+            status: LazyFile::default(),
+            stat: LazyFile::default(),
             process: clock.flatten(),
             schedstat: open("schedstat"),
             sleep: by_syscall()
@@ -142,6 +189,31 @@ impl Clocks {
         look.map(Mark::Thread).or_else(clock)
     }
 
+    /// How often the worker has left its CPU by now; `None` if nothing tells.
+    pub fn departures(&mut self) -> Option<Departures> {
+        let (pid, tid) = (self.pid, self.tid);
+        let file = self.status.get(|| open(pid, tid, "status"))?;
+        let mut bytes = [0_u8; MAX_STATUS];
+        departures_in(read_bytes(file, &mut bytes).ok()?)
+    }
+
+    /// Stops counting the departures, because they do not belong to the numbers of `schedstat`.
+    pub fn ignore_departures(&mut self) {
+        self.status = LazyFile::Closed;
+    }
+
+    /// The worker's state now, and the CPU on which it last ran.
+    pub fn state(&mut self) -> Option<(char, usize)> {
+        let (pid, tid) = (self.pid, self.tid);
+        let file = match &self.sleep {
+            Some(SleepFile::Stat(stat) | SleepFile::Wchan { stat, .. }) => stat,
+            Some(SleepFile::Syscall(_)) | None => self.stat.get(|| open(pid, tid, "stat"))?,
+        };
+        let mut bytes = [0_u8; 512];
+        let stat = Stat::parse(read_bytes(file, &mut bytes).ok()?)?;
+        Some((stat.state, stat.processor))
+    }
+
     /// Whether the worker sleeps now; `None` if nothing tells.
     pub fn ask_asleep(&mut self) -> Option<bool> {
         match self.sleep.as_mut()? {
@@ -180,7 +252,29 @@ fn is_asleep_by_state(file: &File) -> Option<bool> {
     Some(!matches!(stat.state, 'R'))
 }
 
+/// The counts in a `status`. Its name, which the target chooses, has no line breaks
+/// (`proc_task_name`, fs/proc/array.c).
+fn departures_in(status: &[u8]) -> Option<Departures> {
+    let number = |key: &[u8]| {
+        let mut lines = status.rsplit(|&byte| byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(key))?;
+        std::str::from_utf8(value).ok()?.trim().parse().ok()
+    };
+    Some(Departures {
+        voluntary: number(b"voluntary_ctxt_switches:")?,
+        involuntary: number(b"nonvoluntary_ctxt_switches:")?,
+    })
+}
+
+fn open(pid: i32, tid: i32, name: &str) -> Option<File> {
+    calls::open(proc_path(format_args!("{pid}/task/{tid}/{name}"))).ok()
+}
+
 fn read<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, NoLook> {
+    std::str::from_utf8(read_bytes(file, bytes)?).map_err(|_| NoLook::Unknown)
+}
+
+fn read_bytes<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a [u8], NoLook> {
     calls::count_file_read();
     let length = file
         .read_at(bytes, 0)
@@ -188,10 +282,7 @@ fn read<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, NoLook> {
             Some(number) if number == Errno::ESRCH as i32 => NoLook::Gone,
             _ => NoLook::Unknown,
         })?;
-    bytes
-        .get(..length)
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
-        .ok_or(NoLook::Unknown)
+    bytes.get(..length).ok_or(NoLook::Unknown)
 }
 
 #[cfg(test)]
@@ -199,7 +290,11 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::process::{Command, Stdio};
 
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
     use super::*;
+    use crate::read::on_cpu::{CountsOfRead, Presence};
 
     /// Opens one of the files, by a function that opens files of the worker.
     type Choose = fn(&dyn Fn(&str) -> File) -> SleepFile;
@@ -207,9 +302,13 @@ mod tests {
     fn clocks_of(pid: i32, sleep: Choose) -> Clocks {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).unwrap();
         Clocks {
+            pid,
+            tid: pid,
             process: None,
             schedstat: Some(open("schedstat")),
             sleep: Some(sleep(&open)),
+            status: LazyFile::default(),
+            stat: LazyFile::default(),
         }
     }
 
@@ -250,9 +349,13 @@ mod tests {
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let clocks = Clocks {
+            pid,
+            tid: pid,
             process: CpuClock::of(pid),
             schedstat: None,
             sleep: None,
+            status: LazyFile::default(),
+            stat: LazyFile::default(),
         };
         let answer = &mut [0];
         let mut run = || {
@@ -302,5 +405,77 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(moved);
+    }
+
+    #[test]
+    fn departures_are_read_from_the_end_of_a_status() {
+        let status = b"Name:\tvoluntary_ctxt_switches:\t9\nState:\tR (running)\n\
+            voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t5\n";
+        let expected = Departures {
+            voluntary: 7,
+            involuntary: 5,
+        };
+        assert_eq!(departures_in(status), Some(expected));
+        assert_eq!(departures_in(&status[..status.len() - 30]), None);
+        assert_eq!(departures_in(b"Name:\t\xff\n"), None);
+    }
+
+    /// Reads a process's counts around nothing, this many times.
+    fn presences(clocks: &mut Clocks, count: usize) -> Vec<Presence> {
+        let mut read = || {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let before = clocks.look().unwrap();
+            let counts = CountsOfRead {
+                before,
+                after: clocks.look().unwrap(),
+                departures: clocks.departures().unwrap(),
+                last: clocks.look().unwrap(),
+            };
+            counts.presence()
+        };
+        (0..count).map(|_| read()).collect()
+    }
+
+    #[test]
+    fn two_that_share_a_cpu_are_on_it_in_turn() {
+        let mut busy = [(); 2].map(|()| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]).spawn().unwrap()
+        });
+        let pids = busy.each_ref().map(|it| i32::try_from(it.id()).unwrap());
+        let own = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let last = (0..CpuSet::count()).rfind(|&cpu| own.is_set(cpu) == Ok(true));
+        let mut set = CpuSet::new();
+        set.set(last.unwrap()).unwrap();
+        for pid in pids {
+            sched_setaffinity(Pid::from_raw(pid), &set).unwrap();
+        }
+        let mut clocks = clocks_of(pids[0], |open| SleepFile::Syscall(open("syscall")));
+        // Turns last for some milliseconds. Other tests may have the CPU for longer.
+        let mut seen = Vec::new();
+        let has_both = (0..50).any(|_| {
+            seen.extend(presences(&mut clocks, 100));
+            [Presence::On, Presence::Off]
+                .iter()
+                .all(|it| seen.contains(it))
+        });
+        assert!(has_both);
+        assert!(!seen.contains(&Presence::Uncounted));
+        for child in &mut busy {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn sleeper_is_off() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut clocks = clocks_of(pid, |open| SleepFile::Stat(open("stat")));
+        let is_off = (0..500).any(|_| presences(&mut clocks, 10) == [Presence::Off; 10]);
+        assert!(is_off);
+        assert_eq!(clocks.state().map(|(state, _)| state), Some('S'));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

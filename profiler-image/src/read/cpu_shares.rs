@@ -4,39 +4,68 @@
 //! worker ran get equal shares of the CPU time of a longer interval. The clock's advance between
 //! two samples tells how much ran, not what: if it went to the adjacent samples, functions shorter
 //! than a period would get their neighbours' time. A sleeping sample gets none. Neither does one
-//! that waited for a CPU, which is known later: the kernel counts a wait when it ends.
+//! that waited for a CPU. Where the counts of switches do not tell, a wait is known later: the
+//! kernel counts it when it ends.
 //! Invariant: the CPU time given and the CPU time still waiting add up to the whole advance of the
 //! clock.
 
 use super::clocks::SchedStat;
+use super::on_cpu::Activity;
 
 /// Samples that share the CPU time of their interval. At 99 Hz, functions of 5 ms are 9 percentage
 /// points off with 1 sample, 1.2 off with 4, up to 0.4 with 16, and 0.1 with 64. These take a short
 /// time, so that a disturbance by other programs affects few samples.
 const SHARERS: usize = 64;
-/// More samples only gather while the clock stands still for longer than a kernel tick: then the
-/// worker has no CPU.
-const MAX_SHARERS: usize = 256;
+/// More samples only gather while the worker has no CPU.
+const MAX_SAMPLES: usize = 256;
+
+/// Certain samples share alone unless there are this many times as many less certain ones: then the
+/// sampler has displaced the worker in most of those.
+const FEWEST: usize = 32;
 
 /// The clock of one worker, and the samples that wait for their share.
 #[derive(Debug)]
 pub struct CpuShares<T> {
     last: Option<SchedStat>,
+    /// The newest sample that has no room below, and in which the worker waited for a CPU.
+    last_resort: Option<T>,
     /// The whole advance so far, in nanoseconds.
     seen: u64,
     /// Nanoseconds that no sample was given yet.
     waiting: u64,
-    /// Samples in which the worker ran, as far as is known, and their times; the newest last.
-    sharers: Vec<(u64, T)>,
+    /// Samples that may have a share, the newest last.
+    samples: Vec<WaitingSample<T>>,
+}
+
+/// A sample with what the scheduler told then.
+#[derive(Debug)]
+pub struct ClockedSample<T> {
+    /// When, in nanoseconds.
+    pub at: u64,
+    /// The worker's numbers.
+    pub look: SchedStat,
+    /// What the worker did.
+    pub activity: Activity,
+    /// The sample.
+    pub sample: T,
+}
+
+/// A sample that waits for its share.
+#[derive(Debug)]
+struct WaitingSample<T> {
+    at: u64,
+    activity: Activity,
+    sample: T,
 }
 
 impl<T> Default for CpuShares<T> {
     fn default() -> Self {
         Self {
             last: None,
+            last_resort: None,
             seen: 0,
             waiting: 0,
-            sharers: Vec::new(),
+            samples: Vec::new(),
         }
     }
 }
@@ -56,40 +85,79 @@ impl<T> CpuShares<T> {
         }
     }
 
-    /// Takes the scheduler's numbers at a time, in nanoseconds, and the sample of that time if the
-    /// worker ran. Once there are enough samples, each gets its share.
-    pub fn add(&mut self, now: u64, look: SchedStat, ran: Option<T>, give: impl FnMut(T, u64)) {
+    /// Takes the newest sample. Once there are enough, each gets its share.
+    pub fn add(&mut self, newest: ClockedSample<T>, give: impl FnMut(T, u64)) {
+        let ClockedSample { look, activity, .. } = newest;
         let last = self.last.replace(look).unwrap_or(look);
         let advance = look.run_nanoseconds.saturating_sub(last.run_nanoseconds);
         self.waiting += advance;
         self.seen += advance;
-        // A wait that began by then, or earlier, has ended since the last look.
-        let delay = look
-            .delay_nanoseconds
-            .saturating_sub(last.delay_nanoseconds);
-        let queued = |at: u64| delay > 0 && at >= now.saturating_sub(delay);
-        while self.sharers.pop_if(|(at, _)| queued(*at)).is_some() {}
-        if self.sharers.len() >= SHARERS && advance > 0 {
+        self.revise(&newest, last);
+        let is_full = self.samples.len() >= MAX_SAMPLES && self.waiting > 0;
+        if is_full || self.count(Standing::Ran) >= SHARERS && advance > 0 {
             self.settle(give);
         }
-        if let Some(sample) = ran
-            && self.sharers.len() < MAX_SHARERS
-        {
-            self.sharers.push((now, sample));
+        let is_kept = Standing::of(activity).is_some();
+        if is_kept && self.samples.len() < MAX_SAMPLES {
+            self.samples.push(WaitingSample {
+                at: newest.at,
+                activity,
+                sample: newest.sample,
+            });
+        } else if activity != Activity::Slept {
+            self.last_resort = Some(newest.sample);
         }
     }
 
-    /// Gives each sample its share of the CPU time so far.
+    /// Corrects what is believed of the samples before the newest look. A wait that began by then,
+    /// or earlier, has ended since.
+    fn revise(&mut self, newest: &ClockedSample<T>, last: SchedStat) {
+        let delay = newest.look.delay_nanoseconds;
+        let delay = delay.saturating_sub(last.delay_nanoseconds);
+        let began = newest.at.saturating_sub(delay);
+        let queued = |sample: &&mut WaitingSample<T>| delay > 0 && sample.at >= began;
+        for sample in self.samples.iter_mut().rev().take_while(queued) {
+            if sample.activity == Activity::Runnable {
+                sample.activity = Activity::Queued { displaced: false };
+            }
+        }
+    }
+
+    fn count(&self, standing: Standing) -> usize {
+        let samples = self.samples.iter();
+        let standings = samples.map(|one| Standing::of(one.activity));
+        standings.filter(|it| *it == Some(standing)).count()
+    }
+
+    /// Gives each sample its share of the CPU time so far. If almost none of them ran as far as is
+    /// known, those share it, too, that may have run.
     pub fn settle(&mut self, mut give: impl FnMut(T, u64)) {
-        let count = self.sharers.len() as u64;
-        let Some(each) = self.waiting.checked_div(count) else {
-            return;
+        let [ran, perhaps] = [Standing::Ran, Standing::Perhaps].map(|it| self.count(it));
+        let (least, count) = if ran.saturating_mul(FEWEST) >= perhaps {
+            (Standing::Ran, ran)
+        } else {
+            (Standing::Perhaps, ran + perhaps)
         };
-        let rest = self.waiting % count;
-        for (index, (_, sample)) in (0_u64..).zip(self.sharers.drain(..)) {
-            give(sample, each + u64::from(index < rest));
+        let count = count as u64;
+        if count == 0 {
+            if let Some(sample) = self.last_resort.take().filter(|_| self.waiting > 0) {
+                give(sample, std::mem::take(&mut self.waiting));
+            }
+            return;
+        }
+        let (each, rest) = (self.waiting / count, self.waiting % count);
+        let samples = self.samples.drain(..);
+        let sharers = samples.filter(|one| Standing::of(one.activity) >= Some(least));
+        for (index, one) in (0_u64..).zip(sharers) {
+            give(one.sample, each + u64::from(index < rest));
         }
         self.waiting = 0;
+    }
+
+    /// The numbers of the newest sample.
+    #[must_use]
+    pub fn last(&self) -> Option<SchedStat> {
+        self.last
     }
 
     /// The whole advance of the clock, in nanoseconds.
@@ -100,14 +168,32 @@ impl<T> CpuShares<T> {
 
     /// Calls `change` for each sample that waits for its share.
     pub fn each(&mut self, change: impl FnMut(&mut T)) {
-        let samples = self.sharers.iter_mut().map(|(_, sample)| sample);
-        samples.for_each(change);
+        let samples = self.samples.iter_mut().map(|one| &mut one.sample);
+        samples.chain(&mut self.last_resort).for_each(change);
     }
 
     /// Nanoseconds that no sample was given yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting
+    }
+}
+
+/// How certain it is that a worker ran in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Perhaps,
+    Ran,
+}
+
+impl Standing {
+    /// `None` if it did not.
+    fn of(activity: Activity) -> Option<Self> {
+        match activity {
+            Activity::Ran | Activity::Runnable => Some(Self::Ran),
+            Activity::Changed | Activity::Queued { displaced: true } => Some(Self::Perhaps),
+            Activity::Queued { displaced: false } | Activity::Slept => None,
+        }
     }
 }
 
@@ -124,13 +210,39 @@ mod tests {
         }
     }
 
+    fn at<T>(at: u64, look: SchedStat, (activity, sample): (Activity, T)) -> ClockedSample<T> {
+        ClockedSample {
+            at,
+            look,
+            activity,
+            sample,
+        }
+    }
+
     /// Checks each sample's share, and what is left, after steps of ten: how long the worker has
     /// run and waited, and which sample ran.
     #[track_caller]
     fn check(steps: &[(u64, u64, Option<char>)], expected: &[(char, u64)], left: u64) {
+        let step = |&(run, delay, ran)| (look(run, delay), runnable(ran));
+        let steps: Vec<_> = steps.iter().map(step).collect();
+        check_activities(&steps, expected, left);
+    }
+
+    /// A sample in which the worker was runnable, or slept.
+    fn runnable(sample: Option<char>) -> (Activity, char) {
+        let sleeps = (Activity::Slept, 's');
+        sample.map_or(sleeps, |sample| (Activity::Runnable, sample))
+    }
+
+    #[track_caller]
+    fn check_activities(
+        steps: &[(SchedStat, (Activity, char))],
+        expected: &[(char, u64)],
+        left: u64,
+    ) {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
-        for (now, &(run, delay, ran)) in (0..).step_by(10).zip(steps) {
-            shares.add(now, look(run, delay), ran, |_, _| panic!("too few samples"));
+        for (now, &(look, newest)) in (0..).step_by(10).zip(steps) {
+            shares.add(at(now, look, newest), |_, _| panic!("too few samples"));
         }
         shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
         assert_eq!((given.as_slice(), shares.waiting()), (expected, left));
@@ -162,7 +274,8 @@ mod tests {
     #[test]
     fn newborn_owns_its_time_before_the_look() {
         let (mut shares, mut given) = (CpuShares::from_birth(), Vec::new());
-        shares.add(0, look(8, 0), Some('a'), |_, _| panic!("too few samples"));
+        let newest = runnable(Some('a'));
+        shares.add(at(0, look(8, 0), newest), |_, _| panic!("too few samples"));
         shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
         assert_eq!((given.as_slice(), shares.seen()), (&[('a', 8)][..], 8));
     }
@@ -186,16 +299,78 @@ mod tests {
     #[test]
     fn standing_clock_gives_bounded_samples_none() {
         let (mut shares, mut given) = (CpuShares::default(), Vec::new());
-        shares.add(0, look(0, 0), Some('a'), |_, _| {});
+        shares.add(at(0, look(0, 0), runnable(Some('a'))), |_, _| {});
         for now in 1..10_000 {
-            shares.add(now, look(0, 0), Some('b'), |_, _| {
-                panic!("there is nothing")
-            });
-            assert!(shares.sharers.len() <= MAX_SHARERS);
+            let newest = at(now, look(0, 0), runnable(Some('b')));
+            shares.add(newest, |_, _| panic!("there is nothing"));
+            assert!(shares.samples.len() <= MAX_SAMPLES);
         }
-        shares.add(10_000, look(7, 9_999), Some('c'), |_, _| panic!("too few"));
+        let newest = at(10_000, look(7, 9_999), runnable(Some('c')));
+        shares.add(newest, |sample, nanoseconds| {
+            given.push((sample, nanoseconds))
+        });
         shares.settle(|sample, nanoseconds| given.push((sample, nanoseconds)));
-        assert_eq!(given, [('a', 4), ('c', 3)]);
+        assert_eq!(given, [('a', 7), ('c', 0)]);
+    }
+
+    #[test]
+    fn only_proven_samples_share_where_there_are_some() {
+        use Activity::{Changed, Queued, Ran, Slept};
+        let (here, there) = (Queued { displaced: true }, Queued { displaced: false });
+        let waited = |run_nanoseconds, delay_nanoseconds, slices| SchedStat {
+            run_nanoseconds,
+            delay_nanoseconds,
+            slices,
+        };
+        let mut steps = [
+            (look(0, 0), (Changed, 'a')),
+            (look(0, 0), (here, 'b')),
+            (look(6, 0), (there, 'c')),
+            (look(6, 0), (Slept, 'd')),
+            (look(6, 0), (Ran, 'e')),
+        ];
+        check_activities(&steps, &[('e', 6)], 0);
+        // What ran for sure keeps its share, whatever wait has ended since.
+        steps[3].1 = (Ran, 'd');
+        steps[4].0 = waited(6, 100, 2);
+        check_activities(&steps, &[('d', 3), ('e', 3)], 0);
+        // Nothing ran for sure.
+        (steps[3].1, steps[4].1) = ((Slept, 'd'), (there, 'e'));
+        check_activities(&steps, &[('a', 3), ('b', 3)], 0);
+        // All waited, and the CPU time has to be somewhere.
+        check_activities(&steps[2..], &[], 0);
+        steps[2].0 = look(0, 0);
+        check_activities(&steps[2..], &[('e', 6)], 0);
+    }
+
+    #[test]
+    fn few_that_ran_are_enough() {
+        let (ran, perhaps) = (
+            (Activity::Ran, 'a'),
+            (Activity::Queued { displaced: true }, 'b'),
+        );
+        let steps = |count: usize| {
+            let mut steps = vec![(look(0, 0), ran)];
+            steps.resize(1 + count, (look(340, 0), perhaps));
+            steps
+        };
+        check_activities(&steps(32), &[('a', 340)], 0);
+        let mut all = vec![('b', 10); 34];
+        all[0].0 = 'a';
+        check_activities(&steps(33), &all, 0);
+    }
+
+    #[test]
+    fn worker_that_is_always_displaced_has_its_time() {
+        let (mut shares, mut given) = (CpuShares::default(), 0);
+        let queued = (Activity::Queued { displaced: true }, ());
+        for now in 0..1000 {
+            let newest = at(now, look(now, 0), queued);
+            shares.add(newest, |(), nanoseconds| given += nanoseconds);
+            assert!(shares.samples.len() <= MAX_SAMPLES);
+        }
+        shares.settle(|(), nanoseconds| given += nanoseconds);
+        assert_eq!(given, 999);
     }
 
     const MILLISECOND: u64 = 1_000_000;
@@ -219,7 +394,8 @@ mod tests {
             while due < end {
                 let ticked = (due / TICK * TICK).saturating_sub(began);
                 let clock = before + if function.is_some() { ticked } else { 0 };
-                shares.add(due, look(clock, 0), function, |function, time| {
+                let newest = function.map_or((Activity::Slept, 0), |it| (Activity::Runnable, it));
+                shares.add(at(due, look(clock, 0), newest), |function, time| {
                     sampled[function] += time
                 });
                 due += period;
@@ -251,12 +427,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(steps in proptest::collection::vec((0_u64..100, 0_u64..9, proptest::option::of(0_u32..9)), 1..500)) {
+        fn nothing_is_lost(steps in proptest::collection::vec((0_u64..100, 0_u64..9, 0_usize..6), 1..500)) {
+            const ACTIVITIES: [Activity; 6] = [
+                Activity::Ran,
+                Activity::Runnable,
+                Activity::Changed,
+                Activity::Queued { displaced: true },
+                Activity::Queued { displaced: false },
+                Activity::Slept,
+            ];
             let (mut shares, mut run, mut delay, mut given) = (CpuShares::default(), 0, 0, 0);
-            for (now, (advance, wait, ran)) in (0_u64..).zip(&steps) {
+            for (now, (advance, wait, activity)) in (0_u64..).zip(&steps) {
                 (run, delay) = (run + advance, delay + wait);
-                shares.add(now, look(run, delay), *ran, |_, nanoseconds| given += nanoseconds);
-                prop_assert!(shares.sharers.len() <= MAX_SHARERS);
+                let newest = (ACTIVITIES[*activity], ());
+                shares.add(at(now, look(run, delay), newest), |(), nanoseconds| given += nanoseconds);
+                prop_assert!(shares.samples.len() <= MAX_SAMPLES);
             }
             shares.settle(|_, nanoseconds| given += nanoseconds);
             prop_assert_eq!(given + shares.waiting(), run - steps[0].0);

@@ -8,6 +8,7 @@ pub mod globals;
 pub mod heap;
 pub mod lasting;
 pub mod looks;
+pub mod on_cpu;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;

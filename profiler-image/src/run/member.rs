@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use nix::sched::sched_getcpu;
+
 use super::aggregate::{Aggregate, StackSum};
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
@@ -10,7 +12,8 @@ use super::requests::{Fate, Served};
 use super::schedule::SampleSlot;
 use super::time::SECOND;
 use crate::read::clocks::{Mark, SchedStat};
-use crate::read::cpu_shares::CpuShares;
+use crate::read::cpu_shares::{ClockedSample, CpuShares};
+use crate::read::on_cpu::{Activity, Contention, CountsOfRead, CpuProofs, Presence};
 use crate::read::worker::Worker;
 use crate::stack::trace::SummedStack;
 use crate::target::process::Process;
@@ -54,6 +57,8 @@ pub struct Member {
     /// The changes of its heap, if they are requested.
     pub heap: Option<HeapAccount>,
     cpu: CpuShares<Fate>,
+    /// Whether it has waited for a CPU lately.
+    pub contention: Contention,
     /// CPU time that it has used between requests, in nanoseconds, unless samples have it.
     cpu_idle: u64,
 }
@@ -72,8 +77,20 @@ pub struct Asleep {
 /// What a worker did in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
+    /// It did not sleep, and nothing shows that it waited for a CPU.
     Ran,
+    /// It waited for a CPU.
+    Queued,
     Slept(Held),
+}
+
+/// What the scheduler told in a sample.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerSight {
+    /// The worker's numbers.
+    pub look: SchedStat,
+    /// What the worker did.
+    pub activity: Activity,
 }
 
 impl Did {
@@ -81,7 +98,7 @@ impl Did {
     #[must_use]
     pub fn held(self) -> Held {
         match self {
-            Did::Ran => Held::No,
+            Did::Ran | Did::Queued => Held::No,
             Did::Slept(held) => held,
         }
     }
@@ -106,6 +123,7 @@ impl Member {
             served: Served::default(),
             heap: None,
             cpu: CpuShares::default(),
+            contention: Contention::default(),
             cpu_idle: 0,
         }
     }
@@ -127,12 +145,69 @@ impl Member {
         self.cpu.seen()
     }
 
-    /// The worker's mark before it is read, unless it has run for so long that its clock, which the
-    /// kernel reads slowly while it runs, is not worth it. If it sleeps nonetheless, it is only
-    /// read once more.
+    /// The worker's mark before it is read, unless it has run for so long, without a wait for a
+    /// CPU, that its clock, which the kernel reads slowly while it runs, is not worth it. If it
+    /// sleeps nonetheless, it is only read once more.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        (self.ran < RUNS).then(|| self.worker.clocks.mark())?
+        let is_wanted = self.ran < RUNS || self.contention.is_likely();
+        is_wanted.then(|| self.worker.clocks.mark())?
+    }
+
+    /// What it did in a sample. The numbers are those before the stack was read, and after; it
+    /// sleeps after that, or not.
+    pub fn activity(
+        &mut self,
+        before: Option<SchedStat>,
+        after: Option<SchedStat>,
+        is_asleep: bool,
+        told: &mut CpuProofs,
+    ) -> Activity {
+        if is_asleep {
+            return Activity::Slept;
+        }
+        if !self.contention.is_likely() {
+            return Activity::Runnable;
+        }
+        let looks = before.zip(after);
+        let activity = looks.and_then(|(before, after)| self.watched(before, after));
+        match activity {
+            None => told.uncounted += 1,
+            Some(Activity::Changed) => told.changed += 1,
+            Some(_) => {}
+        }
+        activity.unwrap_or(Activity::Runnable)
+    }
+
+    /// The same by the counts of its switches; `None` if these tell nothing.
+    fn watched(&mut self, before: SchedStat, after: SchedStat) -> Option<Activity> {
+        let clocks = &mut self.worker.clocks;
+        let departures = clocks.departures()?;
+        let counts = CountsOfRead {
+            before,
+            after,
+            departures,
+            last: clocks.look().ok()?,
+        };
+        match counts.presence() {
+            Presence::On => Some(Activity::Ran),
+            Presence::Changed => Some(Activity::Changed),
+            Presence::Uncounted => {
+                clocks.ignore_departures();
+                None
+            }
+            Presence::Off => {
+                let (state, cpu) = clocks.state()?;
+                if state != 'R' {
+                    return Some(Activity::Slept);
+                }
+                let ran_before = self.cpu.last().map(|look| look.run_nanoseconds);
+                let has_run = ran_before.is_some_and(|before| before < after.run_nanoseconds);
+                let here = sched_getcpu() == Ok(cpu);
+                let displaced = here && has_run;
+                Some(Activity::Queued { displaced })
+            }
+        }
     }
 
     /// The sleep if it still lasts, by the worker's current mark.
@@ -220,20 +295,27 @@ impl Member {
         }
     }
 
-    /// Takes the CPU time that has become visible, and distributes it to the samples in which the
-    /// worker ran; `ran` is the newest sample if the worker ran in it.
+    /// Takes the CPU time that has become visible in the newest sample, and distributes it to the
+    /// samples in which the worker ran.
     pub fn spend(
         &mut self,
-        look: Option<SchedStat>,
-        ran: Option<Fate>,
+        seen: SchedulerSight,
+        fate: Fate,
         aggregate: &mut Aggregate,
         recorder: Option<&mut Recorder>,
     ) {
-        let Some(look) = look else { return };
         let (summed_as, tid) = (self.summed_as, self.worker.process.tid);
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
-        self.cpu.add(self.sampled_at, look, ran, give);
+        let SchedulerSight { look, activity } = seen;
+        let newest = ClockedSample {
+            at: self.sampled_at,
+            look,
+            activity,
+            sample: fate,
+        };
+        self.cpu.add(newest, give);
+        self.contention.add(self.sampled_at, look);
     }
 
     /// Distributes the CPU time so far to the samples, before they are read.

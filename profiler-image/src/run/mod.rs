@@ -16,6 +16,7 @@ use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::Extensions;
 
 use crate::read::heap::HeapWatch;
+use crate::read::on_cpu::CpuProofs;
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::request::asked::SampleLabel;
@@ -159,6 +160,8 @@ struct RunLoop<'a> {
     busy: Busy,
     /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
     cpu_unattributed: u64,
+    /// How often it was not proven whether a worker was on a CPU.
+    cpu_proofs: CpuProofs,
     idle_calls: SystemCallCounts,
     /// Samples that were left out because the worker slept.
     not_running: u64,
@@ -222,6 +225,7 @@ impl<'a> RunLoop<'a> {
             budget,
             busy: Busy::default(),
             cpu_unattributed: 0,
+            cpu_proofs: CpuProofs::default(),
             idle_calls: SystemCallCounts::default(),
             not_running: 0,
             lateness: Lateness::default(),

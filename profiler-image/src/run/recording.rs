@@ -17,6 +17,7 @@ use super::seen::Busy;
 use super::seen::WorkerLabels;
 use super::snapshot::{Keep, RunEnd};
 use super::stop::StopSwitch;
+use crate::read::on_cpu::CpuProofs;
 use crate::request::asked::RequestSettings;
 use crate::sample::StackSampler;
 use crate::target::Scope;
@@ -97,6 +98,8 @@ pub struct Recording {
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them
     /// running.
     pub cpu_unattributed: Duration,
+    /// How often it was not proven whether a worker was on a CPU.
+    pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
     /// The most workers at one time that were not sampled, because the limit of open files had no

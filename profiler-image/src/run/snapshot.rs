@@ -15,6 +15,7 @@ use super::aggregate::{Aggregate, Settled};
 use super::heap::HeapTold;
 use super::requests::RequestReport;
 use super::seen::{Busy, WorkerLabels};
+use crate::read::on_cpu::CpuProofs;
 use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
@@ -63,6 +64,8 @@ pub struct Snapshot {
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them
     /// running.
     pub cpu_unattributed: Duration,
+    /// How often it was not proven whether a worker was on a CPU.
+    pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.
     pub not_running: Option<u64>,
     /// The most workers at one time that were not sampled, because the limit of open files had no
@@ -116,6 +119,7 @@ impl Recording {
             effective_period: self.effective_period,
             seed: self.seed,
             cpu_unattributed: self.cpu_unattributed,
+            cpu_proofs: self.cpu_proofs,
             not_running: self.not_running,
             without_room: self.without_room,
             missed: self.missed,

@@ -8,11 +8,12 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::member::{Asleep, Did, Member};
+use super::member::{Asleep, Did, Member, SchedulerSight};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
 use super::schedule::{SampleSlot, SampleTurn};
-use crate::read::clocks::{Mark, NoLook, SchedStat};
+use crate::read::clocks::{Mark, NoLook};
+use crate::read::on_cpu::Activity;
 use crate::sample::TurnOutcome;
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
@@ -81,7 +82,10 @@ impl RunLoop<'_> {
         let look = member.worker.clocks.look();
         // Code can be stopped anywhere, so it is asked for as well once its clock stands.
         let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
-        let is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
+        let mut is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
+        let before = mark.and_then(Mark::of_thread);
+        let activity = member.activity(before, look.ok(), is_asleep, &mut self.cpu_proofs);
+        is_asleep |= activity == Activity::Slept;
         member.note(!is_asleep);
         // Nothing ran from before the read to after it: the stack is true, and remains so for as
         // long as the sleep lasts.
@@ -112,12 +116,13 @@ impl RunLoop<'_> {
         let held = self.held(index, is_asleep, stack);
         let sleep = |mark| Asleep { mark, stack, held };
         self.members[index].asleep = slept.map(sleep);
-        let did = if is_asleep {
-            Did::Slept(held.unwrap_or_default())
-        } else {
-            Did::Ran
+        let did = match activity {
+            Activity::Slept => Did::Slept(held.unwrap_or_default()),
+            Activity::Queued { .. } => Did::Queued,
+            Activity::Ran | Activity::Runnable | Activity::Changed => Did::Ran,
         };
-        self.add(index, current, look.ok(), stack, is_certain, did);
+        let seen = look.ok().map(|look| SchedulerSight { look, activity });
+        self.add(index, current, seen, stack, is_certain, did);
     }
 
     /// Follows the request of a worker that is busy or not. Returns whether it is certain.
@@ -157,13 +162,13 @@ impl RunLoop<'_> {
         self.may_be_gone = true;
     }
 
-    /// Adds a sample of a stack, `None` between requests. `is_certain` tells whether its request is
-    /// certain.
+    /// Adds a sample of a stack, `None` between requests. `seen` is what the scheduler told, and
+    /// `is_certain` tells whether the sample's request is certain.
     pub(super) fn add(
         &mut self,
         index: usize,
         current: u64,
-        look: Option<SchedStat>,
+        seen: Option<SchedulerSight>,
         stack: Option<SummedStack>,
         is_certain: bool,
         did: Did,
@@ -204,7 +209,9 @@ impl RunLoop<'_> {
         if let Some(recorder) = recorder.as_deref_mut() {
             record(recorder, member, stack, fate, slot, ran);
         }
-        member.spend(look, ran.then_some(fate), aggregate, recorder);
+        if let Some(seen) = seen {
+            member.spend(seen, fate, aggregate, recorder);
+        }
     }
 
     /// The fate of a sample, which it counts as busy or idle.

@@ -17,6 +17,8 @@ const WAITING_PERCENT: f64 = 2.0;
 const TOLERANCE: f64 = 3.0;
 /// Chance exceeds this many standard deviations in 3 of 1,000 shares.
 const DEVIATIONS: f64 = 3.0;
+/// The same of what waits, beside other programs.
+const BESIDE_TOLERANCE: f64 = 1.0;
 /// In percent of a thread's CPU time.
 const TOTAL_TOLERANCE: f64 = 3.0;
 /// A thread that waited longer than this for a CPU, in percent of the time, was also runnable while
@@ -125,6 +127,27 @@ impl ThreadAccount {
     /// Whether other programs used the thread's CPU for so long that its shares are not judged.
     pub fn is_busy(&self) -> bool {
         self.delay_percent > MAX_DELAY
+    }
+
+    /// The broken limits of a row beside other programs, in words, at a period in nanoseconds.
+    pub fn broken_beside(&self, period: f64) -> Vec<String> {
+        let (truth, sampled) = (&self.truth, &self.sampled);
+        let mut broken = Vec::new();
+        let off = 100.0 * (sampled.all - truth.all) / truth.all.max(1.0);
+        if off.abs() > TOTAL_TOLERANCE {
+            broken.push(format!("{off:+.1} % of the CPU time"));
+        }
+        // Samples in which it ran show a share with this deviation.
+        let share = truth.percent(WAITING) / 100.0;
+        let samples = (truth.all / period).max(1.0);
+        let chance = 100.0 * DEVIATIONS * (share * (1.0 - share) / samples).sqrt();
+        let (waiting, truth) = (sampled.percent(WAITING), truth.percent(WAITING));
+        if (waiting - truth).abs() > BESIDE_TOLERANCE + chance {
+            broken.push(format!(
+                "{waiting:.1} % of the CPU time in what waits, {truth:.1} % of the true, chance ± {chance:.1}"
+            ));
+        }
+        broken
     }
 
     /// The broken limits, in words. The long form needs a quiet machine.
@@ -240,6 +263,30 @@ mod tests {
         assert!((chance(100, 100.0) - 7.5).abs() < 0.01);
         assert!((chance(100, 200.0) - 15.0).abs() < 0.01);
         assert!((chance(400, 100.0) - 3.75).abs() < 0.01);
+    }
+
+    #[test]
+    fn faults_beside_others_are_seen() {
+        let check = |waiting, all, expected: usize| {
+            let outcome = ThreadAccount {
+                samples: 0,
+                delay_percent: 90.0,
+                truth: TRUTH,
+                sampled: Account {
+                    functions: [60.0, 40.0 - waiting, waiting],
+                    all,
+                },
+                chance: 9.0,
+            };
+            // 10,000 samples: chance alone is 0.3 points.
+            let found = outcome.broken_beside(0.01);
+            assert_eq!(found.len(), expected, "{found:?}");
+        };
+        check(1.0, 100.0, 0);
+        check(2.25, 100.0, 0);
+        check(2.35, 100.0, 1);
+        check(1.0, 104.0, 1);
+        check(5.0, 96.0, 2);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
+use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
 use crate::run::aggregate::{Aggregate, Labelled};
 use crate::run::seen::Busy;
@@ -42,6 +43,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
         effective_period: Duration::from_millis(10),
         seed: 7,
         cpu_unattributed: Duration::ZERO,
+        cpu_proofs: CpuProofs::default(),
         not_running: None,
         without_room: 0,
         missed: None,
@@ -216,6 +218,8 @@ fn the_comment_has_the_fields_of_the_contract() {
             idle: 8903,
             open: 0,
             cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
+            cpu_unproven: 9,
+            cpu_uncounted: 6,
             without_worker: 3,
             unnamed: 0,
             unchecked_names: 0,

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::read::clocks::SchedStat;
-use crate::read::cpu_shares::CpuShares;
+use crate::read::cpu_shares::{ClockedSample, CpuShares};
+use crate::read::on_cpu::Activity;
 
 const PERIOD: u64 = 1_000_000_000 / 99;
 /// How many standard deviations of a binomial distribution a share may be off: once in two million
@@ -151,8 +152,18 @@ fn sleep_of_a_loop_has_its_cpu() {
                 delay_nanoseconds: 0,
                 slices: 1 + loops * 2,
             };
-            let ran = (at < WORK || slept > 0).then_some(usize::from(slept > 0));
-            shares.add(due, look, ran, |function, time| cpu[function] += time);
+            let activity = if at < WORK || slept > 0 {
+                Activity::Runnable
+            } else {
+                Activity::Slept
+            };
+            let newest = ClockedSample {
+                at: due,
+                look,
+                activity,
+                sample: usize::from(slept > 0),
+            };
+            shares.add(newest, |function, time| cpu[function] += time);
         }
         // In samples, of which half show a running worker.
         let all = cpu[0] + cpu[1];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
+use crate::read::clocks::SchedStat;
 use crate::read::lasting::Lasting;
 use crate::request::asked::RequestSettings;
 use crate::run::stop::StopSwitch;
@@ -43,6 +44,16 @@ fn end(mut child: Child) {
 /// What a worker did that was not held.
 pub(crate) fn did(ran: bool) -> Did {
     if ran { Did::Ran } else { Did::Slept(Held::No) }
+}
+
+/// What its clock told of a worker that did not wait.
+pub(crate) fn seen(look: SchedStat, ran: bool) -> Option<SchedulerSight> {
+    let activity = if ran {
+        Activity::Runnable
+    } else {
+        Activity::Slept
+    };
+    Some(SchedulerSight { look, activity })
 }
 
 /// 99 Hz, and nothing else is requested.
@@ -174,7 +185,15 @@ fn running_workers_mark_waits_for_sleep() {
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
+    let look = run.members[0].worker.clocks.look().unwrap();
+    // Waits for a CPU are watched at first.
     let member = &mut run.members[0];
+    (0..=8).for_each(|_| member.note(true));
+    assert!(member.mark().is_some());
+    member.contention.add(0, look);
+    member.contention.add(SECOND, look);
+    assert_eq!(member.mark(), None);
+    member.note(false);
     for _ in 0..8 {
         assert!(member.mark().is_some());
         member.note(true);
@@ -240,7 +259,8 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
         };
         let stack = (period % 8 < 7).then(|| SummedStack::of_phase(FunctionNames::COMPILING));
         let ran = period < 800;
-        run.add(0, period * PERIOD, Some(look), stack, true, did(ran));
+        let current = period * PERIOD;
+        run.add(0, current, seen(look, ran), stack, true, did(ran));
     }
     let member = &mut run.members[0];
     member.settle(&mut run.aggregate, None);

@@ -12,7 +12,7 @@ use crate::read::heap::HeapWatch;
 use crate::read::heap::tests::{memory, read};
 use crate::run::heap::HeapAccount;
 use crate::run::member::Member;
-use crate::run::turn::tests::{did, options};
+use crate::run::turn::tests::{did, options, seen};
 use crate::run::{RecordingOptions, RunLoop};
 use crate::stack::call_tree::{CallPath, PathId};
 use crate::stack::names::NameId;
@@ -64,7 +64,8 @@ impl<'a> Busy<'a> {
             slices: 1,
         };
         let ran = stack.is_some();
-        self.run.add(0, self.now, Some(look), stack, true, did(ran));
+        let seen = seen(look, ran);
+        self.run.add(0, self.now, seen, stack, true, did(ran));
         self.now += PERIOD;
     }
 

@@ -31,7 +31,7 @@ use crate::target::process::stat::Stat;
 use crate::target::process::{Process, proc_path};
 
 /// The numbers of `schedstat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Time on a CPU, in nanoseconds. It moves at the kernel's ticks, and when the thread leaves
     /// its CPU.
@@ -40,6 +40,16 @@ pub struct SchedStat {
     pub delay_nanoseconds: u64,
     /// How often the thread was put on a CPU; 0 if the kernel does not count that.
     pub slices: u64,
+}
+
+impl From<[u64; 3]> for SchedStat {
+    fn from([run_nanoseconds, delay_nanoseconds, slices]: [u64; 3]) -> Self {
+        Self {
+            run_nanoseconds,
+            delay_nanoseconds,
+            slices,
+        }
+    }
 }
 
 /// A value that changes whenever a worker runs.

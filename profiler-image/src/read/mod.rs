@@ -9,6 +9,7 @@ pub mod heap;
 pub mod lasting;
 pub mod looks;
 pub mod on_cpu;
+pub mod own_cpu;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;

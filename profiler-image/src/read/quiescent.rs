@@ -51,6 +51,8 @@ pub struct Observation {
     pub is_interpreted: bool,
     /// The worker slept. Such a read needs no CPU of the worker's.
     pub was_asleep: bool,
+    /// The stack was cut at the most frames.
+    pub is_cut: bool,
 }
 
 struct QuiescentRequest {
@@ -63,11 +65,14 @@ struct QuiescentRequest {
     spare: Observation,
 }
 
+/// The beginnings of functions; reused memory.
+pub type Heads = Vec<[u8; HEAD]>;
+
 /// Memory that the thread reuses between its reads.
 #[derive(Default)]
 struct Buffers {
     copy: Copy,
-    heads: Vec<[u8; HEAD]>,
+    heads: Heads,
 }
 
 /// The thread, and the read in progress.
@@ -100,7 +105,7 @@ impl QuiescentReader {
                 let _ = tell.send(gettid());
                 let mut buffers = Buffers::default();
                 while let Ok(mut request) = inbox.recv() {
-                    let is_quiescent = observe(&mut request, &mut buffers);
+                    let is_quiescent = answer(&mut request, &mut buffers);
                     if outbox.send((is_quiescent, request.spare)).is_err() {
                         break;
                     }
@@ -177,10 +182,19 @@ impl QuiescentReader {
 }
 
 /// Reads into the request's observation; returns whether the read was quiescent.
-fn observe(request: &mut QuiescentRequest, buffers: &mut Buffers) -> bool {
+fn answer(request: &mut QuiescentRequest, buffers: &mut Buffers) -> bool {
     let watch = Arc::clone(&request.watch);
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
-    let place = quiescently(&watch, || read(request, &mut buffers.heads));
+    let place = quiescently(&watch, || {
+        observe(
+            &mut request.reader,
+            request.layout,
+            &request.shared_ranges,
+            &mut request.spare,
+            &mut buffers.heads,
+        )
+    });
+    request.spare.tid = request.tid;
     std::mem::swap(&mut request.reader.copy, &mut buffers.copy);
     request.spare.was_asleep = place == Some(ThreadPlace::Asleep);
     place.is_some()
@@ -207,22 +221,30 @@ fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Threa
     (still()? == place && watch.timeslices()? == slices).then_some(place)
 }
 
-fn read(request: &mut QuiescentRequest, heads: &mut Vec<[u8; HEAD]>) -> Option<()> {
-    let observation = &mut request.spare;
-    let layout = request.layout;
-    let Ok(Reading::Busy { tops, .. }) = request.reader.read() else {
+/// Reads the stack, the functions of its frames, and the names that may not outlive the read.
+/// `None` if there is none, or it is torn.
+pub fn observe(
+    reader: &mut Reader,
+    layout: &'static Layout,
+    shared_ranges: &[Range<u64>],
+    observation: &mut Observation,
+    heads: &mut Heads,
+) -> Option<()> {
+    let Ok(Reading::Busy { tops, last }) = reader.read() else {
         return None;
     };
     // The look after the last read of the pointer.
-    request.reader.copy.take_look(tops.len());
-    let memory = request.reader.memory.clone();
-    let end = unwind(
-        &memory,
-        layout,
-        &mut request.reader.copy,
-        newest(&tops).current_execute_data,
-        &mut observation.frames,
-    );
+    reader
+        .copy
+        .take_look(reader.copy.looks.len().saturating_sub(1));
+    let memory = reader.memory.clone();
+    let top = newest(&tops).current_execute_data;
+    let frames = &mut observation.frames;
+    let end = unwind(&memory, layout, &mut reader.copy, top, frames);
+    reader.note_beside(&tops);
+    if last.current_execute_data != top {
+        return None;
+    }
     if end == UnwindEnd::Torn {
         return None;
     }
@@ -238,8 +260,7 @@ fn read(request: &mut QuiescentRequest, heads: &mut Vec<[u8; HEAD]>) -> Option<(
         .collect();
     memory.gather(&mut pieces).ok()?;
     drop(pieces);
-    let ranges = &request.shared_ranges;
-    let is_shared = |address| is_in(ranges, address);
+    let is_shared = |address| is_in(shared_ranges, address);
     observation.keys.clear();
     let keys = heads.iter().map(|head| FunctionKey::parse(layout, head));
     observation.keys.extend(keys);
@@ -256,9 +277,9 @@ fn read(request: &mut QuiescentRequest, heads: &mut Vec<[u8; HEAD]>) -> Option<(
         .filter_map(|key| NamedFunction::resolve(&memory, layout, *key));
     observation.functions.extend(functions);
     let root = frames.last();
-    observation.root_is_on_page = root.is_some_and(|root| request.reader.copy.inside(root.address));
-    observation.is_interpreted = request.reader.is_interpreted();
+    observation.root_is_on_page = root.is_some_and(|root| reader.copy.inside(root.address));
+    observation.is_interpreted = reader.is_interpreted();
+    observation.is_cut = end == UnwindEnd::TooDeep;
     observation.restarts = memory.restarts();
-    observation.tid = request.tid;
     Some(())
 }

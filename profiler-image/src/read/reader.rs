@@ -104,6 +104,9 @@ pub struct Reader {
     pub copy: Copy,
     /// Whether the CPU budget allows as many looks as are needed.
     pub has_room: bool,
+    /// The reading thread has the worker's CPU: one look shows a moment, however long the read
+    /// takes.
+    pub is_here: bool,
     /// How much around the top is read, and how often.
     pub window: Window,
     /// Finds out which request the worker serves, if that is requested.
@@ -140,6 +143,7 @@ impl Reader {
             has_frame: false,
             copy: Copy::default(),
             has_room: true,
+            is_here: false,
             window: Window::default(),
             request: None,
             heap: None,
@@ -209,7 +213,7 @@ impl Reader {
                     }
                     found = Ok(Reading::Busy { tops, last });
                     self.seek_heap(expected.page);
-                    if shown == ReadShown::Top && !self.was_held_up {
+                    if shown == ReadShown::Top && (self.is_here || !self.was_held_up) {
                         break;
                     }
                 }
@@ -394,13 +398,13 @@ impl Reader {
         let mut restarts = [Restarts::default(); 2];
         let [before, after] = &mut restarts;
         let hot = expected.around_top(reach);
-        let looks = if self.has_room {
-            self.window.looks(hot.len())
-        } else {
-            FEW_LOOKS
+        let looks = match (self.is_here, self.has_room) {
+            (true, _) => 1,
+            (false, true) => self.window.looks(hot.len()),
+            (false, false) => FEW_LOOKS,
         };
         let mut tops: SmallVec<[[u8; Globals::SIZE]; MAX_TOPS]> =
-            SmallVec::from_elem([0; Globals::SIZE], looks - 1);
+            SmallVec::from_elem([0; Globals::SIZE], looks.max(2) - 1);
         let copy = &mut self.copy;
         copy.make_room(expected.page, hot.clone(), looks);
         copy.beside.make_room(self.beside.parts());

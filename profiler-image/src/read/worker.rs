@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, SchedStat};
+use super::own_cpu::{self, KnownPlace, Stands};
 use super::reader::Reader;
 use crate::stack::functions::Map;
 use crate::target::process::Process;
@@ -20,7 +21,13 @@ pub struct Worker {
     pub clocks: Clocks,
     /// Known functions in the worker's own memory.
     pub local: Map,
+    /// Where it was last seen.
+    pub place: KnownPlace,
+    /// What the newest check of that has found, with its numbers.
+    stands: Option<(Stands, SchedStat)>,
     watch: Option<Arc<Watch>>,
+    /// Takes the reader's place while that is lent.
+    lent_for: Option<Box<Reader>>,
     /// The request in which `local` was learned.
     pub generation: u64,
     /// The address of the table of the classes that are being autoloaded, when it was last read.
@@ -39,7 +46,40 @@ impl Worker {
             generation: 0,
             autoloaded: 0,
             watch: None,
+            place: KnownPlace::default(),
+            stands: None,
+            lent_for: None,
         }
+    }
+
+    /// Where it is if it does not run: this thread has its CPU, or it sleeps.
+    pub fn stands(&mut self, own_cpu: usize) -> Option<Stands> {
+        self.stands = None;
+        let watch = self.watch()?;
+        let numbers = self.clocks.look().ok()?;
+        let stands = self
+            .place
+            .find(own_cpu, numbers, own_cpu::now(), || watch.state())?;
+        self.stands = Some((stands, numbers));
+        Some(stands)
+    }
+
+    /// What [`Worker::stands`] has found since this was last asked.
+    pub fn take_stands(&mut self) -> Option<(Stands, SchedStat)> {
+        self.stands.take()
+    }
+
+    /// Lends the reader; [`Worker::take_back`] ends that.
+    pub fn lend(&mut self) -> Box<Reader> {
+        let process = &self.process;
+        let other = self.lent_for.take();
+        let other = other.unwrap_or_else(|| Box::new(Reader::new(process)));
+        std::mem::replace(&mut self.reader, other)
+    }
+
+    /// Takes the reader back.
+    pub fn take_back(&mut self, reader: Box<Reader>) {
+        self.lent_for = Some(std::mem::replace(&mut self.reader, reader));
     }
 
     /// Tells whether the worker runs, from two files that are opened at the first call and stay

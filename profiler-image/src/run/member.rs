@@ -14,6 +14,8 @@ use super::time::SECOND;
 use crate::read::clocks::{Mark, SchedStat};
 use crate::read::cpu_shares::{ClockedSample, CpuShares};
 use crate::read::on_cpu::{Activity, Contention, CountsOfRead, CpuProofs, Presence};
+use crate::read::own_cpu::JobAnswer;
+use crate::read::quiescent::Observation;
 use crate::read::worker::Worker;
 use crate::stack::trace::SummedStack;
 use crate::target::process::Process;
@@ -42,6 +44,8 @@ pub struct Member {
     sampled_to: Option<u64>,
     /// When to check whether its process still runs the program that was examined.
     check_at: u64,
+    /// What was read on its own CPU in this turn.
+    pub read: Option<OwnRead>,
     /// Since when it sleeps, and in which stack.
     pub asleep: Option<Asleep>,
     /// Opened when it is first asked what holds it.
@@ -61,6 +65,15 @@ pub struct Member {
     pub contention: Contention,
     /// CPU time that it has used between requests, in nanoseconds, unless samples have it.
     cpu_idle: u64,
+}
+
+/// What was read on a worker's own CPU.
+#[derive(Debug)]
+pub struct OwnRead {
+    pub answer: JobAnswer,
+    pub observation: Observation,
+    /// When; nanoseconds of the monotonic clock.
+    pub at: u64,
 }
 
 /// An observed sleep.
@@ -114,6 +127,7 @@ impl Member {
             sampled_at: now,
             sampled_to: None,
             check_at: now,
+            read: None,
             asleep: None,
             held_files: None,
             ran: 0,

@@ -17,6 +17,7 @@ use phpprof_zend::extensions::Extensions;
 
 use crate::read::heap::HeapWatch;
 use crate::read::on_cpu::CpuProofs;
+use crate::read::own_cpu::{CpuReaders, OwnTimes};
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::request::asked::SampleLabel;
@@ -37,6 +38,7 @@ mod member;
 pub mod moments;
 mod newborn;
 mod outcome;
+mod own_cpu;
 mod quiescent;
 pub mod recorder;
 mod recording;
@@ -146,6 +148,12 @@ struct RunLoop<'a> {
     heap: HeapTold,
     recorder: Option<Recorder>,
     quiescent: QuiescentReader,
+    /// Reads workers on their own CPUs; `None` if that is not wanted.
+    on_own_cpu: Option<CpuReaders>,
+    own_times: OwnTimes,
+    /// When this thread woke up for this turn.
+    came_at: u64,
+    home: own_cpu::Home,
     /// What the due times are drawn with.
     seed: u32,
     period: u64,
@@ -181,7 +189,11 @@ impl<'a> RunLoop<'a> {
         raise_limit();
         let scanner = Scanner::start(options.scope.clone(), options.of_program)
             .map_err(RecordError::Scanner)?;
-        Self::by(options, Box::new(SystemClock), Box::new(scanner))
+        let mut run = Self::by(options, Box::new(SystemClock), Box::new(scanner))?;
+        if !options.unpaced {
+            run.on_own_cpu = Some(CpuReaders::new(options.quiescent_cpus)?);
+        }
+        Ok(run)
     }
 
     /// A run by this clock, of the workers that this scanner finds.
@@ -215,6 +227,10 @@ impl<'a> RunLoop<'a> {
             heap: HeapTold::default(),
             recorder: None,
             quiescent: QuiescentReader::start(options.quiescent_cpus)?,
+            on_own_cpu: None,
+            own_times: OwnTimes::open(),
+            came_at: 0,
+            home: own_cpu::Home::default(),
             seed: time::seed(),
             period: asked_period(options),
             slot: None,
@@ -288,15 +304,20 @@ impl<'a> RunLoop<'a> {
         let mut schedule = WakeSchedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
+                self.arm(&schedule);
                 self.clock
                     .sleep_until(self.next_wake_up(&schedule).min(until));
             }
             let current = self.clock.now();
+            if current < schedule.due() {
+                self.collect(false);
+            }
             let max = self.options.max_samples;
             if current >= until || max.is_some_and(|max| self.samples() >= max) {
                 break RunEnd::Done;
             }
             if self.options.unpaced || current >= schedule.due() {
+                self.came_at = current;
                 let turn = self.turn(&mut schedule, current);
                 self.take(turn);
                 self.take_newborn(turn, current);
@@ -318,6 +339,8 @@ impl<'a> RunLoop<'a> {
         };
         // The proofs at the end do not count as sampled time.
         let took = Duration::from_nanos(self.clock.now() - began);
+        self.collect(false);
+        self.leave_home();
         let calls = SystemCallCounts::now().since(calls);
         self.ask_at_the_end();
         self.finish(ended, begun, took, calls)
@@ -327,7 +350,7 @@ impl<'a> RunLoop<'a> {
     fn next_wake_up(&self, schedule: &WakeSchedule) -> u64 {
         let due = schedule.due();
         if due <= self.next_look + WAIT_FOR_TURN {
-            due
+            due + self.reads_take()
         } else {
             self.next_look
         }
@@ -472,6 +495,8 @@ impl<'a> RunLoop<'a> {
         };
         checkpoints.observe(took, &counted);
         checkpoints.keep(took, &mut || {
+            // A thread is started to keep it, which shall run anywhere.
+            self.leave_home();
             let snapshot = self.snapshot(&begun.engine, begun.unix_nanoseconds, took);
             if checkpoints.gives_once() {
                 // CPU time that samples get later has separate rows until the end.

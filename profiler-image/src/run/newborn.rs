@@ -23,10 +23,10 @@ impl RunLoop<'_> {
         if turn.slot.is_none() || current < self.next_quick {
             return;
         }
+        self.next_quick = current + LOOK_EVERY;
         if !self.newest.take_move() && self.failed.is_empty() && !self.is_fresh {
             return;
         }
-        self.next_quick = current + LOOK_EVERY;
         let Some((reports, is_fresh)) = self.scanner.quick(&self.failed) else {
             // The scan that is under way has them.
             self.failed.clear();

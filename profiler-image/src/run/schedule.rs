@@ -67,6 +67,19 @@ impl WakeSchedule {
         self.due_of(self.tick)
     }
 
+    /// When the turn after the next one is due.
+    #[must_use]
+    pub fn due_after(&self) -> u64 {
+        self.due_of(self.tick + 1)
+    }
+
+    /// The group of the next turn, and how many there are.
+    #[must_use]
+    pub fn next_group(&self) -> (usize, usize) {
+        let index = |number: u64| usize::try_from(number).unwrap_or(0);
+        (index(self.group_of(self.tick)), index(self.groups))
+    }
+
     /// Takes the turn that is due at `now`, the newest if several have passed.
     pub fn take(&mut self, now: u64) -> SampleTurn {
         // The newest tick whose part of a slot has begun, or if that is not due yet, the one
@@ -81,10 +94,7 @@ impl WakeSchedule {
         let missed = tick - self.tick;
         self.tick = tick + 1;
         let slot = self.slot_of(tick);
-        // Each slot begins with a random group, so each group is in each part of a slot equally
-        // often.
-        let first = scaled(self.drawn(slot.from, Draw::Group), self.groups);
-        let group = (first + tick % self.groups) % self.groups;
+        let group = self.group_of(tick);
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
         SampleTurn {
             group: index(group),
@@ -118,6 +128,13 @@ impl WakeSchedule {
     fn due_of(&self, tick: u64) -> u64 {
         let begin = self.begin_of(tick);
         begin + scaled(self.drawn(begin, Draw::Offset), self.interval())
+    }
+
+    /// Each slot begins with a random group, so each group is in each part of a slot equally often.
+    fn group_of(&self, tick: u64) -> u64 {
+        let slot = self.slot_of(tick);
+        let first = scaled(self.drawn(slot.from, Draw::Group), self.groups);
+        (first + tick % self.groups) % self.groups
     }
 
     fn slot_of(&self, tick: u64) -> SampleSlot {

@@ -8,17 +8,28 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::member::{Asleep, Did, Member, SchedulerSight};
+use super::member::{Asleep, Did, Member, OwnRead, SchedulerSight};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
 use super::schedule::{SampleSlot, SampleTurn};
-use crate::read::clocks::{Mark, NoLook};
+use crate::read::clocks::{Mark, NoLook, SchedStat};
 use crate::read::on_cpu::Activity;
+use crate::read::own_cpu::{JobAnswer, Stands, activity_here};
 use crate::sample::TurnOutcome;
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
 use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::held::Held;
+
+/// What the kernel said of a worker that was read.
+struct Seen {
+    look: Result<SchedStat, NoLook>,
+    activity: Activity,
+    /// It sleeps now.
+    is_asleep: bool,
+    /// The worker's mark, if it slept during the whole read.
+    slept: Option<Mark>,
+}
 
 /// Whether a leaf of this name says what it waits for.
 pub(super) type Says = FxHashMap<NameId, bool>;
@@ -32,32 +43,91 @@ impl RunLoop<'_> {
         let mut wanted = None;
         self.slot = turn.slot;
         let unsettled = self.sampler.edges.unsettled();
-        for index in (turn.group..self.members.len()).step_by(turn.groups) {
-            self.sampler.quality.due += 1;
-            let (idle, calls) = (self.sampler.quality.idle, SystemCallCounts::now());
-            self.take_one(index, &mut wanted);
-            if self.sampler.quality.idle > idle {
-                self.idle_calls += SystemCallCounts::now().since(calls);
-            }
+        let lent = self.lent();
+        let due = (turn.group..self.members.len()).step_by(turn.groups);
+        let (there, here): (Vec<usize>, Vec<usize>) = due.partition(|index| lent.contains(index));
+        for index in here {
+            self.take_due(index, &mut wanted);
+        }
+        self.collect(true);
+        for index in there {
+            self.take_due(index, &mut wanted);
         }
         self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);
+    }
+
+    fn take_due(&mut self, index: usize, wanted: &mut Option<usize>) {
+        self.sampler.quality.due += 1;
+        let (idle, calls) = (self.sampler.quality.idle, SystemCallCounts::now());
+        self.take_one(index, wanted);
+        if self.sampler.quality.idle > idle {
+            self.idle_calls += SystemCallCounts::now().since(calls);
+        }
     }
 
     pub(super) fn take_one(&mut self, index: usize, wanted: &mut Option<usize>) {
         let current = self.clock.now();
         let member = &mut self.members[index];
+        if let Some(read) = member.read.take() {
+            self.take_own(index, read, wanted);
+            return;
+        }
         let mark = member.mark();
         match member.still_asleep(mark) {
-            Some(asleep) => {
-                let held = asleep.held.unwrap_or_else(|| member.held());
-                member.asleep = Some(Asleep {
-                    held: Some(held),
-                    ..asleep
-                });
-                let did = Did::Slept(held);
-                self.add(index, current, None, asleep.stack, true, did);
-            }
+            Some(asleep) => self.slept_on(index, current, asleep),
             None => self.read_one(index, current, mark, wanted),
+        }
+    }
+
+    /// Adds a sample of a worker that has slept since its last one.
+    fn slept_on(&mut self, index: usize, current: u64, asleep: Asleep) {
+        let member = &mut self.members[index];
+        let held = asleep.held.unwrap_or_else(|| member.held());
+        member.asleep = Some(Asleep {
+            held: Some(held),
+            ..asleep
+        });
+        let did = Did::Slept(held);
+        self.add(index, current, None, asleep.stack, true, did);
+    }
+
+    /// Takes what was read on the worker's own CPU.
+    fn take_own(&mut self, index: usize, read: OwnRead, wanted: &mut Option<usize>) {
+        let OwnRead {
+            answer,
+            mut observation,
+            at,
+        } = read;
+        let member = &mut self.members[index];
+        match answer {
+            JobAnswer::Observed {
+                stands,
+                numbers,
+                was_on_cpu,
+            } => {
+                let is_asleep = stands == Stands::Asleep;
+                let is_steady = member.worker.place.is_steady;
+                let activity = activity_here(stands, is_steady, was_on_cpu);
+                member.asleep = None;
+                let outcome =
+                    self.sampler
+                        .sample_observed(&mut member.worker, &mut observation, at);
+                let seen = Seen {
+                    look: Ok(numbers),
+                    activity,
+                    is_asleep,
+                    slept: is_asleep.then_some(Mark::Thread(numbers)),
+                };
+                self.finish_one(index, at, outcome, seen, wanted);
+            }
+            JobAnswer::StillAsleep | JobAnswer::Pending | JobAnswer::Elsewhere => {
+                if let Some(asleep) = member.asleep {
+                    self.slept_on(index, at, asleep);
+                }
+            }
+        }
+        if let Some(readers) = &mut self.on_own_cpu {
+            readers.keep(observation);
         }
     }
 
@@ -71,25 +141,69 @@ impl RunLoop<'_> {
     ) {
         let member = &mut self.members[index];
         member.asleep = None;
-        let (sampled, may_sleep) = match self.sampler.sample(&mut member.worker, current) {
-            TurnOutcome::Failed(_) => {
-                self.failed(index);
-                return;
-            }
-            TurnOutcome::Idle => (None, true),
-            TurnOutcome::Sample(sampled) => (Some(sampled), sampled.may_sleep),
+        let outcome = self.sampler.sample(&mut member.worker, current);
+        let may_sleep = match &outcome {
+            TurnOutcome::Sample(sampled) => sampled.may_sleep,
+            TurnOutcome::Idle | TurnOutcome::Failed(_) => true,
         };
-        let look = member.worker.clocks.look();
-        // Code can be stopped anywhere, so it is asked for as well once its clock stands.
-        let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
-        let mut is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
-        let before = mark.and_then(Mark::of_thread);
-        let activity = member.activity(before, look.ok(), is_asleep, &mut self.cpu_proofs);
-        is_asleep |= activity == Activity::Slept;
-        member.note(!is_asleep);
+        if let TurnOutcome::Failed(_) = outcome {
+            self.failed(index);
+            return;
+        }
+        let is_steady = member.worker.place.is_steady;
+        let (look, is_asleep, activity) = match member.worker.take_stands() {
+            Some((stands, numbers)) => {
+                let is_in_doubt = stands == Stands::Displaced && !is_steady;
+                let watch = member.worker.watch().filter(|_| is_in_doubt);
+                let was_on_cpu =
+                    watch.and_then(|watch| self.own_times.was_on_cpu(&watch, self.came_at));
+                let activity = activity_here(stands, is_steady, was_on_cpu);
+                (Ok(numbers), stands == Stands::Asleep, activity)
+            }
+            None => {
+                let look = member.worker.clocks.look();
+                // Code can be stopped anywhere, so it is asked for as well once its clock stands.
+                let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
+                let is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
+                let before = mark.and_then(Mark::of_thread);
+                let told = &mut self.cpu_proofs;
+                let activity = member.activity(before, look.ok(), is_asleep, told);
+                (look, is_asleep || activity == Activity::Slept, activity)
+            }
+        };
         // Nothing ran from before the read to after it: the stack is true, and remains so for as
         // long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
+        let seen = Seen {
+            look,
+            activity,
+            is_asleep,
+            slept,
+        };
+        self.finish_one(index, current, outcome, seen, wanted);
+    }
+
+    /// Adds the sample of a worker that was read.
+    fn finish_one(
+        &mut self,
+        index: usize,
+        current: u64,
+        outcome: TurnOutcome,
+        seen: Seen,
+        wanted: &mut Option<usize>,
+    ) {
+        let sampled = match outcome {
+            TurnOutcome::Sample(sampled) => Some(sampled),
+            TurnOutcome::Idle | TurnOutcome::Failed(_) => None,
+        };
+        let Seen {
+            look,
+            activity,
+            is_asleep,
+            slept,
+        } = seen;
+        let member = &mut self.members[index];
+        member.note(!is_asleep);
         // The read used the thread id, which may have been another's by then, or that of another
         // program.
         if look == Err(NoLook::Gone) || !member.runs_the_same_program(current) {

@@ -115,6 +115,8 @@ pub struct StackSampler {
     /// Whether the quiescent reader cannot read workers that run: then a call that no site names is
     /// not proven soon either.
     pub is_without_quiescent_reads: bool,
+    /// The CPU that this thread is bound to, while it is the workers'.
+    pub own_cpu: Option<usize>,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
     /// The last trace, whose memory the next one reuses.
@@ -152,7 +154,8 @@ impl StackSampler {
 
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> TurnOutcome {
-        worker.reader.has_room = self.has_room;
+        let is_here = worker.place.cpu.is_some() && worker.place.cpu == self.own_cpu;
+        (worker.reader.has_room, worker.reader.is_here) = (self.has_room, is_here);
         if let Some(request) = &mut worker.reader.request {
             request.begin();
         }
@@ -205,6 +208,10 @@ impl StackSampler {
         climb: &mut Climb,
         now: u64,
     ) -> (TurnOutcome, bool) {
+        if let Some(outcome) = self.read_here(worker, trace, climb, now) {
+            return (outcome, false);
+        }
+        worker.reader.is_here = false;
         let (tops, last) = match worker.reader.read() {
             Ok(Reading::Busy { tops, last }) => (tops, last),
             Ok(Reading::NoFrame(phase)) => {

@@ -3,11 +3,14 @@
 //! They come from the quiescent reader, or from a sleeping worker. They are not counted as samples.
 
 use phpprof_zend::site::Relation;
-use phpprof_zend::unwind::MAX_FRAMES;
+use phpprof_zend::unwind::{MAX_FRAMES, UnwindEnd, unwind};
 
+use super::climb::Climb;
 use super::op::{NO_OP, UNWINDING, op_index};
-use super::{SampledStack, StackSampler, place};
+use super::{SampledStack, StackSampler, TurnOutcome, cut, place};
+use crate::read::globals::Globals;
 use crate::read::quiescent::Observation;
+use crate::read::reader::Reading;
 use crate::read::worker::Worker;
 use crate::stack::call_tree::PathId;
 use crate::stack::edges::Edge;
@@ -30,14 +33,29 @@ impl StackSampler {
 
     /// Proves what the quiescent reader saw.
     pub fn believe(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) {
+        let trace = self.observed(worker, observation, now);
+        if observation.is_interpreted {
+            self.trust_calls(worker, &trace);
+        }
+        self.trace = trace;
+    }
+
+    /// The trace of what was seen, with all its edges proven.
+    fn observed(&mut self, worker: &mut Worker, observation: &mut Observation, now: u64) -> Trace {
         self.quality.quiescent += 1;
         self.functions.begin();
+        self.asked = 0;
         // What is read from here on belongs to that stack.
         worker.reader.memory.follow(observation.restarts);
         let Trace { frames, ids, .. } = std::mem::take(&mut self.trace);
         let mut trace = Trace {
             frames,
             ids,
+            end: if observation.is_cut {
+                UnwindEnd::TooDeep
+            } else {
+                UnwindEnd::Root
+            },
             ..Trace::default()
         };
         trace.frames.clone_from(&observation.frames);
@@ -51,10 +69,103 @@ impl StackSampler {
         self.add_frameless(worker, &mut trace, now);
         let is_interpreted = observation.is_interpreted;
         self.prove_all(worker, &trace, observation.root_is_on_page, is_interpreted);
-        if is_interpreted {
-            self.trust_calls(worker, &trace);
+        trace
+    }
+
+    /// The sample of a worker whose CPU this thread has taken; `None` if it has not.
+    pub(super) fn read_here(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        climb: &mut Climb,
+        now: u64,
+    ) -> Option<TurnOutcome> {
+        worker.take_stands();
+        let own_cpu = self.own_cpu.filter(|&own| worker.place.cpu == Some(own))?;
+        let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
+            return None;
+        };
+        let top = last.current_execute_data;
+        let has_moved = |globals: &Globals| globals.current_execute_data != top;
+        if tops.iter().any(has_moved) {
+            let state = worker.watch().and_then(|watch| watch.state());
+            worker.place.cpu = state.map(|(_, cpu)| cpu);
+            return None;
         }
-        self.trace = trace;
+        self.standing.begin(false);
+        self.functions.begin();
+        self.asked = 0;
+        let looks = worker.reader.copy.looks.len();
+        let layout = worker.process.engine.layout;
+        worker.reader.copy.take_look(looks.saturating_sub(1));
+        let memory = worker.reader.memory.clone();
+        let copy = &mut worker.reader.copy;
+        *trace = Trace {
+            frames: std::mem::take(&mut trace.frames),
+            ids: std::mem::take(&mut trace.ids),
+            around: 0..looks,
+            ..Trace::default()
+        };
+        trace.end = unwind(&memory, layout, copy, top, &mut trace.frames);
+        if trace.end == UnwindEnd::Torn {
+            return None;
+        }
+        self.identify(worker, trace, now);
+        self.add_frameless(worker, trace, now);
+        worker.stands(own_cpu)?;
+        worker.reader.note_beside(&tops);
+        let root = trace.frames.last();
+        let is_on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));
+        let is_interpreted = worker.reader.is_interpreted();
+        self.prove_all(worker, trace, is_on_page, is_interpreted);
+        self.quality.quiescent += 1;
+        Some(self.climbed(worker, trace, climb, is_interpreted, now))
+    }
+
+    /// The outcome for a trace of one moment.
+    fn climbed(
+        &mut self,
+        worker: &mut Worker,
+        trace: &mut Trace,
+        climb: &mut Climb,
+        is_interpreted: bool,
+        now: u64,
+    ) -> TurnOutcome {
+        let depth = trace.frames.len();
+        (trace.together, trace.stood) = (depth, depth);
+        climb.begin();
+        self.climb(worker, trace, climb, now);
+        if !climb.is_whole {
+            return cut(climb.path(), climb.is_full);
+        }
+        if is_interpreted {
+            self.trust_calls(worker, trace);
+        }
+        self.accepted(worker, trace, climb, false)
+    }
+
+    /// The sample of a stack that was true at one moment.
+    pub fn sample_observed(
+        &mut self,
+        worker: &mut Worker,
+        observation: &mut Observation,
+        now: u64,
+    ) -> TurnOutcome {
+        self.standing.begin(false);
+        self.unwound = 0;
+        let generation = worker.reader.request_time;
+        if generation != worker.generation {
+            self.functions.forget(&mut worker.local);
+            worker.generation = generation;
+        }
+        let looks = worker.reader.copy.looks.len();
+        let mut trace = self.observed(worker, observation, now);
+        trace.around = 0..looks;
+        let mut climb = std::mem::take(&mut self.climb);
+        let is_interpreted = observation.is_interpreted;
+        let outcome = self.climbed(worker, &mut trace, &mut climb, is_interpreted, now);
+        (self.trace, self.climb) = (trace, climb);
+        outcome
     }
 
     /// Trusts the calls of a quiescent read, as far as their nodes are known.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
@@ -105,6 +106,10 @@ impl Stat {
 pub struct Watch {
     schedstat: File,
     stat: File,
+    /// Opened when it is first read.
+    sched: OnceLock<Option<File>>,
+    pid: i32,
+    tid: i32,
 }
 
 impl Watch {
@@ -116,6 +121,9 @@ impl Watch {
         Some(Self {
             schedstat: open("schedstat")?,
             stat: open("stat")?,
+            sched: OnceLock::new(),
+            pid,
+            tid,
         })
     }
 
@@ -150,12 +158,58 @@ impl Watch {
         self.schedstat(2).filter(|&count| count > 0)
     }
 
+    /// The three numbers of `schedstat`.
+    #[must_use]
+    pub fn numbers(&self) -> Option<[u64; 3]> {
+        let mut bytes = [0_u8; 128];
+        calls::count_file_read();
+        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
+        let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
+        let mut fields = text
+            .split_ascii_whitespace()
+            .map(|field| field.parse().ok());
+        let mut field = || fields.next()?;
+        Some([field()?, field()?, field()?])
+    }
+
+    /// When the kernel last began to count the thread's CPU time: [`counts_since`].
+    #[must_use]
+    pub fn counts_since(&self) -> Option<u64> {
+        let path = || proc_path(format_args!("{}/task/{}/sched", self.pid, self.tid));
+        let file = self.sched.get_or_init(|| calls::open(path()).ok());
+        counts_since(file.as_ref()?)
+    }
+
     /// The state and CPU of the thread.
     #[must_use]
     pub fn state(&self) -> Option<(char, usize)> {
         let stat = Stat::at(&self.stat)?;
         Some((stat.state, stat.processor))
     }
+}
+
+/// When the kernel last began to count a thread's CPU time, in nanoseconds of its CPU's clock:
+/// `se.exec_start` of its file `sched`, which kernels with `CONFIG_SCHED_DEBUG` have, and all since
+/// 6.15 (`proc_sched_show_task`, kernel/sched/debug.c).
+#[must_use]
+pub fn counts_since(sched: &File) -> Option<u64> {
+    let mut bytes = [0_u8; 320];
+    calls::count_file_read();
+    let length = sched.read_at(&mut bytes, 0).ok()?;
+    exec_start(std::str::from_utf8(bytes.get(..length)?).ok()?)
+}
+
+/// The number of the line `se.exec_start : MILLISECONDS.NANOSECONDS`.
+fn exec_start(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("se.exec_start"))?;
+    let (milliseconds, rest) = line.rsplit(':').next()?.trim().split_once('.')?;
+    let nanoseconds = rest.parse::<u64>().ok().filter(|_| rest.len() == 6)?;
+    let milliseconds = milliseconds.parse::<u64>().ok()?;
+    milliseconds
+        .checked_mul(1_000_000)?
+        .checked_add(nanoseconds)
 }
 
 #[cfg(test)]
@@ -209,6 +263,14 @@ mod tests {
     fn a_cut_line_is_none() {
         assert_eq!(Stat::parse("42 (php"), None);
         assert_eq!(Stat::parse("42 (php) S 7"), None);
+    }
+
+    #[test]
+    fn begin_of_counting_is_read_to_the_nanosecond() {
+        let text = "php (7, #threads: 1)\n-----\nse.exec_start                 :      70975965.328167\nse.vruntime : 1.5\n";
+        assert_eq!(exec_start(text), Some(70_975_965_328_167));
+        assert_eq!(exec_start("se.exec_start : 7.5\n"), None);
+        assert_eq!(exec_start("se.vruntime : 7.500000\n"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::proto::{Profile, Sample};
 use crate::roots::plain;
 use crate::text::{columns, printable};
+use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
 /// The width of the column with functions, before that with files.
@@ -55,6 +56,9 @@ pub struct DumpWorker {
     pub sapi: String,
     /// What it does.
     pub state: DumpState,
+    /// It can run, and waits for a CPU.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_cpu: bool,
     /// What it waits in, if the kernel shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_call: Option<WaitingCall>,
@@ -86,13 +90,17 @@ impl DumpWorker {
             DumpState::Idle => "idle",
         };
         let call = self.system_call.as_ref();
+        let waits_on = match call {
+            Some(call) => call.on.as_deref(),
+            None => self.waits_for_cpu.then_some(CPU),
+        };
         let words = [
             ("state", Some(state)),
             ("php", Some(self.php.as_str())),
             ("sapi", Some(self.sapi.as_str())),
             ("pool", self.pool.as_deref()),
             ("system_call", call.map(|call| call.name.as_str())),
-            ("waits_on", call.and_then(|call| call.on.as_deref())),
+            ("waits_on", waits_on),
             ("method", self.method.as_deref()),
             ("route", self.route.as_deref()),
             ("script", self.script.as_deref()),
@@ -201,6 +209,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
         php: word("php").unwrap_or_default(),
         sapi: word("sapi").unwrap_or_default(),
         state,
+        waits_for_cpu: label("system_call").is_none() && word("waits_on").as_deref() == Some(CPU),
         system_call: word("system_call").map(|name| WaitingCall {
             name,
             on: word("waits_on"),
@@ -265,6 +274,7 @@ fn head(worker: &DumpWorker) -> String {
     head += match worker.state {
         DumpState::Stopped => ": is stopped",
         DumpState::Waiting => ": waits",
+        DumpState::Running if worker.waits_for_cpu => ": waits for a CPU",
         DumpState::Running => ": runs",
         DumpState::Idle => ": is idle",
     };

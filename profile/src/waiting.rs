@@ -2,9 +2,9 @@
 //! that is its leaf.
 //!
 //! It changes no profile: [`labelled`] returns another one. There, the waiting part is a separate
-//! sample with the label [`LABEL`]. Waiting for a CPU has no label, and neither has waiting for
-//! something that [`KINDS`] does not contain. A sampler sets the label itself where a worker could
-//! not continue, whatever its leaf is: [`STOPPED`] and [`DISK`]. Such samples stay as they are.
+//! sample with the label [`LABEL`]. Waiting for something that [`KINDS`] does not contain has no
+//! label. A sampler sets the label itself where a worker could not continue, whatever its leaf is:
+//! [`STOPPED`], [`DISK`] and [`CPU`]. Such samples stay as they are.
 //!
 //! Invariant: for each sample type, the two parts of a sample add up to it. The waiting part has no
 //! CPU time.
@@ -28,6 +28,12 @@ pub const STOPPED: &str = "stopped";
 /// waits for.
 pub const DISK: &str = "disk";
 
+/// The label's value for workers that could run and waited for a CPU. Older samplers do not set it.
+pub const CPU: &str = "cpu";
+
+/// The values that a sampler sets.
+const BY_SAMPLERS: [&str; 3] = [STOPPED, DISK, CPU];
+
 /// A leaf that is off the CPU for less of its time than this counts as busy.
 const LEAST_FRACTION: f64 = 0.1;
 
@@ -37,7 +43,8 @@ const ENOUGH_SAMPLES: i64 = 50;
 /// The waiting part of each leaf's wall time, in one profile.
 ///
 /// A function that waits uses no CPU time. But a function whose worker waits for a CPU, for
-/// instance under a CPU limit, uses none either. Code that never waits for anything else shows how
+/// instance under a CPU limit, uses none either. Newer samplers label that time. In profiles of
+/// older ones, it is estimated. Code that never waits for anything else shows how
 /// long these waits are: its ratio of wall time to CPU time applies to other functions too. The
 /// parts are calculated from all samples of a function, because a single row says little.
 #[derive(Debug)]
@@ -159,7 +166,29 @@ impl WaitingTimes {
 fn set_by_sampler(profile: &Profile, sample: &Sample) -> Option<bool> {
     let mut labels = sample.label.iter();
     let label = labels.find(|label| profile.string(label.key) == LABEL)?;
-    Some([STOPPED, DISK].contains(&profile.string(label.str)))
+    Some(BY_SAMPLERS.contains(&profile.string(label.str)))
+}
+
+/// Whether a worker waited for a CPU in a sample.
+pub(crate) fn is_for_cpu(profile: &Profile, sample: &Sample) -> bool {
+    let mut labels = sample.label.iter();
+    labels.any(|label| profile.string(label.key) == LABEL && profile.string(label.str) == CPU)
+}
+
+/// The smallest part of the workers' time that is worth a line, in percent.
+const MUCH_FOR_CPU: f64 = 5.0;
+
+/// What to say of a run whose workers waited for a CPU: for so many seconds, of so many in requests;
+/// `None` if that is little.
+#[must_use]
+pub fn told_of_cpu(waited: f64, all: f64) -> Option<String> {
+    let percent = 100.0 * waited / all.max(1e-9);
+    (percent >= MUCH_FOR_CPU).then(|| {
+        format!(
+            "workers waited {waited:.1} s for a CPU, {percent:.0} % of their time in requests (label {LABEL}={CPU}); \
+             raise the CPU limit, or lower the number of workers"
+        )
+    })
 }
 
 /// What to say of a run with samples of stopped workers; `None` if it has none.

@@ -85,6 +85,9 @@ const drawFacts = () => {
   const lost = ({ withoutName, withoutPath, withoutStack }) => (withoutName || 0) + (withoutPath || 0) + (withoutStack || 0);
   shareOf(sum(({ quality }) => quality && lost(quality)), "over the memory cap");
   shareOf(sum(({ quality }) => quality && quality.stopped), "of stopped workers");
+  const waited = sum(({ quality }) => quality && quality.cpuWaitMilliseconds);
+  const inRequests = sum(({ quality, effectiveSamplesPerSecond }) => quality && 1000 * (quality.taken - quality.idle) / effectiveSamplesPerSecond);
+  if (waited > 0 && inRequests > 0) facts.push(percent(waited / inRequests) + " of the time waiting for a CPU");
   // Single turns come late on each node.
   const slow = receipts.filter((receipt) => receipt.effectiveSamplesPerSecond < 0.95 * receipt.samplesPerSecond)
     .sort((one, other) => one.effectiveSamplesPerSecond - other.effectiveSamplesPerSecond);

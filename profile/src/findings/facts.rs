@@ -15,7 +15,7 @@ use crate::proto::Profile;
 use crate::source::SampleSource;
 use crate::stacks::{Numbers, StackStep, View};
 use crate::unnamed::Counts;
-use crate::waiting::{WaitingTimes, is_php};
+use crate::waiting::{WaitingTimes, is_for_cpu, is_php};
 
 const IDLE: &str = "[idle]";
 
@@ -59,9 +59,20 @@ pub(super) struct ReceiptFacts {
     #[serde(default)]
     pub samples: i64,
     pub quality: QualityFacts,
+    /// Left out by a sampler that could not read it.
+    #[serde(default)]
+    pub throttled: Option<Throttled>,
     /// Present if it was asked for.
     #[serde(default)]
     pub heap: Heap,
+}
+
+/// What the CPU limit of a target has cost.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(super) struct Throttled {
+    pub periods: u64,
+    pub milliseconds: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -123,6 +134,8 @@ pub(super) struct ProfileFacts<'a> {
     pub kinds: HashMap<usize, &'static str>,
     pub nodes: Vec<PathNode>,
     pub total: PathValues,
+    /// The part of the wall time in which workers waited for a CPU.
+    pub for_cpu: i64,
     pub period: i64,
     pub receipts: Vec<ReceiptFacts>,
 }
@@ -158,7 +171,10 @@ impl<'a> ProfileFacts<'a> {
             let path = numbers.steps(&lookup, sample, true);
             let new = numbers.functions.iter().skip(facts.functions.len());
             facts.functions.extend(new.map(|it| (it.name, it.file)));
-            facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
+            let is_busy = facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
+            if is_busy && is_for_cpu(profile, sample) {
+                facts.for_cpu = facts.for_cpu.saturating_add(values.wall);
+            }
         });
         (facts.nodes.len() <= MOST_NODES).then_some(facts)
     }
@@ -174,23 +190,25 @@ impl<'a> ProfileFacts<'a> {
                 flat: PathValues::default(),
             }],
             total: PathValues::default(),
+            for_cpu: 0,
             period: profile.period,
             receipts: receipts.filter_map(Result::ok).collect(),
         }
     }
 
+    /// Adds a sample; returns whether it is of a request.
     fn add(
         &mut self,
         path: &[StackStep],
         values: PathValues,
         kind: Option<&'static str>,
         known: &mut KnownNodes,
-    ) {
+    ) -> bool {
         if path
             .last()
             .is_some_and(|(leaf, _)| self.name(*leaf) == IDLE)
         {
-            return;
+            return false;
         }
         let mut at = 0;
         for &(function, _) in path {
@@ -212,6 +230,7 @@ impl<'a> ProfileFacts<'a> {
         if let (Some((leaf, _)), Some(kind)) = (path.last(), kind) {
             self.kinds.insert(*leaf, kind);
         }
+        true
     }
 
     pub fn name(&self, function: usize) -> &'a str {
@@ -249,6 +268,15 @@ impl<'a> ProfileFacts<'a> {
     pub fn turns(&self) -> i64 {
         let taken = self.receipts.iter().map(|receipt| receipt.quality.taken);
         taken.fold(0, i64::saturating_add)
+    }
+
+    /// What CPU limits have cost all targets.
+    pub fn throttled(&self) -> Throttled {
+        let known = self.receipts.iter().filter_map(|receipt| receipt.throttled);
+        known.fold(Throttled::default(), |sum, one| Throttled {
+            periods: sum.periods.saturating_add(one.periods),
+            milliseconds: sum.milliseconds.saturating_add(one.milliseconds),
+        })
     }
 
     /// What the receipts say of samples without a name.

@@ -28,6 +28,12 @@ const DEPTH: usize = 16;
 /// The id of the finding that no rule has.
 pub const UNSTABLE: &str = "unstable";
 
+/// The id of the finding of workers that wait for a CPU: no rule, because no function causes it.
+pub const CPU_THROTTLED: &str = "cpu-throttled";
+
+/// The smallest share of waits for a CPU that is reported.
+pub const LEAST_FOR_CPU: f64 = 0.10;
+
 /// The fewest samples of a finding.
 const LEAST_SAMPLES: f64 = 20.0;
 
@@ -86,6 +92,7 @@ pub fn findings<S: SampleSource + ?Sized>(source: &S, view: &View) -> Vec<Findin
     }
     let mut found: Vec<Finding> = found.into_iter().map(|(_, finding)| finding).collect();
     found.extend(without_name(facts.unnamed()));
+    found.extend(without_cpu(&facts));
     found.sort_by(|one, other| other.share.total_cmp(&one.share));
     found
 }
@@ -99,6 +106,33 @@ fn without_name(counts: Counts) -> Option<Finding> {
         share: percent(share),
         of: Measure::Samples,
         sentence: counts.sentence(),
+        function: None,
+        stacks: Vec::new(),
+    })
+}
+
+/// Workers that could run and had no CPU, if that is much.
+fn without_cpu(facts: &ProfileFacts<'_>) -> Option<Finding> {
+    let total = facts.amount(Measure::Wall);
+    let share = facts.for_cpu as f64 / total.value.max(1) as f64;
+    if share < LEAST_FOR_CPU || total.samples * share < LEAST_SAMPLES {
+        return None;
+    }
+    let throttled = facts.throttled();
+    let seconds = throttled.milliseconds as f64 / 1000.0;
+    let cause = match throttled.periods {
+        0 => String::new(),
+        periods => {
+            format!(" (its limit stopped the container in {periods} periods, for {seconds:.1} s)")
+        }
+    };
+    Some(Finding {
+        id: CPU_THROTTLED,
+        share: percent(share),
+        of: Measure::Wall,
+        sentence: format!(
+            "Workers could run and waited for a CPU{cause}: raise the CPU limit, or lower the number of workers. The label waiting=cpu shows where they waited."
+        ),
         function: None,
         stacks: Vec::new(),
     })

@@ -263,7 +263,59 @@ fn each_rule_has_its_section_in_the_documents() {
         let row = row.unwrap_or_else(|| panic!("{id} is not in the table"));
         assert!(row.contains(&format!("{percent} %")), "{row}");
     }
-    assert_eq!(page.matches("\n## ").count(), RULES.len());
+    // And the one that has no rule.
+    let percent = LEAST_FOR_CPU * 100.0;
+    assert!(page.contains(&format!("\n## {CPU_THROTTLED}\n")));
+    let row = format!("| [{CPU_THROTTLED}](#{CPU_THROTTLED}) | time | {percent} % |");
+    assert!(page.contains(&row), "{row}");
+    assert_eq!(page.matches("\n## ").count(), RULES.len() + 1);
+}
+
+/// A hundred samples of 10 ms, so many of them with that label.
+fn with_waits(receipt: &str, label: &str, count: i64) -> Profile {
+    let mut builder = Builder::new(Settings {
+        period: 10_000_000,
+        ..Settings::default()
+    });
+    let main = FrameRef {
+        name: "{main}",
+        file: "/app/index.php",
+        ..FrameRef::default()
+    };
+    let values = |count: i64, cpu| [count, count * cpu, count * 10_000_000];
+    builder.add(
+        &[main],
+        &values(count, 0),
+        &[SampleTag::Str("waiting", label)],
+    );
+    builder.add(&[main], &values(100 - count, 10_000_000), &[]);
+    builder.comment(receipt);
+    builder.finish()
+}
+
+#[test]
+fn waits_for_a_cpu_are_found_with_their_limit() {
+    let found = said(&with_waits(RECEIPT, "cpu", 30));
+    let [one] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(
+        (one.id, one.share, one.of),
+        (CPU_THROTTLED, 30.0, Measure::Wall)
+    );
+    let cause = "waited for a CPU (its limit stopped the container in 61 periods, for 5.0 s): raise the CPU limit";
+    assert!(one.sentence.contains(cause), "{}", one.sentence);
+    // Nobody knows of a limit.
+    let without = RECEIPT.replace("\"throttled\":{\"periods\":61,\"milliseconds\":4980},", "");
+    assert_ne!(without, RECEIPT);
+    let found = said(&with_waits(&without, "cpu", 30));
+    assert!(
+        found[0].sentence.contains("waited for a CPU: raise"),
+        "{found:?}"
+    );
+    // Too few samples, and another wait.
+    assert_eq!(ids(&with_waits(RECEIPT, "cpu", 19)), Vec::<&str>::new());
+    assert_eq!(ids(&with_waits(RECEIPT, "disk", 30)), Vec::<&str>::new());
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn with_labels(kinds: &[&str]) -> Profile {
 
 #[test]
 fn a_samplers_label_stays_and_excludes_its_leaf() {
-    let profile = with_labels(&[STOPPED, DISK]);
+    let profile = with_labels(&[STOPPED, DISK, CPU]);
     // Without the label, all of the time in `{main}` would be waits for a CPU, and none for the
     // database.
     assert_eq!(waits(&profile), [("database", 95)]);
@@ -172,12 +172,20 @@ fn a_samplers_label_stays_and_excludes_its_leaf() {
             .sum::<i64>()
     };
     assert_eq!(
-        ["stopped", "disk", "database"].map(by_kind),
-        [2000, 2000, 95]
+        ["stopped", "disk", "cpu", "database"].map(by_kind),
+        [2000, 2000, 2000, 95]
     );
     assert_eq!(total(&shown, "wall"), total(&profile, "wall"));
     // What was shown and stored is not split again.
     assert!(WaitingTimes::of(&shown).is_none());
+}
+
+#[test]
+fn told_of_cpu_has_their_share() {
+    assert_eq!(told_of_cpu(0.49, 10.0), None);
+    assert_eq!(told_of_cpu(0.0, 0.0), None);
+    let told = told_of_cpu(2.5, 10.0).unwrap();
+    assert!(told.starts_with("workers waited 2.5 s for a CPU, 25 % of their time"));
 }
 
 #[test]

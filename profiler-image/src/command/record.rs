@@ -415,6 +415,10 @@ fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOpt
     if let Some(told) = waiting::told_of_stopped(quality.stopped, quality.taken - quality.idle) {
         say(&told);
     }
+    let busy = (quality.taken - quality.idle) as f64 * recording.effective_period.as_secs_f64();
+    if let Some(told) = waiting::told_of_cpu(recording.cpu_waited.as_secs_f64(), busy) {
+        say(&told);
+    }
     let workers = recording.seen.values().map(|seen| seen.pid);
     if let Some(told) = host::of_masters(&options.scope, workers) {
         say(&told);

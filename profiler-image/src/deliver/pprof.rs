@@ -76,6 +76,8 @@ struct Comment<'a> {
     workers_not_sampled: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissedCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled: Option<ThrottledTime>,
     busy_percents: Vec<u8>,
     samples: i64,
     quality: SampleCounts,
@@ -100,6 +102,14 @@ struct Comment<'a> {
 struct MissedCounts {
     processes: u64,
     cpu_milliseconds: u64,
+}
+
+/// What the CPU limit of the target's control group has cost.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ThrottledTime {
+    periods: u64,
+    milliseconds: u64,
 }
 
 /// What happened to requests, if labels or a filter were requested.
@@ -202,6 +212,9 @@ struct SampleCounts {
     idle: u64,
     open: u64,
     cpu_unattributed_milliseconds: u64,
+    /// How long workers waited for a CPU.
+    #[serde(skip_serializing_if = "is_zero")]
+    cpu_wait_milliseconds: u64,
     /// Samples of workers that waited for a CPU lately, of which it is not proven whether they were
     /// on one, and samples without the counts for such a proof.
     #[serde(skip_serializing_if = "is_zero")]
@@ -412,13 +425,14 @@ fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[SampleTag<'_>; 4
     Some(labels)
 }
 
-/// The label of a worker that cannot go on. A leaf that names what it waits for says more than that
+/// The label of a worker that cannot go on, or waits for a CPU. A leaf that names what it waits for says more than that
 /// it waits for a disk.
 fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<SampleTag<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {
         Held::Stopped => Some(SampleTag::Str(waiting::LABEL, waiting::STOPPED)),
         Held::Disk if !says() => Some(SampleTag::Str(waiting::LABEL, waiting::DISK)),
+        Held::Cpu => Some(SampleTag::Str(waiting::LABEL, waiting::CPU)),
         Held::Disk | Held::No => None,
     }
 }
@@ -441,6 +455,10 @@ fn comment(
             processes: missed.processes,
             cpu_milliseconds: milliseconds(missed.reaped),
         }),
+        throttled: snapshot.throttled.map(|throttled| ThrottledTime {
+            periods: throttled.periods,
+            milliseconds: milliseconds(throttled.time),
+        }),
         busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
         samples: lost.samples,
         quality: SampleCounts {
@@ -453,6 +471,7 @@ fn comment(
             idle: quality.idle,
             open: quality.open,
             cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
+            cpu_wait_milliseconds: milliseconds(snapshot.cpu_waited),
             cpu_unproven: snapshot.cpu_proofs.changed,
             cpu_uncounted: snapshot.cpu_proofs.uncounted,
             without_worker,

@@ -17,6 +17,7 @@ use crate::request::asked::SampleLabels;
 use crate::run::aggregate::{Settlement, StackSum};
 use crate::run::snapshot::Snapshot;
 use crate::stack::names::FunctionNames;
+use crate::target::process::held::Held;
 pub use kernel::{Begin, KernelReport};
 
 /// The rate of the run.
@@ -89,6 +90,8 @@ fn worker(
             line: line.into(),
         }
     };
+    let waits_for_cpu =
+        state == DumpState::Running && sampled.most.held == Held::Cpu && said.is_runnable;
     let slept = state == DumpState::Waiting && sampled.is_only;
     let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
     let told = snapshot.requests.as_ref().map(|told| &told.table);
@@ -110,6 +113,7 @@ fn worker(
         php: seen.engine.version.clone(),
         sapi: seen.engine.sapi.clone(),
         state,
+        waits_for_cpu,
         system_call: said.call.clone().filter(|_| slept),
         request_seconds: said.request.filter(|_| !is_idle).map(seconds),
         stack: if is_idle {

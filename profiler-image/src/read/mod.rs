@@ -13,6 +13,7 @@ pub mod own_cpu;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;
+pub mod wait_shares;
 pub mod window;
 mod words;
 pub mod worker;

@@ -342,12 +342,15 @@ impl Aggregate {
         key.unwrap_or((SummedStack::NO_ROOM.into(), ANY_WORKER))
     }
 
-    /// Settles the stacks: all edges proven, or cut below the first that is not.
+    /// Settles the stacks: all edges proven, or cut below the first that is not. A stack whose
+    /// samples all waited for a CPU has nothing left without that label.
     #[must_use]
     pub fn settle(&self, tree: &CallTree, edges: &Edges) -> Settled {
+        let has_any = |key: &SumKey, sum: &TimeSums| *sum != [0; 3] || self.heaps.contains_key(key);
+        let sums = self.sums.iter().filter(|(key, sum)| has_any(key, sum));
         Settled {
             paths: tree.settle(edges),
-            sums: self.sums.iter().map(|(&key, &sum)| (key, sum)).collect(),
+            sums: sums.map(|(&key, &sum)| (key, sum)).collect(),
             heaps: self.heaps.clone(),
         }
     }

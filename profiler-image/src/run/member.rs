@@ -16,6 +16,7 @@ use crate::read::cpu_shares::{ClockedSample, CpuShares};
 use crate::read::on_cpu::{Activity, Contention, CountsOfRead, CpuProofs, Presence};
 use crate::read::own_cpu::JobAnswer;
 use crate::read::quiescent::Observation;
+use crate::read::wait_shares::{WaitSample, WaitShares};
 use crate::read::worker::Worker;
 use crate::stack::trace::SummedStack;
 use crate::target::process::Process;
@@ -61,6 +62,8 @@ pub struct Member {
     /// The changes of its heap, if they are requested.
     pub heap: Option<HeapAccount>,
     cpu: CpuShares<Fate>,
+    /// Its waits for a CPU.
+    waits: WaitShares<Fate>,
     /// Whether it has waited for a CPU lately.
     pub contention: Contention,
     /// CPU time that it has used between requests, in nanoseconds, unless samples have it.
@@ -137,6 +140,7 @@ impl Member {
             served: Served::default(),
             heap: None,
             cpu: CpuShares::default(),
+            waits: WaitShares::default(),
             contention: Contention::default(),
             cpu_idle: 0,
         }
@@ -145,6 +149,7 @@ impl Member {
     /// Notes that it was forked a moment ago: what its clock has until its first sample is its own.
     pub fn begin_now(&mut self) {
         self.cpu = CpuShares::from_birth();
+        self.waits = WaitShares::from_birth();
     }
 
     /// Whether it has had no sample yet.
@@ -304,17 +309,19 @@ impl Member {
         };
         let decide = |fate: &mut Fate| *fate = fate.decided(is_kept);
         self.cpu.each(decide);
+        self.waits.each(decide);
         if let Some(heap) = &mut self.heap {
             heap.each(decide);
         }
     }
 
     /// Takes the CPU time that has become visible in the newest sample, and distributes it to the
-    /// samples in which the worker ran.
+    /// samples in which the worker ran; the same with the waits for a CPU. `newest` is the sample
+    /// and its wall time.
     pub fn spend(
         &mut self,
         seen: SchedulerSight,
-        fate: Fate,
+        newest: (Fate, u64),
         aggregate: &mut Aggregate,
         recorder: Option<&mut Recorder>,
     ) {
@@ -322,6 +329,7 @@ impl Member {
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         let SchedulerSight { look, activity } = seen;
+        let (fate, wall) = newest;
         let newest = ClockedSample {
             at: self.sampled_at,
             look,
@@ -330,6 +338,15 @@ impl Member {
         };
         self.cpu.add(newest, give);
         self.contention.add(self.sampled_at, look);
+        let is_queued = matches!(activity, Activity::Queued { .. });
+        let newest = WaitSample {
+            wall,
+            is_queued,
+            sample: fate,
+        };
+        let served = &mut self.served;
+        let label = |fate, share| served.label_wait(fate, summed_as, share, aggregate);
+        self.waits.add(look, newest, label);
     }
 
     /// Distributes the CPU time so far to the samples, before they are read.
@@ -338,6 +355,15 @@ impl Member {
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         self.cpu.settle(give);
+        let served = &mut self.served;
+        let label = |fate, share| served.label_wait(fate, summed_as, share, aggregate);
+        self.waits.settle(label);
+    }
+
+    /// How long it has waited for a CPU since it is watched, in nanoseconds.
+    #[must_use]
+    pub fn waited(&self) -> u64 {
+        self.waits.seen()
     }
 
     /// CPU time that no sample was given, in nanoseconds: it was used between requests, or no

@@ -27,6 +27,7 @@ use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::last_pid::LastPid;
+use crate::target::process::throttle::{ThrottleFile, Throttled};
 use crate::target::scanner::{Found, Scan, ScanReport, Scanner};
 
 pub mod aggregate;
@@ -168,6 +169,10 @@ struct RunLoop<'a> {
     busy: Busy,
     /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
     cpu_unattributed: u64,
+    /// How long workers that have ended waited for a CPU, in nanoseconds.
+    cpu_waited: u64,
+    /// What the limit of the control group cost, and what it had cost when the run began.
+    throttle: Option<(ThrottleFile, Throttled)>,
     /// How often it was not proven whether a worker was on a CPU.
     cpu_proofs: CpuProofs,
     idle_calls: SystemCallCounts,
@@ -241,6 +246,8 @@ impl<'a> RunLoop<'a> {
             budget,
             busy: Busy::default(),
             cpu_unattributed: 0,
+            cpu_waited: 0,
+            throttle: None,
             cpu_proofs: CpuProofs::default(),
             idle_calls: SystemCallCounts::default(),
             not_running: 0,
@@ -291,6 +298,11 @@ impl<'a> RunLoop<'a> {
             unix_nanoseconds,
             at: began,
         };
+        let first = self.members.first().map(|member| member.worker.process.pid);
+        self.throttle = first.and_then(ThrottleFile::open).and_then(|file| {
+            let begun = file.now()?;
+            Some((file, begun))
+        });
         let has_routes = self.requests.asked().has(SampleLabel::Route);
         self.recorder = has_routes.then(|| Recorder::new(began));
         let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
@@ -462,6 +474,7 @@ impl<'a> RunLoop<'a> {
             self.busy.add(percent);
         }
         self.cpu_unattributed += member.cpu_unattributed();
+        self.cpu_waited += member.waited();
     }
 
     /// Applies the budget.

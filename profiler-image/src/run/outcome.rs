@@ -11,6 +11,7 @@ use super::snapshot::{RunEnd, Samples, Snapshot};
 use super::{Begun, RunLoop, SCAN_TAKES, asked_period};
 use crate::sample::SampleQuality;
 use crate::target::process::calls::SystemCallCounts;
+use crate::target::process::throttle::Throttled;
 
 impl RunLoop<'_> {
     pub(super) fn snapshot(
@@ -34,6 +35,7 @@ impl RunLoop<'_> {
         // A checkpoint delays no sample for it.
         let missed = self.missed(Duration::ZERO);
         let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
+        let waited: u64 = self.members.iter().map(Member::waited).sum();
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
             requests: self.requests.told(),
@@ -49,6 +51,8 @@ impl RunLoop<'_> {
             effective_period: self.effective_period(),
             seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
+            cpu_waited: Duration::from_nanos(self.cpu_waited + waited),
+            throttled: self.throttled(),
             cpu_proofs: self.cpu_proofs,
             not_running: self.options.only_running.then_some(self.not_running),
             without_room: self.without_room,
@@ -61,6 +65,12 @@ impl RunLoop<'_> {
     pub(super) fn effective_period(&self) -> Duration {
         let SampleQuality { due, late, .. } = self.sampler.quality;
         Duration::from_nanos(self.budget.effective_period(self.clock.now(), due, late))
+    }
+
+    /// What the limit of the control group has cost since the run began.
+    fn throttled(&self) -> Option<Throttled> {
+        let (file, begun) = self.throttle.as_ref()?;
+        Some(file.now()?.since(*begun))
     }
 
     pub(super) fn samples(&self) -> u64 {
@@ -84,6 +94,7 @@ impl RunLoop<'_> {
             self.count(member);
         }
         let missed = self.missed(SCAN_TAKES);
+        let throttled = self.throttled();
         let not_running = self.options.only_running.then_some(self.not_running);
         self.aggregate.absorb(self.given);
         Recording {
@@ -104,6 +115,8 @@ impl RunLoop<'_> {
             effective_period,
             seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
+            cpu_waited: Duration::from_nanos(self.cpu_waited),
+            throttled,
             cpu_proofs: self.cpu_proofs,
             not_running,
             without_room: self.without_room,

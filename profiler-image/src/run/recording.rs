@@ -24,6 +24,7 @@ use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
+use crate::target::process::throttle::Throttled;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -98,6 +99,11 @@ pub struct Recording {
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them
     /// running.
     pub cpu_unattributed: Duration,
+    /// How long workers waited for a CPU.
+    pub cpu_waited: Duration,
+    /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
+    /// read.
+    pub throttled: Option<Throttled>,
     /// How often it was not proven whether a worker was on a CPU.
     pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.

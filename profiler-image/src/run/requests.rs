@@ -13,6 +13,7 @@ use phpprof_zend::request::HttpRequest;
 use super::aggregate::{Aggregate, Labelled, StackSum};
 use super::recorder::Of;
 use super::time::SECOND;
+use crate::read::wait_shares::WaitShare;
 use crate::request::asked::{FilterVerdict, RequestSettings, SampleLabel, shown_script};
 use crate::request::values::{RequestValues, Set, SetId, ValueTable};
 use crate::stack::trace::SummedStack;
@@ -350,6 +351,47 @@ impl Served {
                 }
             }
             Fate::Dropped | Fate::Idle => {}
+        }
+    }
+
+    /// Moves what a sample with this fate has waited for a CPU to the stack with that label, unless
+    /// something else held the worker. Without room for that among young samples, it stays.
+    pub fn label_wait(
+        &mut self,
+        fate: Fate,
+        tid: i32,
+        share: WaitShare,
+        aggregate: &mut Aggregate,
+    ) {
+        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let waited = StackSum {
+            samples: signed(share.samples),
+            wall_nanoseconds: signed(share.wall),
+            ..StackSum::default()
+        };
+        let less = StackSum {
+            samples: -waited.samples,
+            wall_nanoseconds: -waited.wall_nanoseconds,
+            ..StackSum::default()
+        };
+        let labelled = |sample| Labelled {
+            held: Held::Cpu,
+            ..sample
+        };
+        match fate {
+            Fate::Summed(_, sample) if sample.held == Held::No => {
+                aggregate.merge(sample, tid, less);
+                aggregate.merge(labelled(sample), tid, waited);
+            }
+            Fate::Young(_, sample) if sample.held == Held::No => {
+                let to = labelled(sample);
+                let has_room = self.young.len() < MAX_YOUNG || self.young.contains_key(&to);
+                if let Some(sum) = self.young.get_mut(&sample).filter(|_| has_room) {
+                    sum.add(less);
+                    self.young.entry(to).or_default().add(waited);
+                }
+            }
+            Fate::Summed(..) | Fate::Young(..) | Fate::Dropped | Fate::Idle => {}
         }
     }
 }

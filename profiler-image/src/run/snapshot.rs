@@ -20,6 +20,7 @@ use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
+use crate::target::process::throttle::Throttled;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,11 @@ pub struct Snapshot {
     /// CPU time that is in no sample: workers used it between requests, or no sample saw them
     /// running.
     pub cpu_unattributed: Duration,
+    /// How long workers waited for a CPU.
+    pub cpu_waited: Duration,
+    /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
+    /// read.
+    pub throttled: Option<Throttled>,
     /// How often it was not proven whether a worker was on a CPU.
     pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.
@@ -119,6 +125,8 @@ impl Recording {
             effective_period: self.effective_period,
             seed: self.seed,
             cpu_unattributed: self.cpu_unattributed,
+            cpu_waited: self.cpu_waited,
+            throttled: self.throttled,
             cpu_proofs: self.cpu_proofs,
             not_running: self.not_running,
             without_room: self.without_room,

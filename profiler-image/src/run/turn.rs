@@ -324,7 +324,8 @@ impl RunLoop<'_> {
             record(recorder, member, stack, fate, slot, ran);
         }
         if let Some(seen) = seen {
-            member.spend(seen, fate, aggregate, recorder);
+            let wall = slot.to.saturating_sub(slot.from);
+            member.spend(seen, (fate, wall), aggregate, recorder);
         }
     }
 

@@ -43,6 +43,8 @@ fn snapshot_of(workers: i32) -> Snapshot {
         effective_period: Duration::from_millis(10),
         seed: 7,
         cpu_unattributed: Duration::ZERO,
+        cpu_waited: Duration::ZERO,
+        throttled: None,
         cpu_proofs: CpuProofs::default(),
         not_running: None,
         without_room: 0,
@@ -93,6 +95,8 @@ fn stopped_workers_wait_whatever_their_leaf() {
     check_waiting("mysqli_query", Held::Stopped, Some("stopped"));
     check_waiting("strpos", Held::Disk, Some("disk"));
     check_waiting("mysqli_query", Held::Disk, None);
+    check_waiting("strpos", Held::Cpu, Some("cpu"));
+    check_waiting("mysqli_query", Held::Cpu, Some("cpu"));
     check_waiting("strpos", Held::No, None);
     assert!(waits(Held::Disk, None).is_some());
 }
@@ -206,6 +210,10 @@ fn the_comment_has_the_fields_of_the_contract() {
             processes: 217,
             cpu_milliseconds: 4870,
         }),
+        throttled: Some(ThrottledTime {
+            periods: 61,
+            milliseconds: 4980,
+        }),
         busy_percents: vec![61, 30, 8, 1],
         samples: 2970,
         quality: SampleCounts {
@@ -218,6 +226,7 @@ fn the_comment_has_the_fields_of_the_contract() {
             idle: 8903,
             open: 0,
             cpu_unattributed_milliseconds: milliseconds(Duration::from_micros(17_900)),
+            cpu_wait_milliseconds: 5210,
             cpu_unproven: 9,
             cpu_uncounted: 6,
             without_worker: 3,

@@ -273,6 +273,46 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
 }
 
 #[test]
+fn wait_for_a_cpu_has_its_label_and_the_kernels_time() {
+    const PERIOD: u64 = SECOND / 100;
+    let options = options();
+    let scene = Scene::frameless("strpos", IS_NULL);
+    let mut run = RunLoop::new(&options).unwrap();
+    run.members.push(Member::new(scene.process().into(), 1, 0));
+    let stack = Some(SummedStack::of_phase(FunctionNames::COMPILING));
+    // It runs for five periods, waits in the samples of the next four, and runs again. The wait took
+    // three and a half.
+    for period in 1..=20 {
+        let has_waited = period > 9;
+        let look = SchedStat {
+            run_nanoseconds: period * PERIOD,
+            delay_nanoseconds: if has_waited { PERIOD * 7 / 2 } else { 0 },
+            slices: 1 + u64::from(has_waited),
+        };
+        let (activity, did) = match period {
+            6..=9 => (Activity::Queued { displaced: false }, Did::Queued),
+            _ => (Activity::Ran, Did::Ran),
+        };
+        let seen = Some(SchedulerSight { look, activity });
+        run.add(0, period * PERIOD, seen, stack, true, did);
+    }
+    let member = &mut run.members[0];
+    member.settle(&mut run.aggregate, None);
+    assert_eq!(member.waited(), PERIOD * 7 / 2);
+    let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
+    let (stacks, _) = settled.sum();
+    let of = |held| {
+        let mut its = stacks.iter().filter(|stack| stack.held == held);
+        let sum = its.next().unwrap().sum;
+        assert!(its.next().is_none());
+        (sum.samples, sum.wall_nanoseconds, sum.cpu_nanoseconds)
+    };
+    let period = i64::try_from(PERIOD).unwrap();
+    assert_eq!(of(Held::Cpu), (4, period * 7 / 2, 0));
+    assert_eq!(of(Held::No), (16, period * 33 / 2, period * 19));
+}
+
+#[test]
 fn cpu_between_requests_is_in_no_sample() {
     assert_eq!(served(false), (701, 700, 100));
     assert_eq!(served(true), (801, 800, 0));

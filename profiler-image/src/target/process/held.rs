@@ -1,5 +1,5 @@
 //! Why a worker that does not run cannot continue by itself: something has stopped it, or it waits
-//! for a device.
+//! for a device. What waits for a CPU is found elsewhere ([`crate::read::on_cpu`]).
 //!
 //! Invariant: the answer holds for as long as the worker does not run. Nothing can stop a worker,
 //! freeze it or wake it up for that without letting it run for a moment: it stops itself on its way
@@ -34,6 +34,8 @@ pub enum Held {
     No,
     /// It sleeps and cannot be interrupted: mostly it waits for a disk.
     Disk,
+    /// It waits for a CPU.
+    Cpu,
     /// It was stopped by a signal or a debugger, or its control group is frozen.
     Stopped,
 }

@@ -18,6 +18,7 @@ mod memory;
 pub mod relay;
 pub mod stat;
 mod text;
+pub mod throttle;
 
 pub(super) use memory::fault;
 pub use memory::{IN_PLACE, ProcessMemory};

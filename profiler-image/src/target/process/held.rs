@@ -1,5 +1,5 @@
 //! Why a worker that does not run cannot continue by itself: something has stopped it, or it waits
-//! for a device. What waits for a CPU is found elsewhere ([`crate::read::on_cpu`]).
+//! for a device. What waits for a CPU is found elsewhere (`read/on_cpu.rs`).
 //!
 //! Invariant: the answer holds for as long as the worker does not run. Nothing can stop a worker,
 //! freeze it or wake it up for that without letting it run for a moment: it stops itself on its way

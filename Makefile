@@ -6,6 +6,7 @@
 # STORE=s3                  demo stores in an S3 server instead of on a volume
 # FAMILY=ipv6               the test cluster has only IPv6 addresses; with dual, addresses of both families
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
+# KUBERNETES=1.34           the version of Kubernetes that is started; 1.37 if none is given
 # FULL=1                    the long form of e2e, real, truth and fuzz
 # FUZZ_SECONDS=60           how long fuzz runs
 # BENCH=smoke               the short form of bench, which holds counts to their limits
@@ -20,21 +21,25 @@ MAKEFLAGS += --no-print-directory
 
 STAGE := tools/stage
 TOOLS := tools/build
-CACHE := $(shell . tools/cache.sh && echo "$$CACHE")
+CACHE := $(shell unset KUBERNETES; . tools/cache.sh && echo "$$CACHE")
 BIN := $(CACHE)/bin
+# The folders of tools/kubernetes, the newest last.
+KUBERNETES_VERSIONS := $(shell unset KUBERNETES; . tools/cache.sh && echo "$${KUBERNETES_VERSIONS[*]}")
+KUBERNETES := $(or $(KUBERNETES),$(lastword $(KUBERNETES_VERSIONS)))
+$(if $(filter $(KUBERNETES),$(KUBERNETES_VERSIONS)),,$(error KUBERNETES=$(KUBERNETES) is not a version that can be built here; try one of: $(KUBERNETES_VERSIONS)))
 BESIDE_LOG := $(CACHE)/state/beside-e2e.log
 # The images that a command needs: the product's, and those of tests and the demo.
 IMAGES := phpprof operator kubectl-phpprof
 TEST_IMAGES :=
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
-export PATH := $(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY BENCH SCALE PEERS RECORD
+export PATH := $(BIN)/kubernetes-$(KUBERNETES):$(BIN):$(PATH)
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY KUBERNETES BENCH SCALE PEERS RECORD
 
 .PHONY: help
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
-	@sed -nE 's/^# ([A-Z_]+=[a-z0-9]+) +(.*)/      \1\t\2/p' $(MAKEFILE_LIST) | expand -t 34
+	@sed -nE 's/^# ([A-Z_]+=[a-z0-9.]+) +(.*)/      \1\t\2/p' $(MAKEFILE_LIST) | expand -t 34
 
 .PHONY: setup
 setup: ## check what the machine must have, and install the rest
@@ -257,3 +262,4 @@ test-full: ## all tests, in their long form
 	@$(MAKE) commands
 	@$(MAKE) aarch64
 	@$(MAKE) release-check
+	@$(foreach version,$(filter-out $(KUBERNETES),$(KUBERNETES_VERSIONS)),$(MAKE) api $(if $(KUBECONFIG_CONTEXT),,e2e) FULL=1 KUBERNETES=$(version);)

@@ -11,7 +11,19 @@ if [ "$(id -u)" = 0 ]; then CACHE=/var/cache/phpprof; else CACHE=${XDG_CACHE_HOM
 CACHE=${PHPPROF_CACHE:-$CACHE}
 BIN=$CACHE/bin IMAGES=$CACHE/images RUNTIMES=$CACHE/runtimes STATE=$CACHE/state
 export ROOT CACHE BIN IMAGES RUNTIMES STATE
-PATH=$BIN:$PATH
+# The version of Kubernetes to build, start and test, one of tools/kubernetes: what the caller says, else that of a cluster that is up, else
+# the newest.
+mapfile -t KUBERNETES_VERSIONS < <(cd "$ROOT/tools/kubernetes" && printf '%s\n' */ | tr -d / | sort -V)
+has_kubernetes() { [[ $1 =~ ^1\.[0-9]+$ && -d $ROOT/tools/kubernetes/$1 ]]; }
+if [ -z "${KUBERNETES:-}" ]; then
+  KUBERNETES=$(cat /run/phpprof-e2e/kubernetes 2>/dev/null || true)
+  has_kubernetes "$KUBERNETES" || KUBERNETES=${KUBERNETES_VERSIONS[-1]}
+elif ! has_kubernetes "$KUBERNETES"; then
+  echo "KUBERNETES=$KUBERNETES is not a version that can be built here; try one of: ${KUBERNETES_VERSIONS[*]}" >&2
+  exit 2
+fi
+export KUBERNETES
+PATH=$BIN/kubernetes-$KUBERNETES:$BIN:$PATH
 export PATH
 mkdir -p "$BIN" "$IMAGES" "$STATE"
 

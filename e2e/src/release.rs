@@ -18,6 +18,9 @@ use crate::store::StoreFiles;
 /// The namespace of the release.
 pub const NAMESPACE: &str = "phpprof-system";
 const NAME: &str = "phpprof";
+/// The argument of `helm template` that a Helm 3 which is built here needs: it takes the cluster
+/// for one of 1.20. The chart's `kubeVersion` begins with this one, and no template asks for it.
+pub const KUBE_VERSION: &str = "--kube-version=1.30";
 /// The program of Helm 3.
 const HELM: &str = "helm";
 /// The program of Helm 4, which only the long form of the tests builds.

@@ -21,7 +21,7 @@ fn chart(form: &[&str]) -> Result<Rights> {
         &release::chart(),
         "--namespace",
         release::NAMESPACE,
-        "--kube-version=1.34.0",
+        release::KUBE_VERSION,
     ]);
     let output = helm
         .args(form)

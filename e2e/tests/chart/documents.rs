@@ -28,7 +28,7 @@ const OF_INSTALLATION: [&str; 6] = [
 
 /// The arguments of `helm template` that render what such a command installs.
 fn template(arguments: &[String], folder: &Path) -> Vec<String> {
-    let mut said = vec!["template".to_owned(), "--kube-version=1.34.0".to_owned()];
+    let mut said = vec!["template".to_owned(), release::KUBE_VERSION.to_owned()];
     for word in &arguments[1..] {
         let name = word.split('=').next().unwrap_or_default();
         if OF_INSTALLATION.contains(&name) {

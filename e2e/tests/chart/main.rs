@@ -31,7 +31,7 @@ fn template_of(chart: &str, values: &[&str]) -> Result<(bool, String)> {
     let mut helm = Command::new("helm");
     helm.args(["template", "phpprof", chart])
         .args(["--namespace", release::NAMESPACE])
-        .arg("--kube-version=1.34.0");
+        .arg(release::KUBE_VERSION);
     for value in values {
         helm.arg("--set").arg(value);
     }

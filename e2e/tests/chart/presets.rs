@@ -22,7 +22,7 @@ fn the_values_of_every_example_are_accepted() -> Result<()> {
 fn check_values(file: &str) -> Result<()> {
     let output = Command::new("helm")
         .args(["template", "phpprof", &release::chart()])
-        .args(["--kube-version=1.34.0", "--values", file])
+        .args([release::KUBE_VERSION, "--values", file])
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{file}: {said}");

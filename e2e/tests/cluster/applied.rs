@@ -112,7 +112,7 @@ fn the_schedules_of_the_examples_make_requests() -> Result<()> {
             &release::chart(),
             "--namespace",
             &fixture.namespace,
-            "--kube-version=1.34.0",
+            release::KUBE_VERSION,
             "--show-only=templates/schedules.yaml",
             "--values=-",
             "--set",

@@ -116,7 +116,7 @@ async fn queries() -> Result<Vec<(String, String)>> {
         "--show-only=templates/metrics.yaml",
     ];
     let arguments = [
-        &["template", "phpprof", chart, "--kube-version=1.34.0"],
+        &["template", "phpprof", chart, release::KUBE_VERSION],
         &dashboards[..],
     ];
     let yaml = String::from_utf8(run("helm", &arguments.concat(), &[]).await?)?;

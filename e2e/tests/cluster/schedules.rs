@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::pods::{self, image, restricted};
-use e2e::{Fixture, RESTRICTED, kubectl, poll, run, shared};
+use e2e::{Fixture, RESTRICTED, kubectl, poll, release, run, shared};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
@@ -37,7 +37,7 @@ async fn schedule(fixture: &Fixture) -> Result<()> {
         &chart,
         "--namespace",
         namespace,
-        "--kube-version=1.34.0",
+        release::KUBE_VERSION,
         "--show-only=templates/schedules.yaml",
         "--values=-",
     ];

@@ -99,7 +99,7 @@ async fn rendered(namespace: &str, kill: bool) -> Result<String> {
         namespace,
         "--set",
         &kill,
-        "--kube-version=1.34.0",
+        release::KUBE_VERSION,
         "--show-only=templates/switch.yaml",
     ];
     let text = String::from_utf8(run("helm", &template, &[]).await?)?;

@@ -29,7 +29,7 @@ async fn is_taken(file: &Path, here: &Fixture, other: &Fixture) -> Result<usize>
         &release::chart(),
         "--namespace",
         &here.namespace,
-        "--kube-version=1.34.0",
+        release::KUBE_VERSION,
         "--values=-",
     ];
     let objects = run("helm", &template, values.as_bytes()).await?;

@@ -22,7 +22,7 @@ const NAME: &str = "phpprof";
 /// for one of 1.20. The chart's `kubeVersion` begins with this one, and no template asks for it.
 pub const KUBE_VERSION: &str = "--kube-version=1.30";
 /// The program of Helm 3.
-const HELM: &str = "helm";
+pub const HELM: &str = "helm";
 /// The program of Helm 4, which only the long form of the tests builds.
 pub const HELM_4: &str = "helm4";
 /// The service of relay and results. The Deployment has the same name.
@@ -141,18 +141,34 @@ pub async fn replace_older() -> Result<()> {
 
 /// Goes back to the release before, as docs/guides/upgrading.md says.
 pub async fn roll_back() -> Result<()> {
+    roll_back_by(HELM).await
+}
+
+/// The same by this program.
+pub async fn roll_back_by(helm: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
     let back = ["rollback", NAME, "--namespace", NAMESPACE, "--wait"];
-    run(HELM, &back, &[]).await?;
+    run(helm, &back, &[]).await?;
     Ok(())
 }
 
 /// Removes the release as users do.
 pub async fn uninstall() -> Result<()> {
+    uninstall_by(HELM).await
+}
+
+/// The same by this program.
+pub async fn uninstall_by(helm: &str) -> Result<()> {
     *INSTALLED.lock().await = None;
     let release = ["uninstall", NAME, "--namespace", NAMESPACE, "--wait"];
-    run(HELM, &release, &[]).await?;
+    run(helm, &release, &[]).await?;
     Ok(())
+}
+
+/// The objects of the release as this program knows them, in YAML.
+pub async fn manifest_by(helm: &str) -> Result<Vec<u8>> {
+    let arguments = ["get", "manifest", NAME, "--namespace", NAMESPACE];
+    run(helm, &arguments, &[]).await
 }
 
 /// Upgrades the installed release by this program, with its values and this one, as

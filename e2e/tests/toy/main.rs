@@ -5,6 +5,7 @@ mod archive;
 mod ends;
 mod examples;
 mod halts;
+mod helms;
 mod keys;
 mod policies;
 mod presets;

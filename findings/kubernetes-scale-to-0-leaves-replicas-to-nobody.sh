@@ -8,6 +8,7 @@
 # Builds etcd and the API server from the pinned module in tools/kubernetes, runs them on the loopback interface without phpprof, and fails
 # if they do anything else.
 set -euo pipefail
+export KUBERNETES=1.34
 . "$(dirname "$0")/../tools/cache.sh"
 "$ROOT/tools/build" kubernetes
 folder=$(mktemp -d)

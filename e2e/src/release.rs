@@ -141,14 +141,14 @@ pub async fn replace_older() -> Result<()> {
 
 /// Goes back to the release before, as docs/guides/upgrading.md says.
 pub async fn roll_back() -> Result<()> {
-    roll_back_by(HELM).await
+    roll_back_by(HELM, &[]).await
 }
 
-/// The same by this program.
-pub async fn roll_back_by(helm: &str) -> Result<()> {
+/// The same by this program, to the revision that these words name, if any.
+pub async fn roll_back_by(helm: &str, words: &[&str]) -> Result<()> {
     *INSTALLED.lock().await = None;
     let back = ["rollback", NAME, "--namespace", NAMESPACE, "--wait"];
-    run(helm, &back, &[]).await?;
+    run(helm, &[&back, words].concat(), &[]).await?;
     Ok(())
 }
 

@@ -89,7 +89,7 @@ fn place_is_asked_for_unless_it_follows() {
 fn worker_that_slept_is_not_steady() {
     let mut worker = Followed::begin();
     worker.sample(PERIOD, 1, ('R', 1));
-    worker.sample(PERIOD - 100_000, 1, ('R', 1));
+    worker.sample(PERIOD - 200_000, 1, ('R', 1));
     assert!(!worker.place.is_steady);
 }
 

@@ -288,7 +288,8 @@ impl RunLoop<'_> {
         did: Did,
     ) {
         self.sampler.quality.taken += 1;
-        let ran = did == Did::Ran;
+        // What waits for a CPU does not wait for anything that a timeline shows.
+        let ran = !matches!(did, Did::Slept(_));
         let fate = self.fate(index, current, stack, is_certain, did);
         let (member, aggregate) = (&mut self.members[index], &mut self.aggregate);
         // A sample's wall value is the time that it represents. The time since the last sample

@@ -88,6 +88,11 @@ impl Climb {
         self.path_of(self.proven())
     }
 
+    /// The paths, the root's first.
+    pub(super) fn paths(&self) -> &[PathId] {
+        &self.paths
+    }
+
     /// The path of this many frames from the root.
     pub(super) fn path_of(&self, frames: usize) -> PathId {
         frames

@@ -232,6 +232,7 @@ impl StackSampler {
         worker.reader.window.showed(is_shown);
         let mut outcome = match followed {
             Followed::Whole => {
+                self.count_calls(worker, trace, climb);
                 let outcome = self.accepted(worker, trace, climb, has_moved);
                 if self.has_room && !climb.open.is_empty() {
                     self.learn(worker, &tops, trace, climb, now);
@@ -311,7 +312,6 @@ impl StackSampler {
         if phase == Some(FunctionNames::IDLE) {
             return TurnOutcome::Idle;
         }
-        self.count_calls(worker, trace, climb);
         let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
         let mut open = climb.open.iter();
         TurnOutcome::Sample(SampledStack {

@@ -138,8 +138,12 @@ impl StackSampler {
         if !climb.is_whole {
             return cut(climb.path(), climb.is_full);
         }
-        if is_interpreted {
-            self.trust_calls(worker, trace);
+        for &path in climb.paths() {
+            if is_interpreted {
+                self.tree.trust(path);
+            } else {
+                self.tree.count(path, true);
+            }
         }
         self.accepted(worker, trace, climb, false)
     }

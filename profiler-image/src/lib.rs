@@ -13,6 +13,7 @@ pub mod contract;
 pub mod deliver;
 pub mod failure;
 pub mod now;
+mod raw;
 pub mod read;
 mod reason;
 pub mod request;

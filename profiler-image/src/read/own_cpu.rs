@@ -28,6 +28,7 @@ use super::clocks::SchedStat;
 use super::on_cpu::Activity;
 use super::quiescent::{Heads, Observation, observe};
 use super::reader::Reader;
+use crate::raw::shorten_slices;
 use crate::target::process::calls;
 use crate::target::process::stat::{Watch, counts_since};
 
@@ -35,6 +36,10 @@ use crate::target::process::stat::{Watch, counts_since};
 const MAX_READERS: usize = 64;
 /// A turn that is due sooner than this, in nanoseconds, begins before a reader can fall asleep.
 const SOONEST: u64 = 15_000;
+/// The time slices of threads that read, in nanoseconds. With longer ones a thread that wakes up does
+/// not get the CPU of a worker that has woken up in the last three milliseconds: what runs after a
+/// sleep would not be sampled.
+pub const SLICE: u64 = 100_000;
 /// A worker that was displaced left its CPU at most so long before the reader's own clock says that
 /// it came, in nanoseconds.
 const SLACK: u64 = 10_000;
@@ -449,6 +454,7 @@ impl CpuReader {
                 if sched_setaffinity(Pid::from_raw(0), &set).is_ok() {
                     // The default slack of 50 µs would be added to each wake-up.
                     let _ = nix::sys::prctl::set_timerslack(1);
+                    shorten_slices(SLICE);
                     read_turns(&of_thread, cpu);
                 }
             })?;

@@ -15,9 +15,10 @@ use nix::sys::signalfd::SignalFd;
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::Extensions;
 
+use crate::raw::shorten_slices;
 use crate::read::heap::HeapWatch;
 use crate::read::on_cpu::CpuProofs;
-use crate::read::own_cpu::{CpuReaders, OwnTimes};
+use crate::read::own_cpu::{CpuReaders, OwnTimes, SLICE};
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::request::asked::SampleLabel;
@@ -155,6 +156,7 @@ struct RunLoop<'a> {
     /// When this thread woke up for this turn.
     came_at: u64,
     home: own_cpu::Home,
+    punctuality: own_cpu::Punctuality,
     /// What the due times are drawn with.
     seed: u32,
     period: u64,
@@ -196,6 +198,7 @@ impl<'a> RunLoop<'a> {
             .map_err(RecordError::Scanner)?;
         let mut run = Self::by(options, Box::new(SystemClock), Box::new(scanner))?;
         if !options.unpaced {
+            shorten_slices(SLICE);
             run.on_own_cpu = Some(CpuReaders::new(options.quiescent_cpus)?);
         }
         Ok(run)
@@ -236,6 +239,7 @@ impl<'a> RunLoop<'a> {
             own_times: OwnTimes::open(),
             came_at: 0,
             home: own_cpu::Home::default(),
+            punctuality: own_cpu::Punctuality::default(),
             seed: time::seed(),
             period: asked_period(options),
             slot: None,
@@ -330,6 +334,8 @@ impl<'a> RunLoop<'a> {
             }
             if self.options.unpaced || current >= schedule.due() {
                 self.came_at = current;
+                self.punctuality
+                    .note(current.saturating_sub(schedule.due()));
                 let turn = self.turn(&mut schedule, current);
                 self.take(turn);
                 self.take_newborn(turn, current);

@@ -24,28 +24,20 @@ pub(super) struct Home {
     cpu: Option<usize>,
     /// A CPU that has had more of them in this many turns in a row.
     better: Option<(usize, u32)>,
-    /// In how many turns in a row none was due.
-    idle: u32,
 }
 
-/// In this many turns in a row another CPU has to have more workers. To move costs milliseconds on
-/// a busy machine: the thread then has no claim to the CPU yet.
-const MOVES_AFTER: u32 = 4;
-/// After this many turns without a worker the thread is not bound any more.
-const LEAVES_AFTER: u32 = 16;
+/// In this many turns in a row another CPU has to have more workers. To move there costs some turns:
+/// the thread waits until the time slice of who runs there is over. A worker that goes from CPU to
+/// CPU with each sleep would lose the turns after its sleeps.
+const MOVES_AFTER: u32 = 64;
 
 impl Home {
     /// Where the thread should be, by the CPUs of the workers that are due.
     fn next(&mut self, cpus: &[usize]) -> Option<usize> {
         let count = |cpu: usize| cpus.iter().filter(|&&other| other == cpu).count();
         let Some(&best) = cpus.iter().max_by_key(|&&cpu| count(cpu)) else {
-            self.idle += 1;
-            if self.idle >= LEAVES_AFTER {
-                self.cpu = None;
-            }
             return self.cpu;
         };
-        self.idle = 0;
         let Some(now) = self.cpu else {
             self.cpu = Some(best);
             return self.cpu;
@@ -66,9 +58,53 @@ impl Home {
     }
 }
 
+/// Whether the thread wakes up in time on the workers' CPUs. Where the kernel does not let it, what
+/// runs at the wrong time is not sampled, so reads from another CPU are better.
+#[derive(Debug, Default)]
+pub(super) struct Punctuality {
+    turns: u32,
+    late: u32,
+    /// So many turns are left in which the thread is not bound.
+    rests: u32,
+}
+
+/// A turn is late after this many nanoseconds.
+const LATE: u64 = 300_000;
+/// Of this many turns, the thread may be late in this many.
+const TURNS: u32 = 128;
+const MOST_LATE: u32 = 16;
+/// After that, it is not bound for this many turns.
+const RESTS: u32 = 2048;
+
+impl Punctuality {
+    /// Notes how late a turn was.
+    pub(super) fn note(&mut self, late: u64) {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return;
+        }
+        self.turns += 1;
+        self.late += u32::from(late > LATE);
+        if self.late > MOST_LATE {
+            self.rests = RESTS;
+        }
+        if self.turns >= TURNS || self.rests > 0 {
+            (self.turns, self.late) = (0, 0);
+        }
+    }
+
+    fn may_be_bound(&self) -> bool {
+        self.rests == 0
+    }
+}
+
 impl RunLoop<'_> {
     /// Lends the readers of the workers that the next turn reads on other CPUs than this thread's.
     pub(super) fn arm(&mut self, schedule: &WakeSchedule) {
+        if !self.punctuality.may_be_bound() {
+            self.leave_home();
+            return;
+        }
         let Some(readers) = &mut self.on_own_cpu else {
             return;
         };
@@ -240,14 +276,32 @@ mod tests {
     }
 
     #[test]
-    fn home_is_left_without_workers() {
+    fn home_stays_without_workers() {
         let mut home = Home::default();
         assert_eq!(home.next(&[]), None);
         assert_eq!(home.next(&[1]), Some(1));
-        for _ in 1..LEAVES_AFTER {
-            assert_eq!(home.next(&[]), Some(1));
+        assert_eq!(home.next(&[]), Some(1));
+    }
+
+    #[test]
+    fn thread_that_is_often_late_rests() {
+        let mut punctuality = Punctuality::default();
+        // In time, and late now and then.
+        for turn in 0..10 * TURNS {
+            punctuality.note(if turn % TURNS < MOST_LATE {
+                LATE + 1
+            } else {
+                LATE
+            });
         }
-        assert_eq!(home.next(&[]), None);
-        assert_eq!(home.next(&[2]), Some(2));
+        assert!(punctuality.may_be_bound());
+        for _ in 0..=MOST_LATE {
+            punctuality.note(LATE + 1);
+        }
+        assert!(!punctuality.may_be_bound());
+        (1..RESTS).for_each(|_| punctuality.note(0));
+        assert!(!punctuality.may_be_bound());
+        punctuality.note(0);
+        assert!(punctuality.may_be_bound());
     }
 }

@@ -92,7 +92,8 @@ impl StackSampler {
             worker.place.cpu = state.map(|(_, cpu)| cpu);
             return None;
         }
-        self.standing.begin(false);
+        // A function is read with a look at its frame. Nothing else needs one.
+        self.standing.begin(true);
         self.functions.begin();
         self.asked = 0;
         let looks = worker.reader.copy.looks.len();
@@ -112,6 +113,7 @@ impl StackSampler {
         }
         self.identify(worker, trace, now);
         self.add_frameless(worker, trace, now);
+        self.standing.begin(false);
         worker.stands(own_cpu)?;
         worker.reader.note_beside(&tops);
         let root = trace.frames.last();

@@ -314,8 +314,9 @@ pub struct ProfileQuality {
     /// CPU time that is not in any sample, in milliseconds: workers used it between requests, or no
     /// sample saw them running.
     pub cpu_unattributed_milliseconds: i64,
-    /// How long workers waited for a CPU while they could run, in milliseconds: the wall time of the
-    /// samples with waiting=cpu. Raise the CPU limit or lower the number of workers if it is much.
+    /// How long workers waited for a CPU while they could run, in milliseconds: the wall time of
+    /// the samples with waiting=cpu. Raise the CPU limit or lower the number of workers if it is
+    /// much.
     #[serde(skip_serializing_if = "is_zero")]
     pub cpu_wait_milliseconds: i64,
     /// Samples in which a worker that has to wait for a CPU came to one, or left it: they have no

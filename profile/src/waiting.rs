@@ -178,8 +178,8 @@ pub(crate) fn is_for_cpu(profile: &Profile, sample: &Sample) -> bool {
 /// The smallest part of the workers' time that is worth a line, in percent.
 const MUCH_FOR_CPU: f64 = 5.0;
 
-/// What to say of a run whose workers waited for a CPU: for so many seconds, of so many in requests;
-/// `None` if that is little.
+/// What to say of a run whose workers waited for a CPU: for so many seconds, of so many in
+/// requests; `None` if that is little.
 #[must_use]
 pub fn told_of_cpu(waited: f64, all: f64) -> Option<String> {
     let percent = 100.0 * waited / all.max(1e-9);

@@ -63,10 +63,11 @@ fn rows(count: usize) -> MergeLimits {
     }
 }
 
-fn values_of(profile: &Profile, label: (&str, &str)) -> Vec<i64> {
+fn values_of(profile: &Profile, label: [&str; 2]) -> Vec<i64> {
+    let [key, value] = label;
     let view = View {
         sample_type: None,
-        labels: vec![(label.0.to_owned(), label.1.to_owned())],
+        labels: vec![(key.to_owned(), value.to_owned())],
     };
     let kept = view.filtered(profile);
     kept.sample.iter().map(|sample| sample.value[2]).collect()
@@ -77,10 +78,10 @@ fn a_merged_profile_has_only_the_known_labels() {
     let (merged, profile) = merged(&[("web-1", pod(2, 2)), ("web-2", pod(2, 2))], rows(100));
     assert_eq!((merged.cut, &merged.other), (0, &vec![0, 0, 0]));
     assert_eq!(profile.sample.len(), 8);
-    assert!(values_of(&profile, ("pod", "forged")).is_empty());
-    assert_eq!(values_of(&profile, ("pod", "web-2")).len(), 4);
-    assert_eq!(values_of(&profile, ("namespace", "shop")).len(), 8);
-    assert_eq!(values_of(&profile, ("pid", "1")).len(), 4);
+    assert!(values_of(&profile, ["pod", "forged"]).is_empty());
+    assert_eq!(values_of(&profile, ["pod", "web-2"]).len(), 4);
+    assert_eq!(values_of(&profile, ["namespace", "shop"]).len(), 8);
+    assert_eq!(values_of(&profile, ["pid", "1"]).len(), 4);
 }
 
 #[test]
@@ -88,16 +89,16 @@ fn short_room_adds_up_workers_first() {
     let (merged, profile) = merged(&[("web", pod(10, 8))], rows(20));
     assert_eq!(merged.cut, 0);
     assert_eq!(profile.sample.len(), 10);
-    assert!(values_of(&profile, ("pid", "1")).is_empty());
-    assert_eq!(values_of(&profile, ("pod", "web")).len(), 10);
+    assert!(values_of(&profile, ["pid", "1"]).is_empty());
+    assert_eq!(values_of(&profile, ["pod", "web"]).len(), 10);
 }
 
 #[test]
 fn then_each_pods_smallest_rows_become_one() {
     let (merged, profile) = merged(&[("small", pod(3, 1)), ("large", pod(100, 1))], rows(20));
     assert_eq!(merged.cut, 1);
-    assert_eq!(values_of(&profile, ("pod", "small")).len(), 3);
-    let large = values_of(&profile, ("pod", "large"));
+    assert_eq!(values_of(&profile, ["pod", "small"]).len(), 3);
+    let large = values_of(&profile, ["pod", "large"]);
     assert_eq!(large.len(), 17);
     // The sixteen largest stacks, and the rest.
     let rest: i64 = (1..=84).map(|wall| wall * 1_000_000).sum();
@@ -117,7 +118,7 @@ fn a_pod_of_many_rows_leaves_others_room() {
     let (merged, profile) = merged(&[hostile, a, b, c], rows(800));
     assert_eq!(merged.cut, 1);
     for name in ["a", "b", "c"] {
-        assert_eq!(values_of(&profile, ("pod", name)).len(), 50);
+        assert_eq!(values_of(&profile, ["pod", name]).len(), 50);
     }
 }
 
@@ -141,7 +142,7 @@ fn a_pod_of_long_names_leaves_others_room() {
         limits,
     );
     assert_eq!(merged.cut, 1);
-    assert_eq!(values_of(&profile, ("pod", "web")).len(), 50);
+    assert_eq!(values_of(&profile, ["pod", "web"]).len(), 50);
     let names: usize = profile.string_table.iter().map(String::len).sum();
     assert!(names < 1 << 20, "{names}");
 }

@@ -58,8 +58,8 @@ struct SchedAttr {
 }
 
 /// Asks for time slices of this many nanoseconds for the calling thread. A thread with shorter
-/// slices takes the CPU as soon as it wakes up, also from one that has woken up itself a moment ago.
-/// It needs no right. Kernels before 6.12 ignore it (`__setparam_fair`, kernel/sched/fair.c).
+/// slices takes the CPU as soon as it wakes up, also from one that has woken up itself a moment
+/// ago. It needs no right. Kernels before 6.12 ignore it (`__setparam_fair`, kernel/sched/fair.c).
 pub fn shorten_slices(nanoseconds: u64) {
     let mut attributes = SchedAttr::default();
     let size = size_of::<SchedAttr>();

@@ -294,7 +294,7 @@ fn with_waits(receipt: &str, label: &str, count: i64) -> Profile {
 }
 
 #[test]
-fn waits_for_a_cpu_are_found_with_their_limit() {
+fn waits_for_a_cpu_are_found_with_limit() {
     let found = said(&with_waits(RECEIPT, "cpu", 30));
     let [one] = &found[..] else {
         panic!("{found:?}");

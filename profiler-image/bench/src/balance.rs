@@ -28,13 +28,13 @@ mod write;
 use anyhow::{Context, Result};
 use application::{APPLICATIONS, RATES, measure_application};
 use check::{closer_peers, deviations, distance_missed, verdict};
-use clocks::clocked;
+use clocks::{ClockedShare, clocked};
 use measure::{Extent, measure};
 use mode::{Mode, modes};
 use nix::unistd::Pid;
 use phpprof_bench::workload::BenchWorkload;
 use plot::draw_plot;
-use report::{Beside, COLUMNS, FUNCTION_COLUMNS, RowNames, conclude, head, report};
+use report::{COLUMNS, FUNCTION_COLUMNS, RowNames, StopsBeside, conclude, head, report};
 
 use crate::running::pin;
 use crate::{BenchArguments, CPUS};
@@ -118,7 +118,7 @@ fn compare_application(
             rate,
         };
         let own = deviations(std::slice::from_ref(&comparison));
-        let rows = report(names, &comparison, Beside::of(&halves, &[]), own);
+        let rows = report(names, &comparison, StopsBeside::of(&halves, &[]), own);
         for (table, rows) in tables.iter_mut().zip(&rows) {
             table.push_str(rows);
         }
@@ -153,37 +153,21 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
             &measured.clocks,
             &measured.truth,
         );
-        for share in clocked
-            .iter()
-            .filter(|share| share.deviations() > CLOCK_DEVIATIONS)
-        {
-            missed.push(format!(
-                "{} {}: {} has {:.2} % by stops, {:.2} % by the program's clock",
-                target(seed),
-                mode.name,
-                share.name,
-                share.by_stops,
-                share.by_clock
-            ));
-        }
+        let place = format!("{} {}", target(seed), mode.name);
+        missed.extend(clocks_missed(&place, &clocked));
         let names = RowNames {
             php: &asked.php.label(),
             target: &target(seed),
             mode: mode.name,
             rate: mode.rate,
         };
-        let beside = Beside::of(&measured.halves, &clocked);
+        let beside = StopsBeside::of(&measured.halves, &clocked);
         let own = deviations(std::slice::from_ref(&measured.comparison));
         let rows = report(names, &measured.comparison, beside, own);
         for (table, rows) in tables.iter_mut().zip(&rows) {
             table.push_str(rows);
         }
-        if measured.frameless > 0 {
-            println!(
-                "    {} samples of calls without frames are their callers'",
-                measured.frameless
-            );
-        }
+        tell_frameless(measured.frameless);
         for (name, comparison) in &measured.peers {
             let names = RowNames {
                 mode: name,
@@ -191,7 +175,7 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
             };
             let own = deviations(std::slice::from_ref(comparison));
             // Their functions have other names than ours.
-            let [row, _] = report(names, comparison, Beside::default(), own);
+            let [row, _] = report(names, comparison, StopsBeside::default(), own);
             tables[0].push_str(&row);
         }
         missed.extend(closer_peers(&measured.peers));
@@ -202,6 +186,24 @@ fn compare(asked: &BenchArguments, mode: &Mode, tables: &mut [String; 2]) -> Res
     missed.extend(verdict.missed);
     show(&missed);
     Ok(missed)
+}
+
+fn tell_frameless(samples: u64) {
+    if samples > 0 {
+        println!("    {samples} samples of calls without frames are their callers'");
+    }
+}
+
+/// Functions whose shares by stops and by the program's clock differ.
+fn clocks_missed(place: &str, clocked: &[ClockedShare]) -> Vec<String> {
+    let differ = |share: &&ClockedShare| share.deviations() > CLOCK_DEVIATIONS;
+    let words = |share: &ClockedShare| {
+        format!(
+            "{place}: {} has {:.2} % by stops, {:.2} % by the program's clock",
+            share.name, share.by_stops, share.by_clock
+        )
+    };
+    clocked.iter().filter(differ).map(words).collect()
 }
 
 fn show(missed: &[String]) {

@@ -147,20 +147,9 @@ fn rows(full: bool) -> Vec<CpuRow> {
                 // Rows that are only printed are short. The fewer samples, the longer: long enough
                 // to keep chance within the limits.
                 let long = slice >= MIN_SLICE_MILLISECONDS;
-                rows.push(row(
-                    threads,
-                    wait,
-                    slice,
-                    999,
-                    if long { 15.0 } else { 5.0 },
-                ));
-                rows.push(row(
-                    threads,
-                    wait,
-                    slice,
-                    99,
-                    if long { 45.0 } else { 15.0 },
-                ));
+                let seconds = if long { [15.0, 45.0] } else { [5.0, 15.0] };
+                rows.push(row(threads, wait, slice, 999, seconds[0]));
+                rows.push(row(threads, wait, slice, 99, seconds[1]));
             }
         }
     }

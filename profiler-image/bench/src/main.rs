@@ -3,9 +3,9 @@
 //!
 //! Target and sampler run on different CPUs: on the same one nothing would move during a read, and
 //! every check would pass. Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`,
-//! `balance`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow after spaces. `FULL=1` is the
-//! long form; with WORDS, such as "paths" or "function remote", only the rows that have one of them
-//! in their label.
+//! `balance`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow after spaces.
+//! `FULL=1` is the long form; with WORDS, such as "paths" or "function remote", only the rows that
+//! have one of them in their label.
 
 #![warn(clippy::match_bool)]
 

@@ -1,13 +1,14 @@
-//! The stack of a process that does not run, because this one has its CPU: nothing moves while it is
-//! read, so it is true.
+//! The stack of a process that does not run, because this one has its CPU: nothing moves while it
+//! is read, so it is true.
 //!
-//! It is read frame by frame, with nothing from the sampler except its way to read memory. The reader
-//! is bound to the process's CPU, whose timer wakes it and so takes the CPU from the process at the
-//! instruction where it is. A signal, as from `ptrace` on another CPU, would not do: it is pending
-//! before the interrupt that it causes arrives, and any system call that ends meanwhile takes it, so
-//! that calls as short as `file_exists` are seen two or three times too often. A call of a function
-//! lasts while `EG(current_execute_data)` is its frame: what the caller does to prepare a frame, and
-//! to free arguments and variables of one that has ended, is the caller's own time.
+//! It is read frame by frame, with nothing from the sampler except its way to read memory. The
+//! reader is bound to the process's CPU, whose timer wakes it and so takes the CPU from the process
+//! at the instruction where it is. A signal, as from `ptrace` on another CPU, would not do: it is
+//! pending before the interrupt that it causes arrives, and any system call that ends meanwhile
+//! takes it, so that calls as short as `file_exists` are seen two or three times too often. A call
+//! of a function lasts while `EG(current_execute_data)` is its frame: what the caller does to
+//! prepare a frame, and to free arguments and variables of one that has ended, is the caller's own
+//! time.
 //! Invariant: a stack that moved while it was read is none.
 
 use std::collections::HashMap;
@@ -57,8 +58,8 @@ impl Drop for OnCpu {
 pub enum StoppedStack {
     /// The names of the functions, root first; none between two requests.
     Names(Vec<String>),
-    /// It does not hold together: the engine makes a generator's frame the top, and only then writes
-    /// the caller into it.
+    /// It does not hold together: the engine makes a generator's frame the top, and only then
+    /// writes the caller into it.
     Torn,
     /// It moved, because the process had the CPU again.
     Moved,

@@ -7,24 +7,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phpprof_profile::dump::{DumpFrame, DumpWorker};
-use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
 use phpprof_profile::room::Lost;
+use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
-use phpprof_profile::{unnamed, waiting};
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::{Extensions, OpcacheState};
 use serde::Serialize;
-use smallvec::SmallVec;
 
 use crate::contract;
 use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{ANY_WORKER, Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
-use crate::target::process::held::Held;
 use heap::HeapData;
+use rows::{frames, of_worker, waits};
 
 mod heap;
+mod rows;
 
 /// How many workers' busy shares are in the receipt: the contract allows 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
@@ -352,19 +351,7 @@ pub fn output(
             Some(Full::Stacks) => lost.stacks += sum.samples,
             None => {}
         }
-        let frames: Vec<FrameRef<'_>> = lines
-            .iter()
-            .rev()
-            .map(|&(id, line)| {
-                let name = snapshot.samples.names.get(id);
-                FrameRef {
-                    name: name.name,
-                    file: name.file,
-                    start_line: name.start_line.into(),
-                    line: line.into(),
-                }
-            })
-            .collect();
+        let frames = frames(snapshot, &lines);
         let mut all: Vec<SampleTag<'_>> = labels
             .iter()
             .map(|(key, value)| SampleTag::Str(key, value))
@@ -407,33 +394,6 @@ fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts 
         unstable,
         unnamed: i64::try_from(snapshot.samples.quality.unnamed).unwrap_or(i64::MAX),
         restarts,
-    }
-}
-
-/// The labels of a worker. A container may run several PHP versions, so each sample has its own.
-fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[SampleTag<'_>; 4]>> {
-    let worker = snapshot.seen.get(&tid)?;
-    let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
-    let mut labels = SmallVec::from_iter([
-        SampleTag::Str(php, &worker.engine.version),
-        SampleTag::Str(sapi, &worker.engine.sapi),
-        SampleTag::Num(pid, i64::from(worker.pid), ""),
-    ]);
-    if worker.engine.is_thread_safe() {
-        labels.push(SampleTag::Num(thread, i64::from(tid), ""));
-    }
-    Some(labels)
-}
-
-/// The label of a worker that cannot go on, or waits for a CPU. A leaf that names what it waits for says more than that
-/// it waits for a disk.
-fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<SampleTag<'static>> {
-    let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
-    match held {
-        Held::Stopped => Some(SampleTag::Str(waiting::LABEL, waiting::STOPPED)),
-        Held::Disk if !says() => Some(SampleTag::Str(waiting::LABEL, waiting::DISK)),
-        Held::Cpu => Some(SampleTag::Str(waiting::LABEL, waiting::CPU)),
-        Held::Disk | Held::No => None,
     }
 }
 

@@ -12,11 +12,11 @@
 //! | is it on a CPU, or does it wait for one? | `schedstat` and `status` ([`super::on_cpu`]) | 9 µs |
 //! | for which one? | `stat` | 3.9 µs |
 //!
-//! The last two are read only where a worker has waited for a CPU lately. The files are kept open: they stay bound to the worker's own process, so
-//! a reused PID reads as gone. Invariant: two equal [`Mark`]s say that the worker did not run in
-//! between, a [`Mark::Process`] only since the last tick (`schedstat`: proc(5), its third number
-//! grows each time the thread is put on a CPU. A process's CPU time is that of all its threads:
-//! `thread_group_cputime`, kernel/sched/cputime.c).
+//! The last two are read only where a worker has waited for a CPU lately. The files are kept open:
+//! they stay bound to the worker's own process, so a reused PID reads as gone. Invariant: two equal
+//! [`Mark`]s say that the worker did not run in between, a [`Mark::Process`] only since the last
+//! tick (`schedstat`: proc(5), its third number grows each time the thread is put on a CPU. A
+//! process's CPU time is that of all its threads: `thread_group_cputime`, kernel/sched/cputime.c).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,7 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 
-use super::on_cpu::Departures;
+use super::departures::Departures;
 use crate::target::process::calls;
 use crate::target::process::cpu_clock::CpuClock;
 use crate::target::process::stat::Stat;
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn departures_are_read_from_the_end_of_a_status() {
+    fn departures_are_at_the_end_of_status() {
         let status = b"Name:\tvoluntary_ctxt_switches:\t9\nState:\tR (running)\n\
             voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t5\n";
         let expected = Departures {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_share_a_cpu_are_on_it_in_turn() {
+    fn two_on_one_cpu_take_turns() {
         let mut busy = [(); 2].map(|()| {
             let mut command = Command::new("sh");
             command.args(["-c", "while :; do :; done"]).spawn().unwrap()

@@ -94,10 +94,10 @@ impl<T> CpuShares<T> {
         self.seen += advance;
         self.revise(&newest, last);
         let is_full = self.samples.len() >= MAX_SAMPLES && self.waiting > 0;
-        if is_full || self.count(Standing::Ran) >= SHARERS && advance > 0 {
+        if is_full || self.count(RunBelief::Ran) >= SHARERS && advance > 0 {
             self.settle(give);
         }
-        let is_kept = Standing::of(activity).is_some();
+        let is_kept = RunBelief::of(activity).is_some();
         if is_kept && self.samples.len() < MAX_SAMPLES {
             self.samples.push(WaitingSample {
                 at: newest.at,
@@ -123,20 +123,20 @@ impl<T> CpuShares<T> {
         }
     }
 
-    fn count(&self, standing: Standing) -> usize {
+    fn count(&self, standing: RunBelief) -> usize {
         let samples = self.samples.iter();
-        let standings = samples.map(|one| Standing::of(one.activity));
+        let standings = samples.map(|one| RunBelief::of(one.activity));
         standings.filter(|it| *it == Some(standing)).count()
     }
 
     /// Gives each sample its share of the CPU time so far. If almost none of them ran as far as is
     /// known, those share it, too, that may have run.
     pub fn settle(&mut self, mut give: impl FnMut(T, u64)) {
-        let [ran, perhaps] = [Standing::Ran, Standing::Perhaps].map(|it| self.count(it));
+        let [ran, perhaps] = [RunBelief::Ran, RunBelief::Perhaps].map(|it| self.count(it));
         let (least, count) = if ran.saturating_mul(FEWEST) >= perhaps {
-            (Standing::Ran, ran)
+            (RunBelief::Ran, ran)
         } else {
-            (Standing::Perhaps, ran + perhaps)
+            (RunBelief::Perhaps, ran + perhaps)
         };
         let count = count as u64;
         if count == 0 {
@@ -147,7 +147,7 @@ impl<T> CpuShares<T> {
         }
         let (each, rest) = (self.waiting / count, self.waiting % count);
         let samples = self.samples.drain(..);
-        let sharers = samples.filter(|one| Standing::of(one.activity) >= Some(least));
+        let sharers = samples.filter(|one| RunBelief::of(one.activity) >= Some(least));
         for (index, one) in (0_u64..).zip(sharers) {
             give(one.sample, each + u64::from(index < rest));
         }
@@ -181,12 +181,12 @@ impl<T> CpuShares<T> {
 
 /// How certain it is that a worker ran in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum RunBelief {
     Perhaps,
     Ran,
 }
 
-impl Standing {
+impl RunBelief {
     /// `None` if it did not.
     fn of(activity: Activity) -> Option<Self> {
         match activity {

@@ -9,6 +9,7 @@
 //! Invariant: [`Presence::On`] and [`Presence::Off`] hold for the whole time of the stack's read.
 
 use super::clocks::SchedStat;
+use super::departures::Departures;
 
 /// Nanoseconds for which waits are watched after each nanosecond of a wait.
 const WATCHED_PER_WAIT: u64 = 128;
@@ -16,21 +17,6 @@ const WATCHED_PER_WAIT: u64 = 128;
 const MOST_WATCHED: u64 = 8_000_000_000;
 /// How long waits of a worker are watched that has just been found, in nanoseconds.
 const WATCHED_AT_FIRST: u64 = 200_000_000;
-
-/// How often a thread left its CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Departures {
-    /// To sleep.
-    pub voluntary: u64,
-    /// While it could run on.
-    pub involuntary: u64,
-}
-
-impl Departures {
-    fn all(self) -> u64 {
-        self.voluntary.saturating_add(self.involuntary)
-    }
-}
 
 /// The counts around a read of a worker's stack, in the order in which they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +149,8 @@ impl Contention {
 mod tests {
     use super::*;
 
-    fn look((slices, run_nanoseconds): (u64, u64)) -> SchedStat {
+    fn look(numbers: [u64; 2]) -> SchedStat {
+        let [slices, run_nanoseconds] = numbers;
         SchedStat {
             run_nanoseconds,
             delay_nanoseconds: 0,
@@ -294,10 +281,10 @@ mod tests {
         for (case, before, after, left, last, expected) in rows {
             for departures in [departures(0, left), departures(left, 0)] {
                 let counts = CountsOfRead {
-                    before: look(before),
-                    after: look(after),
+                    before: look([before.0, before.1]),
+                    after: look([after.0, after.1]),
                     departures,
-                    last: look(last),
+                    last: look([last.0, last.1]),
                 };
                 assert_eq!(counts.presence(), expected, "{case}");
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::clocks::{Clocks, SchedStat};
-use super::own_cpu::{self, KnownPlace, Stands};
+use super::place::{self, KnownPlace, Stands};
 use super::reader::Reader;
 use crate::stack::functions::Map;
 use crate::target::process::Process;
@@ -59,7 +59,7 @@ impl Worker {
         let numbers = self.clocks.look().ok()?;
         let stands = self
             .place
-            .find(own_cpu, numbers, own_cpu::now(), || watch.state())?;
+            .find(own_cpu, numbers, place::now(), || watch.state())?;
         self.stands = Some((stands, numbers));
         Some(stands)
     }

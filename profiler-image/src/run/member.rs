@@ -100,6 +100,14 @@ pub enum Did {
     Slept(Held),
 }
 
+/// A sample that waits for its CPU time, and for its wait.
+#[derive(Debug, Clone, Copy)]
+pub struct UnspentSample {
+    pub fate: Fate,
+    /// The time that it represents, in nanoseconds.
+    pub wall: u64,
+}
+
 /// What the scheduler told in a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerSight {
@@ -321,7 +329,7 @@ impl Member {
     pub fn spend(
         &mut self,
         seen: SchedulerSight,
-        newest: (Fate, u64),
+        newest: UnspentSample,
         aggregate: &mut Aggregate,
         recorder: Option<&mut Recorder>,
     ) {
@@ -329,7 +337,7 @@ impl Member {
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         let SchedulerSight { look, activity } = seen;
-        let (fate, wall) = newest;
+        let UnspentSample { fate, wall } = newest;
         let newest = ClockedSample {
             at: self.sampled_at,
             look,

@@ -18,20 +18,21 @@ use phpprof_zend::extensions::Extensions;
 use crate::raw::shorten_slices;
 use crate::read::heap::HeapWatch;
 use crate::read::on_cpu::CpuProofs;
-use crate::read::own_cpu::{CpuReaders, OwnTimes, SLICE};
+use crate::read::own_cpu::{CpuReaders, SLICE};
+use crate::read::place::OwnTimes;
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
-use crate::request::asked::SampleLabel;
 use crate::sample::StackSampler;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::last_pid::LastPid;
-use crate::target::process::throttle::{ThrottleFile, Throttled};
+use crate::target::process::throttle::{ThrottleCounts, ThrottleFile};
 use crate::target::scanner::{Found, Scan, ScanReport, Scanner};
 
 pub mod aggregate;
+mod begin;
 mod budget;
 mod first;
 pub mod heap;
@@ -65,7 +66,7 @@ use quiescent::{ASK_AT_LEAST, AskHistory};
 use recorder::Recorder;
 pub use recording::{RecordError, Recording, RecordingOptions};
 use requests::RunRequests;
-use schedule::{SampleSlot, SampleTurn, WakeSchedule};
+use schedule::{SampleSlot, WakeSchedule};
 pub use seen::WorkerLabels;
 use seen::{Busy, Workers};
 use snapshot::RunCounts;
@@ -112,6 +113,8 @@ struct Begun {
     engine: Arc<Engine>,
     unix_nanoseconds: i64,
     at: u64,
+    /// When it shall end.
+    until: u64,
 }
 
 /// The state of the loop.
@@ -174,7 +177,7 @@ struct RunLoop<'a> {
     /// How long workers that have ended waited for a CPU, in nanoseconds.
     cpu_waited: u64,
     /// What the limit of the control group cost, and what it had cost when the run began.
-    throttle: Option<(ThrottleFile, Throttled)>,
+    throttle: Option<(ThrottleFile, ThrottleCounts)>,
     /// How often it was not proven whether a worker was on a CPU.
     cpu_proofs: CpuProofs,
     idle_calls: SystemCallCounts,
@@ -295,28 +298,9 @@ impl<'a> RunLoop<'a> {
     }
 
     fn record(mut self, signals: Option<&SignalFd>, engine: Arc<Engine>) -> Recording {
-        let unix_nanoseconds = self.clock.unix_nanoseconds();
-        let (began, calls) = (self.clock.now(), SystemCallCounts::now());
-        let begun = Begun {
-            engine,
-            unix_nanoseconds,
-            at: began,
-        };
-        let first = self.members.first().map(|member| member.worker.process.pid);
-        self.throttle = first.and_then(ThrottleFile::open).and_then(|file| {
-            let begun = file.now()?;
-            Some((file, begun))
-        });
-        let has_routes = self.requests.asked().has(SampleLabel::Route);
-        self.recorder = has_routes.then(|| Recorder::new(began));
-        let until = began + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
-        let percent = self
-            .options
-            .cpu_budget_percent
-            .filter(|_| !self.options.unpaced);
-        self.budget = Budget::new(percent, self.period, self.clock.own_cpu(), began, until);
-        self.missed_before = self.scanner.missed(SCAN_TAKES).unwrap_or_default();
-        self.sampled_of_ended = 0;
+        let calls = SystemCallCounts::now();
+        let begun = self.begin(engine);
+        let (began, until) = (begun.at, begun.until);
         let mut schedule = WakeSchedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
             if !self.options.unpaced {
@@ -364,16 +348,6 @@ impl<'a> RunLoop<'a> {
         self.finish(ended, begun, took, calls)
     }
 
-    /// The next turn, or the look before it if it cannot wait for the turn.
-    fn next_wake_up(&self, schedule: &WakeSchedule) -> u64 {
-        let due = schedule.due();
-        if due <= self.next_look + WAIT_FOR_TURN {
-            due + self.reads_take()
-        } else {
-            self.next_look
-        }
-    }
-
     /// Checks some ten times a second whether the run has to end, whether to look for workers, the
     /// budget, and the checkpoints.
     fn look(&mut self, signals: Option<&SignalFd>, begun: &Begun, current: u64) -> Option<RunEnd> {
@@ -395,23 +369,6 @@ impl<'a> RunLoop<'a> {
         }
         self.keep_so_far(begun, Duration::from_nanos(current - begun.at));
         None
-    }
-
-    fn turn(&mut self, schedule: &mut WakeSchedule, current: u64) -> SampleTurn {
-        if self.options.unpaced {
-            return SampleTurn {
-                group: 0,
-                groups: 1,
-                missed: 0,
-                slot: None,
-            };
-        }
-        self.lateness.add(current.saturating_sub(schedule.due()));
-        let turn = schedule.take(current);
-        let members = self.members.len().div_ceil(turn.groups) as u64;
-        self.sampler.quality.late += turn.missed * members;
-        self.sampler.quality.due += turn.missed * members;
-        turn
     }
 
     /// Applies the result of a scan.

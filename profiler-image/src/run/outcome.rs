@@ -11,7 +11,7 @@ use super::snapshot::{RunEnd, Samples, Snapshot};
 use super::{Begun, RunLoop, SCAN_TAKES, asked_period};
 use crate::sample::SampleQuality;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::throttle::Throttled;
+use crate::target::process::throttle::ThrottleCounts;
 
 impl RunLoop<'_> {
     pub(super) fn snapshot(
@@ -68,7 +68,7 @@ impl RunLoop<'_> {
     }
 
     /// What the limit of the control group has cost since the run began.
-    fn throttled(&self) -> Option<Throttled> {
+    fn throttled(&self) -> Option<ThrottleCounts> {
         let (file, begun) = self.throttle.as_ref()?;
         Some(file.now()?.since(*begun))
     }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::RunLoop;
 use super::member::{Member, OwnRead};
 use super::schedule::WakeSchedule;
+use super::{RunLoop, WAIT_FOR_TURN};
 use crate::read::clocks::Mark;
 use crate::read::own_cpu::{CpuReaders, JobAnswer, ReadJob, WakeTimes};
 
 /// Without a worker on its own CPU the loop wakes up so much later than the readers, to find their
 /// answers; nanoseconds.
 const READS_TAKE: u64 = 60_000;
-/// How often it looks again for answers of readers that are late; it sleeps twice as long each time.
+/// How often it looks again for answers of readers that are late; it sleeps twice as long each
+/// time.
 const LOOKS: u32 = 6;
 
 /// The CPU that this thread is bound to: that of most workers that are due.
@@ -26,9 +27,9 @@ pub(super) struct Home {
     better: Option<(usize, u32)>,
 }
 
-/// In this many turns in a row another CPU has to have more workers. To move there costs some turns:
-/// the thread waits until the time slice of who runs there is over. A worker that goes from CPU to
-/// CPU with each sleep would lose the turns after its sleeps.
+/// In this many turns in a row another CPU has to have more workers. To move there costs some
+/// turns: the thread waits until the time slice of who runs there is over. A worker that goes from
+/// CPU to CPU with each sleep would lose the turns after its sleeps.
 const MOVES_AFTER: u32 = 64;
 
 impl Home {
@@ -151,12 +152,22 @@ impl RunLoop<'_> {
     }
 
     /// How long the reads of the next turn take, if this thread has none of its own.
-    pub(super) fn reads_take(&self) -> u64 {
+    fn reads_take(&self) -> u64 {
         let is_armed = self.on_own_cpu.as_ref().is_some_and(CpuReaders::is_armed);
         if is_armed && self.sampler.own_cpu.is_none() {
             READS_TAKE
         } else {
             0
+        }
+    }
+
+    /// The next turn, or the look before it if it cannot wait for the turn.
+    pub(super) fn next_wake_up(&self, schedule: &WakeSchedule) -> u64 {
+        let due = schedule.due();
+        if due <= self.next_look + WAIT_FOR_TURN {
+            due + self.reads_take()
+        } else {
+            self.next_look
         }
     }
 

@@ -24,7 +24,7 @@ use crate::target::Scope;
 use crate::target::diagnosis::Refused;
 use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::throttle::Throttled;
+use crate::target::process::throttle::ThrottleCounts;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ pub struct Recording {
     pub cpu_waited: Duration,
     /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
     /// read.
-    pub throttled: Option<Throttled>,
+    pub throttled: Option<ThrottleCounts>,
     /// How often it was not proven whether a worker was on a CPU.
     pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.

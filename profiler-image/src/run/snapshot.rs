@@ -20,7 +20,7 @@ use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
 use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::throttle::Throttled;
+use crate::target::process::throttle::ThrottleCounts;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub cpu_waited: Duration,
     /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
     /// read.
-    pub throttled: Option<Throttled>,
+    pub throttled: Option<ThrottleCounts>,
     /// How often it was not proven whether a worker was on a CPU.
     pub cpu_proofs: CpuProofs,
     /// Samples that were left out because the worker slept; `None` if all are kept.

@@ -8,13 +8,14 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::member::{Asleep, Did, Member, OwnRead, SchedulerSight};
+use super::member::{Asleep, Did, Member, OwnRead, SchedulerSight, UnspentSample};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
-use super::schedule::{SampleSlot, SampleTurn};
+use super::schedule::{SampleSlot, SampleTurn, WakeSchedule};
 use crate::read::clocks::{Mark, NoLook, SchedStat};
 use crate::read::on_cpu::Activity;
-use crate::read::own_cpu::{JobAnswer, Stands, activity_here};
+use crate::read::own_cpu::JobAnswer;
+use crate::read::place::{Stands, activity_here};
 use crate::sample::TurnOutcome;
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
@@ -22,7 +23,7 @@ use crate::target::process::calls::SystemCallCounts;
 use crate::target::process::held::Held;
 
 /// What the kernel said of a worker that was read.
-struct Seen {
+struct SeenByKernel {
     look: Result<SchedStat, NoLook>,
     activity: Activity,
     /// It sleeps now.
@@ -38,6 +39,24 @@ pub(super) type Says = FxHashMap<NameId, bool>;
 const MAX_FAILED: usize = 64;
 
 impl RunLoop<'_> {
+    /// Takes the turn that is due.
+    pub(super) fn turn(&mut self, schedule: &mut WakeSchedule, current: u64) -> SampleTurn {
+        if self.options.unpaced {
+            return SampleTurn {
+                group: 0,
+                groups: 1,
+                missed: 0,
+                slot: None,
+            };
+        }
+        self.lateness.add(current.saturating_sub(schedule.due()));
+        let turn = schedule.take(current);
+        let members = self.members.len().div_ceil(turn.groups) as u64;
+        self.sampler.quality.late += turn.missed * members;
+        self.sampler.quality.due += turn.missed * members;
+        turn
+    }
+
     /// Reads the workers that are due.
     pub(super) fn take(&mut self, turn: SampleTurn) {
         let mut wanted = None;
@@ -112,7 +131,7 @@ impl RunLoop<'_> {
                 let outcome =
                     self.sampler
                         .sample_observed(&mut member.worker, &mut observation, at);
-                let seen = Seen {
+                let seen = SeenByKernel {
                     look: Ok(numbers),
                     activity,
                     is_asleep,
@@ -174,7 +193,7 @@ impl RunLoop<'_> {
         // Nothing ran from before the read to after it: the stack is true, and remains so for as
         // long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
-        let seen = Seen {
+        let seen = SeenByKernel {
             look,
             activity,
             is_asleep,
@@ -189,14 +208,14 @@ impl RunLoop<'_> {
         index: usize,
         current: u64,
         outcome: TurnOutcome,
-        seen: Seen,
+        seen: SeenByKernel,
         wanted: &mut Option<usize>,
     ) {
         let sampled = match outcome {
             TurnOutcome::Sample(sampled) => Some(sampled),
             TurnOutcome::Idle | TurnOutcome::Failed(_) => None,
         };
-        let Seen {
+        let SeenByKernel {
             look,
             activity,
             is_asleep,
@@ -326,7 +345,8 @@ impl RunLoop<'_> {
         }
         if let Some(seen) = seen {
             let wall = slot.to.saturating_sub(slot.from);
-            member.spend(seen, (fate, wall), aggregate, recorder);
+            let newest = UnspentSample { fate, wall };
+            member.spend(seen, newest, aggregate, recorder);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::stack::trace::{GcPosition, Trace};
 #[derive(Debug, Default)]
 pub(super) struct Climb {
     /// The path to each frame, the root first.
-    paths: Vec<PathId>,
+    pub(super) paths: Vec<PathId>,
     /// All frames have a path.
     pub is_whole: bool,
     /// It ended at a frame that its caller's op does not call: it has ended, or is not made yet.
@@ -86,11 +86,6 @@ impl Climb {
     /// The path to the leaf, or as far as the climb came.
     pub(super) fn path(&self) -> PathId {
         self.path_of(self.proven())
-    }
-
-    /// The paths, the root's first.
-    pub(super) fn paths(&self) -> &[PathId] {
-        &self.paths
     }
 
     /// The path of this many frames from the root.

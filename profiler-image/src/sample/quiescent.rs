@@ -140,7 +140,7 @@ impl StackSampler {
         if !climb.is_whole {
             return cut(climb.path(), climb.is_full);
         }
-        for &path in climb.paths() {
+        for &path in &climb.paths {
             if is_interpreted {
                 self.tree.trust(path);
             } else {

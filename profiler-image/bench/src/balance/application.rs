@@ -9,9 +9,9 @@ use phpprof_bench::workload::{BenchWorkload, DOKUWIKI, MEDIAWIKI};
 
 use super::compared::Comparison;
 use super::measure::Extent;
-use super::profile::Profile;
-use super::sample::{Reads, sample};
-use super::stops::{Pauses, stops, worth_of_a_sample};
+use super::profile::ShareProfile;
+use super::sample::{ReadBy, sample};
+use super::stops::{StopPauses, stops, worth_of_a_sample};
 use crate::stopped::ScheduleCounts;
 use crate::wikis::start;
 
@@ -38,33 +38,33 @@ pub fn measure_application(
     workload: BenchWorkload,
     rates: &[u32],
     extent: Extent,
-) -> Result<Vec<(u32, Comparison, [Profile; 2])>> {
+) -> Result<Vec<(u32, Comparison, [ShareProfile; 2])>> {
     let mut target = start(workload, 1)?;
     let master = target.pids().first().copied().context("no php-fpm runs")?;
     let worker = only_child(master)?;
     std::thread::sleep(WARM);
     let part = extent.stops / (1 + rates.len() as u64);
-    let mut truths = vec![stops(worker, part, Pauses::OF_REQUESTS, 1, false)?];
+    let mut truths = vec![stops(worker, part, StopPauses::OF_REQUESTS, 1, false)?];
     let mut sampled = Vec::new();
     for (number, &rate) in rates.iter().enumerate() {
         let begin = ScheduleCounts::of(worker)?;
         let seconds = (extent.samples / u64::from(rate)).clamp(1, 300);
-        let ours = sample(Pid::from_raw(master), rate, seconds, Reads::Call, false)?;
+        let ours = sample(Pid::from_raw(master), rate, seconds, ReadBy::Call, false)?;
         let worth = worth_of_a_sample(begin, ScheduleCounts::of(worker)?, ours.count());
         sampled.push((rate, ours, worth));
         truths.push(stops(
             worker,
             part,
-            Pauses::OF_REQUESTS,
+            StopPauses::OF_REQUESTS,
             2 + number as u64,
             false,
         )?);
         target.check()?;
     }
-    let mut truth = Profile::default();
+    let mut truth = ShareProfile::default();
     truths.iter().for_each(|one| truth.extend(one));
     let halves = [&truths[0], &truths[truths.len() - 1]].map(Clone::clone);
-    let compared = |(rate, ours, worth): (u32, Profile, f64)| {
+    let compared = |(rate, ours, worth): (u32, ShareProfile, f64)| {
         let label = format!("{} {rate} Hz", workload.name);
         let known = std::collections::BTreeMap::new();
         let comparison = Comparison::of(label, &truth, &ours, worth, &known, 0.0);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::draws::Draws;
-use super::profile::Profile;
+use super::profile::ShareProfile;
 
 /// How often a table is drawn again.
 pub const REPLICATES: usize = 1000;
@@ -36,9 +36,15 @@ pub fn deviation(percent: f64, stops: u64, samples: u64) -> f64 {
     100.0 * (part * (1.0 - part) * (once(stops) + once(samples))).sqrt()
 }
 
-/// Draws truth and samples again. `counted` are the functions that are compared; `worth` is how many
-/// independent samples one stands for.
-pub fn chance(truth: &Profile, ours: &Profile, worth: f64, counted: &[&str], seed: u64) -> Chance {
+/// Draws truth and samples again. `counted` are the functions that are compared; `worth` is how
+/// many independent samples one stands for.
+pub fn chance(
+    truth: &ShareProfile,
+    ours: &ShareProfile,
+    worth: f64,
+    counted: &[&str],
+    seed: u64,
+) -> Chance {
     let mut draws = Draws::new(seed);
     let numbers: BTreeMap<&str, usize> = counted
         .iter()
@@ -84,7 +90,7 @@ pub fn independent(samples: u64, worth: f64) -> u64 {
 }
 
 /// The distances between two profiles that are both drawn from the truth.
-fn distances(truth: &Profile, samples: u64, draws: &mut Draws) -> Vec<f64> {
+fn distances(truth: &ShareProfile, samples: u64, draws: &mut Draws) -> Vec<f64> {
     let leaves: Vec<f64> = truth
         .shares()
         .values()
@@ -124,9 +130,9 @@ pub fn quantile(values: &[f64], part: f64) -> f64 {
 }
 
 impl Numbered {
-    fn of(profile: &Profile, numbers: &BTreeMap<&str, usize>) -> Self {
+    fn of(profile: &ShareProfile, numbers: &BTreeMap<&str, usize>) -> Self {
         let number = |name: &String| numbers.get(name.as_str()).copied().unwrap_or(numbers.len());
-        let stack = |(names, seen): (&Vec<String>, &super::profile::Seen)| {
+        let stack = |(names, seen): (&Vec<String>, &super::profile::SeenShares)| {
             let mut functions: Vec<usize> = Vec::new();
             for name in names.iter().rev() {
                 let number = number(name);
@@ -193,8 +199,8 @@ impl Draws {
 mod tests {
     use super::*;
 
-    fn profile(counts: [u64; 3]) -> Profile {
-        let mut profile = Profile::default();
+    fn profile(counts: [u64; 3]) -> ShareProfile {
+        let mut profile = ShareProfile::default();
         for (name, count) in ["f", "g", "h"].into_iter().zip(counts) {
             profile.add(
                 vec!["{main}".to_owned(), name.to_owned()],

@@ -16,7 +16,7 @@ const DEVIATIONS: f64 = 3.0;
 
 /// What a table of comparisons says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct BalanceVerdict {
     /// Within so many deviations chance leaves all functions at once.
     pub deviations: f64,
     /// True and sampled sums of each class, in percent of all programs.
@@ -42,7 +42,7 @@ pub fn deviations(comparisons: &[Comparison]) -> f64 {
 }
 
 /// Compares a table with its goals.
-pub fn verdict(comparisons: &[Comparison]) -> Verdict {
+pub fn verdict(comparisons: &[Comparison]) -> BalanceVerdict {
     let deviations = deviations(comparisons);
     let functions = || comparisons.iter().flat_map(|one| &one.functions);
     let mut missed = Vec::new();
@@ -92,7 +92,7 @@ pub fn verdict(comparisons: &[Comparison]) -> Verdict {
             "the slope of our shares on the true ones is {slope:.3}"
         ));
     }
-    Verdict {
+    BalanceVerdict {
         deviations,
         classes,
         slope,
@@ -177,14 +177,14 @@ pub fn class_name(class: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Profile;
+    use super::super::profile::ShareProfile;
     use super::super::program::ProgramFunction;
     use super::*;
 
     /// A program of which f takes 50 µs a call, g 0.1 µs.
     fn comparison(ours: [u64; 2]) -> Comparison {
         let profile = |counts: [u64; 2]| {
-            let mut profile = Profile::default();
+            let mut profile = ShareProfile::default();
             for (name, count) in ["f", "g"].into_iter().zip(counts) {
                 profile.add(
                     vec!["{main}".to_owned(), name.to_owned()],

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::chance::deviation;
-use super::plan::{Call, Callee, Plan, Via, cost_of_one, cost_of_unit};
-use super::profile::Profile;
+use super::plan::{Callee, Plan, PlannedCall, Via, cost_of_one, cost_of_unit};
+use super::profile::ShareProfile;
 use super::statement::{Place, made, statement};
 
 /// How often each part is repeated alone before its time is read, in nanoseconds of all.
@@ -57,22 +57,22 @@ pub struct ClockedShare {
 }
 
 impl ClockedShare {
-    /// How far they are apart beyond what the calls themselves take, which belongs to the caller and
-    /// is within the clocks' time, in deviations.
+    /// How far they are apart beyond what the calls themselves take, which belongs to the caller
+    /// and is within the clocks' time, in deviations.
     pub fn deviations(&self) -> f64 {
         let beside = 0.03 * self.by_clock + 0.1;
         ((self.by_stops - self.by_clock).abs() - beside).max(0.0) / self.spread.max(0.01)
     }
 }
 
-/// The shares of functions that only the loop of rounds calls, and whose calls take a microsecond at
-/// least: a shorter one takes not much longer than its call. An include is prepared by its caller,
-/// which takes as long.
+/// The shares of functions that only the loop of rounds calls, and whose calls take a microsecond
+/// at least: a shorter one takes not much longer than its call. An include is prepared by its
+/// caller, which takes as long.
 pub fn clocked(
     plan: &Plan,
     names: &[String],
     readings: &ClockReadings,
-    truth: &Profile,
+    truth: &ShareProfile,
 ) -> Vec<ClockedShare> {
     let name = |callee: Callee| match callee {
         Callee::Unit(number) => names[number].as_str(),
@@ -125,7 +125,7 @@ pub fn clock_script(seed: u64) -> String {
 }
 
 /// The parts of a round, and how often each is read in it.
-pub fn parts(plan: &Plan) -> impl Iterator<Item = (&Call, u64)> {
+pub fn parts(plan: &Plan) -> impl Iterator<Item = (&PlannedCall, u64)> {
     let in_turns = plan.in_turns.iter().map(|call| (call, plan.turns));
     in_turns.chain(plan.once.iter().map(|call| (call, 1)))
 }
@@ -139,10 +139,10 @@ fn key(callee: Callee) -> String {
 }
 
 /// The calls that are repeated alone: each unit, and each call of an internal function.
-fn alone(plan: &Plan) -> BTreeMap<String, Call> {
+fn alone(plan: &Plan) -> BTreeMap<String, PlannedCall> {
     let calls = plan.units.iter().flat_map(|unit| &unit.calls);
     let made = calls.chain(&plan.in_turns).chain(&plan.once);
-    let once = |callee| Call {
+    let once = |callee| PlannedCall {
         callee,
         via: Via::Direct,
         times: 1,

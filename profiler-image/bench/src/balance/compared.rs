@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chance::{Chance, chance, deviation, independent, quantile};
-use super::profile::{Profile, Share};
+use super::profile::{Share, ShareProfile};
 use super::program::ProgramFunction;
 
 /// The ends of the classes of functions by what a call takes, in nanoseconds.
@@ -43,13 +43,13 @@ impl Comparison {
     /// `round` is what a round takes, in nanoseconds.
     pub fn of(
         label: String,
-        truth: &Profile,
-        ours: &Profile,
+        truth: &ShareProfile,
+        ours: &ShareProfile,
         worth: f64,
         known: &BTreeMap<String, ProgramFunction>,
         round: f64,
     ) -> Self {
-        let [true_shares, our_shares] = [truth, ours].map(Profile::shares);
+        let [true_shares, our_shares] = [truth, ours].map(ShareProfile::shares);
         let [stops, samples] = [truth.count(), ours.count()];
         let told = independent(samples, worth);
         let names: BTreeSet<&str> = true_shares
@@ -106,8 +106,8 @@ impl Comparison {
         [0.5, 0.99].map(|part| quantile(&self.chance.distances, part))
     }
 
-    /// True and sampled self shares by class of duration. `[unstable]` and what the program does not
-    /// have are in none.
+    /// True and sampled self shares by class of duration. `[unstable]` and what the program does
+    /// not have are in none.
     pub fn classes(&self) -> [[f64; 2]; CLASSES] {
         let mut classes = [[0.0; 2]; CLASSES];
         for function in self
@@ -164,8 +164,8 @@ pub fn slope<'all>(functions: impl Iterator<Item = &'all ComparedFunction>) -> f
 mod tests {
     use super::*;
 
-    fn profile(stacks: &[(&str, u64)]) -> Profile {
-        let mut profile = Profile::default();
+    fn profile(stacks: &[(&str, u64)]) -> ShareProfile {
+        let mut profile = ShareProfile::default();
         for &(leaf, count) in stacks {
             profile.add(
                 vec!["{main}".to_owned(), leaf.to_owned()],

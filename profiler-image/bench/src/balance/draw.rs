@@ -3,7 +3,8 @@
 use super::draws::Draws;
 use super::internals::{Internal, internals};
 use super::plan::{
-    Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep, cost_of_one, cost_of_unit,
+    Callee, Plan, PlannedCall, PlannedWork, Unit, UnitKind, Via, WorkStep, cost_of_one,
+    cost_of_unit,
 };
 
 /// The shortest leaf, and how many doublings the longest is away: 50 ns to 51 µs.
@@ -73,7 +74,7 @@ impl Drawing {
         let cost = self.draws.scaled(20, 6);
         let work = self.draws.is_so(60).then(|| self.work(cost));
         let wanted = 1 + self.draws.below(4);
-        let mut calls: Vec<Call> = Vec::new();
+        let mut calls: Vec<PlannedCall> = Vec::new();
         let mut left = LONGEST / values.max(1);
         for _ in 0..wanted {
             let Some(call) = self.call(left) else {
@@ -98,11 +99,11 @@ impl Drawing {
     }
 
     /// Work that takes about this long.
-    fn work(&mut self, cost: u64) -> Work {
+    fn work(&mut self, cost: u64) -> PlannedWork {
         let is_loop = cost > 600 || self.draws.is_so(40);
         let steps = [WorkStep::Empty, WorkStep::Adding, WorkStep::Storing];
         let step = *self.draws.one(if is_loop { &steps } else { &steps[1..] });
-        Work {
+        PlannedWork {
             turns: (cost / step.cost(is_loop)).max(1),
             is_loop,
             step,
@@ -128,7 +129,7 @@ impl Drawing {
     }
 
     /// A call by a unit, of what is there already; `None` if none is short enough.
-    fn call(&mut self, longest: u64) -> Option<Call> {
+    fn call(&mut self, longest: u64) -> Option<PlannedCall> {
         let callee = self.callee();
         let via = match callee {
             Callee::Unit(unit) if self.units[unit].is_callback() => match self.draws.below(6) {
@@ -138,7 +139,7 @@ impl Drawing {
             },
             _ => Via::Direct,
         };
-        let once = Call {
+        let once = PlannedCall {
             callee,
             via,
             times: 1,
@@ -148,7 +149,7 @@ impl Drawing {
         let is_long = cost > longest;
         let wanted = self.draws.scaled(1, 6).min(longest / cost.max(1));
         let is_loop = wanted > 4 || (wanted > 1 && self.draws.is_so(50));
-        (!is_long).then_some(Call {
+        (!is_long).then_some(PlannedCall {
             times: wanted.max(1),
             is_loop,
             ..once
@@ -174,7 +175,7 @@ impl Drawing {
         let turns = self.draws.scaled(1, 5);
         let (mut in_turns, mut once) = (Vec::new(), Vec::new());
         for (callee, weight) in callees.into_iter().zip(weights) {
-            let mut call = Call {
+            let mut call = PlannedCall {
                 callee,
                 via: Via::Direct,
                 times: 1,
@@ -280,7 +281,7 @@ mod tests {
             for unit in &plan.units {
                 costs.push(cost_of_unit(unit, &costs));
             }
-            let sum = |calls: &[Call]| -> u64 {
+            let sum = |calls: &[PlannedCall]| -> u64 {
                 calls
                     .iter()
                     .map(|call| call.times * cost_of_one(call, &costs))

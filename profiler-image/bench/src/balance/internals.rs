@@ -22,7 +22,7 @@ impl Internal {
 }
 
 /// A function, the call with a size as `#`, and the nanoseconds by size.
-type Row = (&'static str, &'static str, &'static [(u32, u64)]);
+type BalanceRow = (&'static str, &'static str, &'static [(u32, u64)]);
 
 const TEXTS: [(u32, [u64; 12]); 4] = [
     (16, [69, 28, 160, 380, 68, 17, 54, 105, 91, 44, 277, 34]),
@@ -60,7 +60,7 @@ const OF_TEXTS: [(&str, &str); 12] = [
     ("base64_encode", "base64_encode(S#)"),
 ];
 
-const OTHERS: [Row; 16] = [
+const OTHERS: [BalanceRow; 16] = [
     (
         "preg_match",
         "preg_match('/(\\d+)-([a-z]+)z/', S#)",

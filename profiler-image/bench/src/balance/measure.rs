@@ -9,10 +9,10 @@ use super::clocks::{ClockReadings, clock_script};
 use super::compared::Comparison;
 use super::mode::Mode;
 use super::peer::{Peer, plain_names};
-use super::profile::Profile;
-use super::program::{Program, write_files};
+use super::profile::ShareProfile;
+use super::program::{DrawnProgram, write_files};
 use super::sample::sample;
-use super::stops::{Pauses, stops, worth_of_a_sample};
+use super::stops::{StopPauses, stops, worth_of_a_sample};
 use super::text::{render_counted, script};
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
@@ -51,11 +51,11 @@ impl Extent {
 
 /// What was found in a program.
 pub struct Measured {
-    pub program: Program,
+    pub program: DrawnProgram,
     pub comparison: Comparison,
     /// The truth before the samples, and after them.
-    pub halves: [Profile; 2],
-    pub truth: Profile,
+    pub halves: [ShareProfile; 2],
+    pub truth: ShareProfile,
     pub clocks: ClockReadings,
     /// Samples of calls without a frame.
     pub frameless: u64,
@@ -72,7 +72,7 @@ pub fn measure(
     peers: &[Peer],
 ) -> Result<Measured> {
     let folder = tempfile::tempdir()?;
-    let program = Program::of(seed);
+    let program = DrawnProgram::of(seed);
     program.write(folder.path())?;
     count(php, mode, &program, folder.path())?;
     let clocks = read_clocks(php, mode, folder.path(), seed)?;
@@ -80,7 +80,7 @@ pub fn measure(
     let target = RunningTarget::script_in(php, &options, folder.path(), &script(seed), CPUS[1])?;
     let pid = target.pid()?;
     // The machine gets faster and slower meanwhile, so the samples are between two halves.
-    let pauses = Pauses::of_round(clocks.round);
+    let pauses = StopPauses::of_round(clocks.round);
     let before = stops(pid, extent.stops / 2, pauses, 2 * seed, true)?;
     let begin = ScheduleCounts::of(pid)?;
     let mut ours = sample(pid, mode.rate, extent.seconds(mode.rate), mode.reads, true)?;
@@ -107,25 +107,8 @@ pub fn measure(
         &program.functions,
         clocks.round,
     );
-    for function in &mut comparison.functions {
-        let unit = program
-            .text
-            .names
-            .iter()
-            .position(|name| *name == function.name);
-        function.alone = unit.and_then(|unit| clocks.alone(unit));
-    }
-    if !by_peers.is_empty() {
-        by_peers.insert(0, ("phpprof".to_owned(), plain_names(&ours)));
-    }
-    let plain_truth = plain_names(&truth);
-    let by_name = |(name, theirs): (String, Profile)| {
-        let label = format!("program {seed} {name}");
-        let known = BTreeMap::new();
-        let compared = Comparison::of(label, &plain_truth, &theirs, worth, &known, 0.0);
-        (name, compared)
-    };
-    let peers = by_peers.into_iter().map(by_name).collect();
+    add_times_alone(&mut comparison, &program, &clocks);
+    let peers = compare_peers(seed, by_peers, [&truth, &ours], worth);
     Ok(Measured {
         program,
         comparison,
@@ -137,6 +120,35 @@ pub fn measure(
     })
 }
 
+/// Adds how long functions take that were looped alone.
+fn add_times_alone(comparison: &mut Comparison, program: &DrawnProgram, clocks: &ClockReadings) {
+    for function in &mut comparison.functions {
+        let mut names = program.text.names.iter();
+        let unit = names.position(|name| *name == function.name);
+        function.alone = unit.and_then(|unit| clocks.alone(unit));
+    }
+}
+
+/// The shares of peers, and ours by the names that they have, compared with the truth.
+fn compare_peers(
+    seed: u64,
+    mut by_peers: Vec<(String, ShareProfile)>,
+    [truth, ours]: [&ShareProfile; 2],
+    worth: f64,
+) -> Vec<(String, Comparison)> {
+    if !by_peers.is_empty() {
+        by_peers.insert(0, ("phpprof".to_owned(), plain_names(ours)));
+    }
+    let plain_truth = plain_names(truth);
+    let by_name = |(name, theirs): (String, ShareProfile)| {
+        let label = format!("program {seed} {name}");
+        let known = BTreeMap::new();
+        let compared = Comparison::of(label, &plain_truth, &theirs, worth, &known, 0.0);
+        (name, compared)
+    };
+    by_peers.into_iter().map(by_name).collect()
+}
+
 /// What the program's own clocks say, in the same mode.
 fn read_clocks(php: &PhpProgram, mode: &Mode, folder: &Path, seed: u64) -> Result<ClockReadings> {
     let script = clock_script(seed);
@@ -145,7 +157,7 @@ fn read_clocks(php: &PhpProgram, mode: &Mode, folder: &Path, seed: u64) -> Resul
 }
 
 /// An error if a round of the program calls its units otherwise than it is said to.
-fn count(php: &PhpProgram, mode: &Mode, program: &Program, folder: &Path) -> Result<()> {
+fn count(php: &PhpProgram, mode: &Mode, program: &DrawnProgram, folder: &Path) -> Result<()> {
     let folder = folder.join("counted");
     let script = script(program.plan.seed);
     write_files(&folder, &render_counted(&program.plan))?;

@@ -1,7 +1,7 @@
 //! How programs are run and sampled: pure.
 
 use super::draws::Draws;
-use super::sample::Reads;
+use super::sample::ReadBy;
 
 /// The programs of the long form.
 pub const PROGRAMS: u64 = 50;
@@ -15,7 +15,7 @@ const FEW: u64 = 5;
 pub struct Mode {
     pub name: &'static str,
     pub rate: u32,
-    pub reads: Reads,
+    pub reads: ReadBy,
     /// Settings of PHP.
     settings: &'static [&'static str],
     /// The seeds of its programs.
@@ -51,14 +51,14 @@ pub fn modes(is_usual: bool, full: bool, seeds: &[u64]) -> Vec<Mode> {
         settings,
         seeds: Vec::new(),
     };
-    let mut modes = vec![mode("opcache", 999, Reads::Call, CACHED)];
+    let mut modes = vec![mode("opcache", 999, ReadBy::Call, CACHED)];
     if is_usual && full {
         modes.extend([
-            mode("99 Hz", 99, Reads::Call, CACHED),
-            mode("jit", 999, Reads::Call, COMPILED),
-            mode("plain", 999, Reads::Call, PLAIN),
-            mode("mem", 999, Reads::Mem, CACHED),
-            mode("remote", 999, Reads::Remote, CACHED),
+            mode("99 Hz", 99, ReadBy::Call, CACHED),
+            mode("jit", 999, ReadBy::Call, COMPILED),
+            mode("plain", 999, ReadBy::Call, PLAIN),
+            mode("mem", 999, ReadBy::Mem, CACHED),
+            mode("remote", 999, ReadBy::Remote, CACHED),
         ]);
     }
     for (number, mode) in modes.iter_mut().enumerate() {

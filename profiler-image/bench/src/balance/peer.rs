@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
 use phpprof_bench::peers::{OneProcess, pfp_of, phpspy_of, stacks};
 
-use super::profile::Profile;
+use super::profile::ShareProfile;
 
 /// Another profiler, which reads one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn peers() -> Result<Vec<Peer>> {
 
 impl Peer {
     /// Its samples of a process.
-    pub fn sample(&self, pid: Pid, rate: u32, seconds: u64) -> Result<Profile> {
+    pub fn sample(&self, pid: Pid, rate: u32, seconds: u64) -> Result<ShareProfile> {
         let process = OneProcess::of(pid.as_raw())?;
         let out = tempfile::NamedTempFile::new()?;
         let command = match self.name.as_str() {
@@ -53,7 +53,7 @@ impl Peer {
             .status();
         let status = status.with_context(|| format!("starting {}", self.program.display()))?;
         let printed = std::fs::read(out.path())?;
-        let mut profile = Profile::default();
+        let mut profile = ShareProfile::default();
         for stack in stacks(&String::from_utf8_lossy(&printed)) {
             profile.add(stack.iter().map(|name| plain(name)).collect(), 1, 1.0);
         }
@@ -65,8 +65,8 @@ impl Peer {
 }
 
 /// A profile with the names that all profilers have.
-pub fn plain_names(profile: &Profile) -> Profile {
-    let mut plainer = Profile::default();
+pub fn plain_names(profile: &ShareProfile) -> ShareProfile {
+    let mut plainer = ShareProfile::default();
     for (stack, seen) in &profile.stacks {
         let names = stack.iter().map(|name| plain(name)).collect();
         plainer.add(names, seen.count, seen.weight);

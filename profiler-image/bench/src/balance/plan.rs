@@ -20,7 +20,7 @@ pub enum UnitKind {
 /// What a function does by itself before it calls others. Storing work saves its op, which is what
 /// a profiler sees of a function that calls nothing; the other does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
+pub struct PlannedWork {
     /// Loops, or the number of steps in a row.
     pub turns: u64,
     pub is_loop: bool,
@@ -52,7 +52,7 @@ pub enum Via {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call {
+pub struct PlannedCall {
     pub callee: Callee,
     pub via: Via,
     pub times: u64,
@@ -63,10 +63,10 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
     pub kind: UnitKind,
-    pub work: Option<Work>,
+    pub work: Option<PlannedWork>,
     /// A generator does all that for each value.
     pub values: u64,
-    pub calls: Vec<Call>,
+    pub calls: Vec<PlannedCall>,
 }
 
 /// A program.
@@ -76,16 +76,16 @@ pub struct Plan {
     pub units: Vec<Unit>,
     /// A round begins with so many turns.
     pub turns: u64,
-    pub in_turns: Vec<Call>,
+    pub in_turns: Vec<PlannedCall>,
     /// After the turns.
-    pub once: Vec<Call>,
+    pub once: Vec<PlannedCall>,
     /// The loop of rounds is in a function, not in the script.
     pub is_in_function: bool,
 }
 
 /// How often a round calls the functions.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct CallCounts {
+pub struct CountsOfCalls {
     /// A generator's values count as calls.
     pub units: Vec<u64>,
     pub internals: BTreeMap<&'static str, u64>,
@@ -167,7 +167,7 @@ pub fn cost_of_unit(unit: &Unit, costs: &[u64]) -> u64 {
 }
 
 /// The same of one call of a unit or internal function.
-pub fn cost_of_one(call: &Call, costs: &[u64]) -> u64 {
+pub fn cost_of_one(call: &PlannedCall, costs: &[u64]) -> u64 {
     let callee = match call.callee {
         Callee::Unit(unit) => costs.get(unit).copied().unwrap_or(0),
         Callee::Internal(internal) => internal.cost,
@@ -177,8 +177,8 @@ pub fn cost_of_one(call: &Call, costs: &[u64]) -> u64 {
 
 impl Plan {
     /// How often a round calls each function.
-    pub fn counts(&self) -> CallCounts {
-        let mut counts = CallCounts {
+    pub fn counts(&self) -> CountsOfCalls {
+        let mut counts = CountsOfCalls {
             units: vec![0; self.units.len()],
             internals: BTreeMap::new(),
         };
@@ -195,8 +195,8 @@ impl Plan {
     }
 }
 
-impl CallCounts {
-    fn add(&mut self, calls: &mut [u64], made: &[Call], by: u64) {
+impl CountsOfCalls {
+    fn add(&mut self, calls: &mut [u64], made: &[PlannedCall], by: u64) {
         for call in made {
             let times = by * call.times;
             if let Some(between) = call.via.internal() {
@@ -217,8 +217,8 @@ mod tests {
     use super::super::internals::internals;
     use super::*;
 
-    fn call(callee: Callee, via: Via, times: u64) -> Call {
-        Call {
+    fn call(callee: Callee, via: Via, times: u64) -> PlannedCall {
+        PlannedCall {
             callee,
             via,
             times,

@@ -14,15 +14,15 @@ const PHASES: [&str; 6] = [
 
 /// How often a stack was seen, and what that stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Seen {
+pub struct SeenShares {
     pub count: u64,
     pub weight: f64,
 }
 
 /// Stacks, root first.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Profile {
-    pub stacks: BTreeMap<Vec<String>, Seen>,
+pub struct ShareProfile {
+    pub stacks: BTreeMap<Vec<String>, SeenShares>,
 }
 
 /// The shares of a function, in percent.
@@ -34,7 +34,7 @@ pub struct Share {
     pub total: f64,
 }
 
-impl Profile {
+impl ShareProfile {
     /// Adds a stack. One without functions is no time of a program.
     pub fn add(&mut self, mut stack: Vec<String>, count: u64, weight: f64) {
         stack.retain(|name| !PHASES.contains(&name.as_str()));
@@ -98,8 +98,8 @@ impl Profile {
 mod tests {
     use super::*;
 
-    pub fn profile(stacks: &[(&[&str], u64)]) -> Profile {
-        let mut profile = Profile::default();
+    pub fn profile(stacks: &[(&[&str], u64)]) -> ShareProfile {
+        let mut profile = ShareProfile::default();
         for &(stack, count) in stacks {
             profile.add(
                 stack.iter().map(|&name| name.to_owned()).collect(),

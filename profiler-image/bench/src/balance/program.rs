@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 
 use super::draw::draw;
 use super::plan::{Plan, UnitKind};
-use super::text::{ProgramText, render};
+use super::text::{DrawnText, render};
 
 /// A generated program.
-pub struct Program {
+pub struct DrawnProgram {
     pub plan: Plan,
-    pub text: ProgramText,
+    pub text: DrawnText,
     pub functions: BTreeMap<String, ProgramFunction>,
 }
 
@@ -25,7 +25,7 @@ pub struct ProgramFunction {
     pub calls: Option<u64>,
 }
 
-impl Program {
+impl DrawnProgram {
     pub fn of(seed: u64) -> Self {
         let plan = draw(seed);
         let text = render(&plan);
@@ -53,7 +53,7 @@ pub fn write_files(folder: &Path, files: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-fn functions(plan: &Plan, text: &ProgramText) -> BTreeMap<String, ProgramFunction> {
+fn functions(plan: &Plan, text: &DrawnText) -> BTreeMap<String, ProgramFunction> {
     let counts = plan.counts();
     let mut functions = BTreeMap::new();
     let mut add = |name: &str, kind, calls| {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_program_names_all_its_functions() {
         for seed in 1..=20 {
-            let program = Program::of(seed);
+            let program = DrawnProgram::of(seed);
             let internals = program.plan.counts().internals.len();
             let run = usize::from(program.plan.is_in_function);
             assert_eq!(

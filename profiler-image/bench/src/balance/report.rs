@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::chance::{deviation, independent};
-use super::check::{Verdict, class_name, words};
+use super::check::{BalanceVerdict, class_name, words};
 use super::clocks::ClockedShare;
-use super::compared::{CLASSES, Comparison, slope};
-use super::profile::Profile;
+use super::compared::{CLASSES, ComparedFunction, Comparison, slope};
+use super::profile::ShareProfile;
 use crate::sampled::UNSTABLE;
 
 pub const COLUMNS: &str = "php,target,mode,rate_hz,functions,stops,samples,independent,unstable_percent,distance_points,chance_points,chance_99_points,worst_function,worst_true_self,worst_our_self,worst_true_total,worst_our_total,worst_beyond_points,slope,clock_deviations,drift_deviations,below_0.1_us_true,below_0.1_us,below_0.3_us_true,below_0.3_us,below_1_us_true,below_1_us,below_3_us_true,below_3_us,below_10_us_true,below_10_us,above_true,above";
@@ -23,15 +23,15 @@ pub struct RowNames<'name> {
 
 /// What was found beside the shares.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Beside {
+pub struct StopsBeside {
     /// The clocks' worst disagreement with the stops.
     pub clock_deviations: f64,
     /// The worst difference between the stops before and after the samples.
     pub drift_deviations: f64,
 }
 
-impl Beside {
-    pub fn of(halves: &[Profile; 2], clocked: &[ClockedShare]) -> Self {
+impl StopsBeside {
+    pub fn of(halves: &[ShareProfile; 2], clocked: &[ClockedShare]) -> Self {
         Self {
             clock_deviations: clocked
                 .iter()
@@ -43,7 +43,7 @@ impl Beside {
 }
 
 /// The worst difference of two halves of the truth, in deviations.
-fn drift(halves: &[Profile; 2]) -> f64 {
+fn drift(halves: &[ShareProfile; 2]) -> f64 {
     let [before, after] = halves;
     let others = after.shares();
     let mut worst: f64 = 0.0;
@@ -61,17 +61,14 @@ fn drift(halves: &[Profile; 2]) -> f64 {
 pub fn report(
     names: RowNames,
     comparison: &Comparison,
-    beside: Beside,
+    beside: StopsBeside,
     deviations: f64,
 ) -> [String; 2] {
     let functions = &comparison.functions;
-    let worst = functions
-        .iter()
-        .max_by(|one, other| one.beyond(deviations).total_cmp(&other.beyond(deviations)));
+    let worst = worst(functions, deviations);
     let [chance, chance_99] = comparison.distance_by_chance();
     let slope = slope(functions.iter());
-    let unstable = functions.iter().find(|function| function.name == UNSTABLE);
-    let unstable = unstable.map_or(0.0, |function| function.ours.own);
+    let unstable = unstable(functions);
     println!(
         "{:<24} {:>6} {:>7} {:>7} {unstable:>8.3}% {:>8.2} {chance:>6.2} {slope:>6.3} {:>6.1} {:>6.1}  {}",
         comparison.label,
@@ -91,10 +88,7 @@ pub fn report(
     } = names;
     let mut row = format!(
         "{php},{target},{mode},{rate},{},{},{},{},{unstable:.3},{:.3},{chance:.3},{chance_99:.3}",
-        functions
-            .iter()
-            .filter(|function| function.is_counted())
-            .count(),
+        counted(functions),
         comparison.stops,
         comparison.samples,
         independent(comparison.samples, comparison.worth),
@@ -121,6 +115,36 @@ pub fn report(
         let _ = write!(row, ",{truth:.3},{ours:.3}");
     }
     row.push('\n');
+    [row, function_rows(names, functions)]
+}
+
+/// The function that is farthest beyond its bound.
+fn worst(functions: &[ComparedFunction], deviations: f64) -> Option<&ComparedFunction> {
+    let beyond = |function: &ComparedFunction| function.beyond(deviations);
+    let functions = functions.iter();
+    functions.max_by(|one, other| beyond(one).total_cmp(&beyond(other)))
+}
+
+/// How many functions are compared.
+fn counted(functions: &[ComparedFunction]) -> usize {
+    let functions = functions.iter();
+    functions.filter(|function| function.is_counted()).count()
+}
+
+/// The share of `[unstable]`.
+fn unstable(functions: &[ComparedFunction]) -> f64 {
+    let found = functions.iter().find(|function| function.name == UNSTABLE);
+    found.map_or(0.0, |function| function.ours.own)
+}
+
+/// The rows of the functions.
+fn function_rows(names: RowNames, functions: &[ComparedFunction]) -> String {
+    let RowNames {
+        php,
+        target,
+        mode,
+        rate,
+    } = names;
     let mut rows = String::new();
     for function in functions {
         let [taken, alone] = [function.taken, function.alone]
@@ -138,7 +162,7 @@ pub fn report(
             function.spread.total
         );
     }
-    [row, rows]
+    rows
 }
 
 /// Prints the head of the table.
@@ -159,7 +183,7 @@ pub fn head() {
 }
 
 /// Prints what a table says.
-pub fn conclude(mode: &str, verdict: &Verdict) {
+pub fn conclude(mode: &str, verdict: &BalanceVerdict) {
     println!(
         "{mode}: {} of {} functions are off; chance does up to {:.2} deviations; slope {:.3}",
         verdict.off, verdict.compared, verdict.deviations, verdict.slope

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::Pid;
 use phpprof_bench::refused::refuse_process_vm_readv;
 
-use super::profile::Profile;
+use super::profile::ShareProfile;
 use crate::sampled::{full_names, options, record, short};
 
 pub const USAGE: &str = "usage: truth balance --sample PID RATE SECONDS call|mem|remote";
 
 /// A way to read the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
+pub enum ReadBy {
     /// As usual.
     Call,
     /// By `/proc/PID/mem`.
@@ -24,7 +24,7 @@ pub enum Reads {
     Remote,
 }
 
-impl Reads {
+impl ReadBy {
     fn word(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -39,14 +39,14 @@ pub fn run(words: &[String]) -> Result<()> {
     let [pid, rate, seconds, reads] = words else {
         bail!(USAGE);
     };
-    if reads == Reads::Mem.word() {
+    if reads == ReadBy::Mem.word() {
         refuse_process_vm_readv()?;
     }
     let options = options(
         Pid::from_raw(pid.parse().context(USAGE)?),
         rate.parse().context(USAGE)?,
         Duration::from_secs(seconds.parse().context(USAGE)?),
-        reads == Reads::Remote.word(),
+        reads == ReadBy::Remote.word(),
     )?;
     let stacks: Vec<(Vec<String>, i64, i64)> = full_names(&record(&options)?)
         .iter()
@@ -60,7 +60,13 @@ pub fn run(words: &[String]) -> Result<()> {
 }
 
 /// The samples of a process and its children.
-pub fn sample(pid: Pid, rate: u32, seconds: u64, reads: Reads, is_short: bool) -> Result<Profile> {
+pub fn sample(
+    pid: Pid,
+    rate: u32,
+    seconds: u64,
+    reads: ReadBy,
+    is_short: bool,
+) -> Result<ShareProfile> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["balance", "--sample", &pid.to_string(), &rate.to_string()])
@@ -75,7 +81,7 @@ pub fn sample(pid: Pid, rate: u32, seconds: u64, reads: Reads, is_short: bool) -
     );
     let stacks: Vec<(Vec<String>, u64, f64)> =
         serde_json::from_slice(&output.stdout).context("the sampler's stacks are JSON")?;
-    let mut profile = Profile::default();
+    let mut profile = ShareProfile::default();
     for (names, count, weight) in stacks {
         let name = |name: String| if is_short { short(&name) } else { name };
         profile.add(names.into_iter().map(name).collect(), count, weight);

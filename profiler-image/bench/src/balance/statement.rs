@@ -1,9 +1,9 @@
 //! The statements of a program in PHP: pure.
 
-use super::plan::{Call, Callee, Plan, Unit, UnitKind, Via, Work, WorkStep};
+use super::plan::{Callee, Plan, PlannedCall, PlannedWork, Unit, UnitKind, Via, WorkStep};
 
 /// What a unit does by itself.
-pub fn work_text(work: Work, indent: &str) -> String {
+pub fn work_text(work: PlannedWork, indent: &str) -> String {
     let step = match work.step {
         WorkStep::Empty => "",
         WorkStep::Adding => "$x = ($x * 31 + 7) & 65535;",
@@ -53,7 +53,7 @@ impl Place {
 }
 
 /// A call, as often as it is made.
-pub fn made(plan: &Plan, call: &Call, place: &Place, indent: &str) -> String {
+pub fn made(plan: &Plan, call: &PlannedCall, place: &Place, indent: &str) -> String {
     let statement = statement(plan, call, place);
     if call.is_loop {
         let i = format!("$i{}", place.counter);
@@ -68,7 +68,7 @@ pub fn made(plan: &Plan, call: &Call, place: &Place, indent: &str) -> String {
 }
 
 /// A call, once.
-pub fn statement(plan: &Plan, call: &Call, place: &Place) -> String {
+pub fn statement(plan: &Plan, call: &PlannedCall, place: &Place) -> String {
     let number = match call.callee {
         Callee::Internal(internal) => return format!("$r = {};", internal.expression()),
         Callee::Unit(number) => number,
@@ -102,9 +102,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_include_counts_by_a_variable_of_its_own() {
+    fn an_include_counts_by_its_own_variable() {
         let plan = draw(1);
-        let call = Call {
+        let call = PlannedCall {
             times: 7,
             is_loop: true,
             ..plan.in_turns[0]

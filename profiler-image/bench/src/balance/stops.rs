@@ -6,13 +6,13 @@ use anyhow::{Result, ensure};
 use nix::unistd::Pid;
 
 use super::draws::Draws;
-use super::profile::Profile;
+use super::profile::ShareProfile;
 use crate::sampled::short;
 use crate::stopped::{ScheduleCounts, StoppedStack, Stopper};
 
 /// The pauses between stops, in nanoseconds of the process's CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pauses {
+pub struct StopPauses {
     /// Never shorter than this: what follows a stop is slower, because caches have other contents
     /// then; code that runs once in a round has to run once.
     least: u64,
@@ -22,7 +22,7 @@ pub struct Pauses {
     is_wall: bool,
 }
 
-impl Pauses {
+impl StopPauses {
     /// For a program whose round takes so many nanoseconds.
     pub fn of_round(round: f64) -> Self {
         let round = (round as u64).clamp(300_000, 1_000_000);
@@ -51,12 +51,19 @@ const MAX_VAIN: u64 = 100;
 /// hold together.
 const NOT_WHOLE: u64 = 50;
 
-/// Stops a process so often, at times of this seed. Times of its CPU are better where it never waits
-/// for anything else: while it waits for a CPU, it would be seen at one place again and again.
-pub fn stops(pid: Pid, count: u64, pauses: Pauses, seed: u64, is_short: bool) -> Result<Profile> {
+/// Stops a process so often, at times of this seed. Times of its CPU are better where it never
+/// waits for anything else: while it waits for a CPU, it would be seen at one place again and
+/// again.
+pub fn stops(
+    pid: Pid,
+    count: u64,
+    pauses: StopPauses,
+    seed: u64,
+    is_short: bool,
+) -> Result<ShareProfile> {
     let mut draws = Draws::new(seed);
     let mut stopper = Stopper::of(pid)?;
-    let mut profile = Profile::default();
+    let mut profile = ShareProfile::default();
     let (mut whole, mut not_whole, mut vain) = (0, 0, 0);
     while whole + not_whole < count {
         let pause = Duration::from_nanos(pauses.draw(&mut draws));

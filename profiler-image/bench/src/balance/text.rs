@@ -13,7 +13,7 @@ use super::statement::{Place, made, work_text};
 
 /// A program's files and functions.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ProgramText {
+pub struct DrawnText {
     /// Names and contents.
     pub files: Vec<(String, String)>,
     /// The name of each unit's frames.
@@ -26,7 +26,7 @@ pub fn script(seed: u64) -> String {
 }
 
 /// Renders a program.
-pub fn render(plan: &Plan) -> ProgramText {
+pub fn render(plan: &Plan) -> DrawnText {
     let mut text = functions(plan, false);
     let Plan { seed, .. } = plan;
     text.files.push((script(*seed), loop_text(plan, false)));
@@ -34,18 +34,16 @@ pub fn render(plan: &Plan) -> ProgramText {
     text
 }
 
-/// The files of a program that counts the calls of its units in one round, and prints them by number.
+/// The files of a program that counts the calls of its units in one round, and prints them by
+/// number.
 pub fn render_counted(plan: &Plan) -> Vec<(String, String)> {
     let mut text = functions(plan, true);
     text.files.push((script(plan.seed), loop_text(plan, true)));
     text.files
 }
 
-/// The files of all functions, and their names.
-fn functions(plan: &Plan, is_counted: bool) -> ProgramText {
-    let Plan { seed, units, .. } = plan;
-    let mut names: Vec<String> = (0..units.len()).map(|number| name(plan, number)).collect();
-    let kit_name = format!("p{seed}-kit.php");
+/// The beginning of the file of all functions: what they work on.
+fn constants() -> String {
     let mut kit = format!("<?php\n{CONSTANTS}");
     for length in [2, 4, 8] {
         let list: Vec<String> = (1..=length).map(|number| number.to_string()).collect();
@@ -55,7 +53,15 @@ fn functions(plan: &Plan, is_counted: bool) -> ProgramText {
         let list: Vec<String> = (1..=length).map(|number| number.to_string()).collect();
         let _ = writeln!(kit, "define('Q{length}', [{}]);", list.join(", "));
     }
-    let mut files = Vec::new();
+    kit
+}
+
+/// The files of all functions, and their names.
+fn functions(plan: &Plan, is_counted: bool) -> DrawnText {
+    let Plan { seed, units, .. } = plan;
+    let mut names: Vec<String> = (0..units.len()).map(|number| name(plan, number)).collect();
+    let kit_name = format!("p{seed}-kit.php");
+    let mut kit = constants();
     let numbered = |kind: UnitKind| {
         units
             .iter()
@@ -103,14 +109,13 @@ fn functions(plan: &Plan, is_counted: bool) -> ProgramText {
             "Kit::$f{number} = static function ($x, $y = 0) {{\n{body}}};\n"
         );
     }
-    for (number, unit) in numbered(UnitKind::Include) {
-        files.push((
-            format!("p{seed}-f{number}.php"),
-            format!("<?php\n{}", body(plan, number, unit, "", is_counted)),
-        ));
-    }
+    let include = |(number, unit)| {
+        let body = body(plan, number, unit, "", is_counted);
+        (format!("p{seed}-f{number}.php"), format!("<?php\n{body}"))
+    };
+    let mut files: Vec<_> = numbered(UnitKind::Include).map(include).collect();
     files.push((kit_name, kit));
-    ProgramText { files, names }
+    DrawnText { files, names }
 }
 
 /// The name of a unit's frames, except of closures, whose lines are not known yet.

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::clocks::{ClockReadings, clock_script};
-use super::program::Program;
-use super::stops::{Pauses, stops};
+use super::program::DrawnProgram;
+use super::stops::{StopPauses, stops};
 use super::text::script;
 use crate::CPUS;
 use crate::running::{PhpProgram, RunningTarget};
@@ -34,7 +34,7 @@ pub fn run(words: &[String]) -> Result<()> {
     let mut csv = format!("{COLUMNS}\n");
     for seed in seeds {
         let seed = seed.parse().context(USAGE)?;
-        let program = Program::of(seed);
+        let program = DrawnProgram::of(seed);
         program.write(folder)?;
         if count > 0 {
             truth(&php, folder, seed, &program, count, &mut csv)?;
@@ -48,7 +48,7 @@ fn truth(
     php: &PhpProgram,
     folder: &Path,
     seed: u64,
-    program: &Program,
+    program: &DrawnProgram,
     count: u64,
     csv: &mut String,
 ) -> Result<()> {
@@ -57,7 +57,13 @@ fn truth(
         RunningTarget::script_in(php, &options, folder, &clock_script(seed), CPUS[1])?.finish()?;
     let round = ClockReadings::parse(&clock)?.round;
     let target = RunningTarget::script_in(php, &options, folder, &script(seed), CPUS[1])?;
-    let profile = stops(target.pid()?, count, Pauses::of_round(round), seed, true)?;
+    let profile = stops(
+        target.pid()?,
+        count,
+        StopPauses::of_round(round),
+        seed,
+        true,
+    )?;
     for (name, share) in profile.shares() {
         let function = program.functions.get(name);
         let calls = function.and_then(|function| function.calls);

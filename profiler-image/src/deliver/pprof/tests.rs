@@ -17,6 +17,8 @@ use crate::sample::tests::Scene;
 use crate::stack::call_tree::{CallPath, PathId};
 use crate::stack::names::{FunctionName, FunctionNames};
 use crate::stack::trace::{Ending, SummedStack};
+use crate::target::process::held::Held;
+use phpprof_profile::waiting;
 
 /// A snapshot with one sample of each of this many workers, all in one stack.
 fn snapshot_of(workers: i32) -> Snapshot {

@@ -273,15 +273,15 @@ fn served(include_idle: bool) -> (i64, i64, u64) {
 }
 
 #[test]
-fn wait_for_a_cpu_has_its_label_and_the_kernels_time() {
+fn wait_for_a_cpu_has_the_kernels_time() {
     const PERIOD: u64 = SECOND / 100;
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = RunLoop::new(&options).unwrap();
     run.members.push(Member::new(scene.process().into(), 1, 0));
     let stack = Some(SummedStack::of_phase(FunctionNames::COMPILING));
-    // It runs for five periods, waits in the samples of the next four, and runs again. The wait took
-    // three and a half.
+    // It runs for five periods, waits in the samples of the next four, and runs again. The wait
+    // took three and a half.
     for period in 1..=20 {
         let has_waited = period > 9;
         let look = SchedStat {

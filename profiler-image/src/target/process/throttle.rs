@@ -26,14 +26,14 @@ const MOUNT: &str = "sys/fs/cgroup";
 
 /// What the limit has cost a group so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Throttled {
+pub struct ThrottleCounts {
     /// Periods in which the group had used up its quota.
     pub periods: u64,
     /// How long its CPUs did not run it then: the sum over the CPUs that it wanted.
     pub time: Duration,
 }
 
-impl Throttled {
+impl ThrottleCounts {
     /// What came after an earlier moment.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -44,8 +44,8 @@ impl Throttled {
     }
 
     /// The numbers of a `cpu.stat`: of version 2 in microseconds, of version 1 in nanoseconds
-    /// (`cpu_cfs_stat_show` and `cpu_extra_stat_show`, kernel/sched/core.c). `None` without them, as
-    /// where no controller counts.
+    /// (`cpu_cfs_stat_show` and `cpu_extra_stat_show`, kernel/sched/core.c). `None` without them,
+    /// as where no controller counts.
     #[must_use]
     fn parse(text: &str) -> Option<Self> {
         let number = |key: &str| {
@@ -78,11 +78,11 @@ impl ThrottleFile {
 
     /// The numbers now; `None` once the group has been removed.
     #[must_use]
-    pub fn now(&self) -> Option<Throttled> {
+    pub fn now(&self) -> Option<ThrottleCounts> {
         let mut bytes = [0_u8; MAX_TEXT];
         calls::count_file_read();
         let length = self.0.read_at(&mut bytes, 0).ok()?;
-        Throttled::parse(std::str::from_utf8(bytes.get(..length)?).ok()?)
+        ThrottleCounts::parse(std::str::from_utf8(bytes.get(..length)?).ok()?)
     }
 }
 
@@ -135,24 +135,24 @@ mod tests {
         let v1 =
             "nr_periods 50\nnr_throttled 7\nthrottled_time 1500000000\nnr_bursts 0\nburst_time 0\n";
         let v2 = "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 50\nnr_throttled 7\nthrottled_usec 1500000\n";
-        let expected = Throttled {
+        let expected = ThrottleCounts {
             periods: 7,
             time: Duration::from_millis(1500),
         };
-        assert_eq!(Throttled::parse(v1), Some(expected));
-        assert_eq!(Throttled::parse(v2), Some(expected));
+        assert_eq!(ThrottleCounts::parse(v1), Some(expected));
+        assert_eq!(ThrottleCounts::parse(v2), Some(expected));
         // The group at the top, and text that is none.
-        assert_eq!(Throttled::parse("usage_usec 9\nuser_usec 5\n"), None);
+        assert_eq!(ThrottleCounts::parse("usage_usec 9\nuser_usec 5\n"), None);
         assert_eq!(
-            Throttled::parse("nr_throttled -7\nthrottled_time 1\n"),
+            ThrottleCounts::parse("nr_throttled -7\nthrottled_time 1\n"),
             None
         );
-        assert_eq!(Throttled::parse(""), None);
+        assert_eq!(ThrottleCounts::parse(""), None);
     }
 
     #[test]
     fn since_is_the_difference() {
-        let of = |periods, milliseconds| Throttled {
+        let of = |periods, milliseconds| ThrottleCounts {
             periods,
             time: Duration::from_millis(milliseconds),
         };

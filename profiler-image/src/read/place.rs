@@ -1,0 +1,162 @@
+//! Where a worker is when a thread has come to its CPU, and what it did until then.
+//!
+//! Invariant: a worker whose CPU is not known stands nowhere.
+
+use std::fs::File;
+
+use nix::sys::time::TimeValLike as _;
+use nix::time::{ClockId, clock_gettime};
+
+use super::clocks::SchedStat;
+use super::on_cpu::Activity;
+use crate::target::process::calls;
+use crate::target::process::stat::{Watch, counts_since};
+
+/// A worker that was displaced left its CPU at most so long before the reader's own clock says that
+/// it came, in nanoseconds.
+const SLACK: u64 = 10_000;
+
+/// Where a worker is that does not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// It is ready to run, on the CPU that this thread has.
+    Displaced,
+    /// It sleeps.
+    Asleep,
+}
+
+/// What is known of where a worker is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownPlace {
+    /// The CPU on which it was last seen.
+    pub cpu: Option<usize>,
+    displaced: Option<Displaced>,
+    /// It has run since it was last displaced, without a sleep or a wait.
+    pub is_steady: bool,
+}
+
+/// When a worker was last displaced from its CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Displaced {
+    /// Its numbers then.
+    numbers: SchedStat,
+    /// Nanoseconds of the monotonic clock.
+    at: u64,
+    /// How many more samples may take its CPU for granted.
+    left: u32,
+}
+
+/// After this many samples a worker's CPU is asked for.
+const TRUSTED: u32 = 16;
+/// Of the time since it was displaced, a worker that has run all the time may lack this part, and
+/// this many nanoseconds: interrupts, and what the reader itself has taken.
+const PART_LOST: u64 = 16;
+const MOST_LOST: u64 = 60_000;
+
+impl Displaced {
+    /// Whether it has come back to a CPU once and run since, by its numbers now.
+    fn has_run_since(&self, numbers: SchedStat, now: u64) -> bool {
+        let ran = numbers
+            .run_nanoseconds
+            .saturating_sub(self.numbers.run_nanoseconds);
+        let time = now.saturating_sub(self.at);
+        let lost = time.saturating_sub(ran);
+        self.numbers.slices + 1 == numbers.slices && lost <= time / PART_LOST + MOST_LOST
+    }
+}
+
+impl KnownPlace {
+    /// Where the worker is, by its numbers now; `None` if it may run. `state` asks for its state
+    /// and CPU.
+    ///
+    /// A worker that was put on a CPU once since it was displaced is on the one that it was
+    /// displaced from, unless another CPU has taken it over meanwhile, which is rare: it has some
+    /// microseconds for that.
+    pub fn find(
+        &mut self,
+        own_cpu: usize,
+        numbers: SchedStat,
+        now: u64,
+        state: impl FnOnce() -> Option<(char, usize)>,
+    ) -> Option<Stands> {
+        if numbers.slices == 0 {
+            return None;
+        }
+        let before = self.displaced.take();
+        self.is_steady = before.is_some_and(|before| before.has_run_since(numbers, now));
+        if let Some(before) = before.filter(|before| self.is_steady && before.left > 0) {
+            self.displaced = Some(Displaced {
+                numbers,
+                at: now,
+                left: before.left - 1,
+            });
+            return Some(Stands::Displaced);
+        }
+        let (state, cpu) = state()?;
+        self.cpu = Some(cpu);
+        match state {
+            'S' | 'D' | 'T' | 't' => Some(Stands::Asleep),
+            _ if cpu == own_cpu => {
+                self.displaced = Some(Displaced {
+                    numbers,
+                    at: now,
+                    left: TRUSTED,
+                });
+                Some(Stands::Displaced)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a worker was on the CPU when this thread came there, by when the kernel last began to
+/// count the CPU time of both, in nanoseconds of one clock. This thread has stayed so long.
+///
+/// The kernel begins to count when a thread comes to a CPU, and again at its ticks and when it
+/// leaves (`update_curr`, kernel/sched/fair.c). If it has switched from the worker to this thread,
+/// both have the same time. If the worker slept or waited, it left its CPU before.
+#[must_use]
+pub fn was_on_cpu(worker: u64, own: u64, stayed: u64) -> bool {
+    worker >= own.saturating_sub(stayed.saturating_add(SLACK))
+}
+
+/// What a worker did that was read on its own CPU.
+#[must_use]
+pub fn activity_here(stands: Stands, is_steady: bool, was_on_cpu: Option<bool>) -> Activity {
+    match (stands, was_on_cpu) {
+        (Stands::Asleep, _) => Activity::Slept,
+        (Stands::Displaced, _) if is_steady => Activity::Ran,
+        (Stands::Displaced, Some(true)) => Activity::Ran,
+        (Stands::Displaced, Some(false)) => Activity::Queued { displaced: false },
+        (Stands::Displaced, None) => Activity::Runnable,
+    }
+}
+
+/// When the kernel last began to count this thread's CPU time.
+#[derive(Debug)]
+pub struct OwnTimes(Option<File>);
+
+impl OwnTimes {
+    /// Of the thread that calls.
+    #[must_use]
+    pub fn open() -> Self {
+        Self(calls::open("/proc/thread-self/sched").ok())
+    }
+
+    /// Whether a worker was on this thread's CPU when the thread came there, at that time; `None`
+    /// if the kernel does not tell.
+    pub fn was_on_cpu(&self, worker: &Watch, came_at: u64) -> Option<bool> {
+        let own = counts_since(self.0.as_ref()?)?;
+        let stayed = now().saturating_sub(came_at);
+        Some(was_on_cpu(worker.counts_since()?, own, stayed))
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(super) fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| time.num_nanoseconds());
+    u64::try_from(time).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

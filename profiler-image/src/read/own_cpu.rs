@@ -22,6 +22,7 @@ use nix::sys::time::{TimeSpec, TimeValLike as _};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use phpprof_zend::Layout;
+use smallvec::SmallVec;
 
 use super::clocks::SchedStat;
 use super::place::{KnownPlace, OwnTimes, Stands, now};
@@ -213,13 +214,14 @@ impl CpuReaders {
     }
 
     /// The workers whose readers are lent.
-    pub fn lent(&self) -> impl Iterator<Item = usize> {
-        let armed = self.readers.iter().filter(|_| self.is_armed);
-        armed.flat_map(|reader| {
+    #[must_use]
+    pub fn lent(&self) -> SmallVec<[usize; 64]> {
+        let mut lent = SmallVec::new();
+        for reader in self.readers.iter().filter(|_| self.is_armed) {
             let turn = reader.shared.lock();
-            let lent = turn.jobs.iter().map(|(job, _)| job.index);
-            lent.collect::<Vec<usize>>()
-        })
+            lent.extend(turn.jobs.iter().map(|(job, _)| job.index));
+        }
+        lent
     }
 
     /// Memory for a job's answer.
@@ -285,8 +287,12 @@ impl CpuReaders {
         self.readers.iter().all(is_done)
     }
 
-    /// Takes all jobs back: each with its answer, and when that was given.
-    pub fn collect(&mut self, mut take: impl FnMut(ReadJob, JobAnswer, u64)) {
+    /// Takes all jobs back: each with its answer, and when that was given. `take` returns memory that
+    /// is not needed.
+    pub fn collect(
+        &mut self,
+        mut take: impl FnMut(ReadJob, JobAnswer, u64) -> Option<Observation>,
+    ) {
         self.is_armed = false;
         for reader in &mut self.readers {
             let mut turn = reader.shared.lock();
@@ -298,7 +304,7 @@ impl CpuReaders {
                 turn.stage = Stage::Empty;
             }
             for (job, answer) in turn.jobs.drain(..) {
-                take(job, answer, at);
+                self.spare.extend(take(job, answer, at));
             }
         }
     }

@@ -173,8 +173,8 @@ impl RunLoop<'_> {
 
     /// The workers whose readers are lent.
     pub(super) fn lent(&self) -> SmallVec<[usize; 64]> {
-        let readers = self.on_own_cpu.iter();
-        readers.flat_map(CpuReaders::lent).collect()
+        let readers = self.on_own_cpu.as_ref();
+        readers.map(CpuReaders::lent).unwrap_or_default()
     }
 
     /// Takes the readers back, with their answers; waits for these if the turn `is_due`.
@@ -196,24 +196,22 @@ impl RunLoop<'_> {
             }
         }
         let members = &mut self.members;
-        let mut unused = Vec::new();
         readers.collect(|job, answer, at| {
             let Some(member) = members.get_mut(job.index) else {
-                return;
+                return Some(job.observation);
             };
             member.worker.take_back(job.reader);
             member.worker.place = job.place;
-            if matches!(answer, JobAnswer::Observed { .. } | JobAnswer::StillAsleep) {
-                member.read = Some(OwnRead {
-                    answer,
-                    observation: job.observation,
-                    at,
-                });
-            } else {
-                unused.push(job.observation);
+            if !matches!(answer, JobAnswer::Observed { .. } | JobAnswer::StillAsleep) {
+                return Some(job.observation);
             }
+            member.read = Some(OwnRead {
+                answer,
+                observation: job.observation,
+                at,
+            });
+            None
         });
-        unused.into_iter().for_each(|memory| readers.keep(memory));
     }
 }
 

@@ -63,13 +63,13 @@ impl RunLoop<'_> {
         self.slot = turn.slot;
         let unsettled = self.sampler.edges.unsettled();
         let lent = self.lent();
-        let due = (turn.group..self.members.len()).step_by(turn.groups);
-        let (there, here): (Vec<usize>, Vec<usize>) = due.partition(|index| lent.contains(index));
-        for index in here {
-            self.take_due(index, &mut wanted);
+        for index in (turn.group..self.members.len()).step_by(turn.groups) {
+            if !lent.contains(&index) {
+                self.take_due(index, &mut wanted);
+            }
         }
         self.collect(true);
-        for index in there {
+        for &index in &lent {
             self.take_due(index, &mut wanted);
         }
         self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);

@@ -117,13 +117,16 @@ impl<T: PartialEq> WaitShares<T> {
         let of_others = Division::of(of_queued.left, self.sharers.iter().map(other));
         self.waiting = of_others.left;
         let (mut of_queued, mut of_others) = (of_queued, of_others);
-        for one in std::mem::take(&mut self.sharers) {
+        // Each sample that displaces a worker adds one, so their memory is kept.
+        let mut sharers = std::mem::take(&mut self.sharers);
+        for one in sharers.drain(..) {
             let wall = of_queued.next(queued(&one)) + of_others.next(other(&one));
             let samples = one.queued;
             if wall > 0 || samples > 0 {
                 give(one.sample, WaitShare { wall, samples });
             }
         }
+        self.sharers = sharers;
     }
 
     /// Calls `change` for each sample that waits for its share.

@@ -393,15 +393,7 @@ fn read(
         return Some(JobAnswer::StillAsleep);
     }
     let (reader, observation) = (&mut job.reader, &mut job.observation);
-    // Names would be allocated again for each sample; the loop reads those that it does not know.
-    let is_read = observe(
-        reader,
-        job.layout,
-        &job.shared_ranges,
-        observation,
-        heads,
-        0,
-    );
+    let is_read = observe(reader, job.layout, &job.shared_ranges, observation, heads);
     let numbers = numbers(&job.watch)?;
     let watch = &job.watch;
     let stands = job.place.find(cpu, numbers, now(), || watch.state())?;

@@ -192,7 +192,6 @@ fn answer(request: &mut QuiescentRequest, buffers: &mut Buffers) -> bool {
             &request.shared_ranges,
             &mut request.spare,
             &mut buffers.heads,
-            MAX_NAMES,
         )
     });
     request.spare.tid = request.tid;
@@ -222,8 +221,7 @@ fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Threa
     (still()? == place && watch.timeslices()? == slices).then_some(place)
 }
 
-/// Reads the stack, the functions of its frames, and at most so many names that may not outlive the
-/// read.
+/// Reads the stack, the functions of its frames, and the names that may not outlive the read.
 /// `None` if there is none, or it is torn.
 pub fn observe(
     reader: &mut Reader,
@@ -231,7 +229,6 @@ pub fn observe(
     shared_ranges: &[Range<u64>],
     observation: &mut Observation,
     heads: &mut Heads,
-    most_names: usize,
 ) -> Option<()> {
     let Ok(Reading::Busy { tops, last }) = reader.read() else {
         return None;
@@ -267,7 +264,6 @@ pub fn observe(
     observation.keys.clear();
     let keys = heads.iter().map(|head| FunctionKey::parse(layout, head));
     observation.keys.extend(keys);
-    observation.functions.clear();
     let passing = observation
         .keys
         .iter()
@@ -275,8 +271,9 @@ pub fn observe(
         .filter(|key| key.passing || key.name == 0)
         // Code of a file that opcache shares outlives the window.
         .filter(|key| key.name != 0 || !is_shared(key.code) || !is_shared(key.filename));
+    observation.functions.clear();
     let functions = passing
-        .take(most_names)
+        .take(MAX_NAMES)
         .filter_map(|key| NamedFunction::resolve(&memory, layout, *key));
     observation.functions.extend(functions);
     let root = frames.last();

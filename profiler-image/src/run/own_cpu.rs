@@ -129,12 +129,9 @@ impl RunLoop<'_> {
         if !CpuReaders::is_in_time(due, self.clock.now()) {
             return;
         }
-        // A reader costs a thread and memory of its own. One worker that goes from CPU to CPU is not
-        // worth that.
-        let is_worth = cpus.iter().any(|cpu| Some(cpu) != cpus.first());
         for (index, cpu) in jobs {
             let member = &mut self.members[index];
-            if is_worth && Some(cpu) != self.sampler.own_cpu {
+            if Some(cpu) != self.sampler.own_cpu {
                 lend(readers, member, index, cpu);
             }
         }

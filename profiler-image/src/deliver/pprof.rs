@@ -88,6 +88,9 @@ struct Comment<'a> {
     seed: u32,
     #[serde(rename = "samplerCPUMilliseconds")]
     sampler_cpu_milliseconds: u64,
+    /// How long workers waited for the sampler.
+    #[serde(skip_serializing_if = "is_zero")]
+    workers_gave_way_milliseconds: u64,
     sampler_peak_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<RequestFates>,
@@ -448,6 +451,7 @@ fn comment(
         effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
         seed: snapshot.seed,
         sampler_cpu_milliseconds: of_sampler.cpu_milliseconds,
+        workers_gave_way_milliseconds: milliseconds(snapshot.gave_way),
         sampler_peak_bytes: of_sampler.peak_bytes,
         requests: (snapshot.requests.as_ref())
             .map(|told| RequestFates::of(told, snapshot.list_stored)),

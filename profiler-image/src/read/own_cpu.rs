@@ -25,7 +25,7 @@ use phpprof_zend::Layout;
 use smallvec::SmallVec;
 
 use super::clocks::SchedStat;
-use super::place::{KnownPlace, OwnTimes, Stands, now};
+use super::place::{KnownPlace, OwnCpu, OwnTimes, Stands, now, thread_cpu};
 use super::quiescent::{Heads, Observation, observe};
 use super::reader::Reader;
 use crate::raw::shorten_slices;
@@ -287,8 +287,8 @@ impl CpuReaders {
         self.readers.iter().all(is_done)
     }
 
-    /// Takes all jobs back: each with its answer, and when that was given. `take` returns memory that
-    /// is not needed.
+    /// Takes all jobs back: each with its answer, and when that was given. `take` returns memory
+    /// that is not needed.
     pub fn collect(
         &mut self,
         mut take: impl FnMut(ReadJob, JobAnswer, u64) -> Option<Observation>,
@@ -370,8 +370,12 @@ fn read_turns(shared: &SharedTurn, cpu: usize) {
             }
             Step::Read => {
                 let came_at = now();
+                let here = OwnCpu {
+                    number: cpu,
+                    used: thread_cpu(),
+                };
                 for (job, answer) in &mut turn.jobs {
-                    let read = read(job, cpu, came_at, &own, &mut heads);
+                    let read = read(job, here, came_at, &own, &mut heads);
                     *answer = read.unwrap_or(JobAnswer::Elsewhere);
                 }
                 turn.stage = Stage::Done(now());
@@ -383,7 +387,7 @@ fn read_turns(shared: &SharedTurn, cpu: usize) {
 /// Reads one worker; `None` if there is no moment.
 fn read(
     job: &mut ReadJob,
-    cpu: usize,
+    here: OwnCpu,
     came_at: u64,
     own: &OwnTimes,
     heads: &mut Heads,
@@ -396,7 +400,7 @@ fn read(
     let is_read = observe(reader, job.layout, &job.shared_ranges, observation, heads);
     let numbers = numbers(&job.watch)?;
     let watch = &job.watch;
-    let stands = job.place.find(cpu, numbers, now(), || watch.state())?;
+    let stands = job.place.find(here, numbers, now(), || watch.state())?;
     is_read?;
     let is_in_doubt = stands == Stands::Displaced && !job.place.is_steady;
     Some(JobAnswer::Observed {

@@ -25,12 +25,23 @@ pub enum Stands {
     Asleep,
 }
 
+/// The CPU that the reading thread has to itself while it is awake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnCpu {
+    /// Its number.
+    pub number: usize,
+    /// The CPU time of the thread when it came there for this turn, in nanoseconds.
+    pub used: u64,
+}
+
 /// What is known of where a worker is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KnownPlace {
     /// The CPU on which it was last seen.
     pub cpu: Option<usize>,
     displaced: Option<Displaced>,
+    /// How long it has waited for threads that read it, in nanoseconds.
+    pub gave_way: u64,
     /// It has run since it was last displaced, without a sleep or a wait.
     pub is_steady: bool,
 }
@@ -42,6 +53,8 @@ struct Displaced {
     numbers: SchedStat,
     /// Nanoseconds of the monotonic clock.
     at: u64,
+    /// By which thread.
+    by: OwnCpu,
     /// How many more samples may take its CPU for granted.
     left: u32,
 }
@@ -63,6 +76,17 @@ impl Displaced {
         let lost = time.saturating_sub(ran);
         self.numbers.slices + 1 == numbers.slices && lost <= time / PART_LOST + MOST_LOST
     }
+
+    /// How long it has waited for the thread that displaced it: as long as that thread then had the
+    /// CPU, and at most as long as the kernel says that it waited.
+    fn gave_way(&self, numbers: SchedStat, own: OwnCpu) -> u64 {
+        if own.number != self.by.number {
+            return 0;
+        }
+        let delay = self.numbers.delay_nanoseconds;
+        let waited = numbers.delay_nanoseconds.saturating_sub(delay);
+        own.used.saturating_sub(self.by.used).min(waited)
+    }
 }
 
 impl KnownPlace {
@@ -74,7 +98,7 @@ impl KnownPlace {
     /// microseconds for that.
     pub fn find(
         &mut self,
-        own_cpu: usize,
+        own: OwnCpu,
         numbers: SchedStat,
         now: u64,
         state: impl FnOnce() -> Option<(char, usize)>,
@@ -83,11 +107,13 @@ impl KnownPlace {
             return None;
         }
         let before = self.displaced.take();
+        self.gave_way += before.map_or(0, |before| before.gave_way(numbers, own));
         self.is_steady = before.is_some_and(|before| before.has_run_since(numbers, now));
         if let Some(before) = before.filter(|before| self.is_steady && before.left > 0) {
             self.displaced = Some(Displaced {
                 numbers,
                 at: now,
+                by: own,
                 left: before.left - 1,
             });
             return Some(Stands::Displaced);
@@ -96,10 +122,11 @@ impl KnownPlace {
         self.cpu = Some(cpu);
         match state {
             'S' | 'D' | 'T' | 't' => Some(Stands::Asleep),
-            _ if cpu == own_cpu => {
+            _ if cpu == own.number => {
                 self.displaced = Some(Displaced {
                     numbers,
                     at: now,
+                    by: own,
                     left: TRUSTED,
                 });
                 Some(Stands::Displaced)
@@ -150,6 +177,14 @@ impl OwnTimes {
         let stayed = now().saturating_sub(came_at);
         Some(was_on_cpu(worker.counts_since()?, own, stayed))
     }
+}
+
+/// The CPU time of the thread that calls, in nanoseconds.
+#[must_use]
+pub fn thread_cpu() -> u64 {
+    let time = calls::cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    let time = time.map_or(0, |time| time.num_nanoseconds());
+    u64::try_from(time).unwrap_or(0)
 }
 
 /// Nanoseconds of the monotonic clock.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::clocks::{Clocks, SchedStat};
-use super::place::{self, KnownPlace, Stands};
+use super::place::{self, KnownPlace, OwnCpu, Stands};
 use super::reader::Reader;
 use crate::stack::functions::Map;
 use crate::target::process::Process;
@@ -53,13 +53,13 @@ impl Worker {
     }
 
     /// Where it is if it does not run: this thread has its CPU, or it sleeps.
-    pub fn stands(&mut self, own_cpu: usize) -> Option<Stands> {
+    pub fn stands(&mut self, own: OwnCpu) -> Option<Stands> {
         self.stands = None;
         let watch = self.watch()?;
         let numbers = self.clocks.look().ok()?;
         let stands = self
             .place
-            .find(own_cpu, numbers, place::now(), || watch.state())?;
+            .find(own, numbers, place::now(), || watch.state())?;
         self.stands = Some((stands, numbers));
         Some(stands)
     }

@@ -337,6 +337,8 @@ impl Member {
         let (served, idle) = (&mut self.served, &mut self.cpu_idle);
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         let SchedulerSight { look, activity } = seen;
+        // Its waits for the sampler are none that it would have without it.
+        let look = look.without_wait(self.worker.place.gave_way);
         let UnspentSample { fate, wall } = newest;
         let newest = ClockedSample {
             at: self.sampled_at,

@@ -176,6 +176,8 @@ struct RunLoop<'a> {
     cpu_unattributed: u64,
     /// How long workers that have ended waited for a CPU, in nanoseconds.
     cpu_waited: u64,
+    /// How long those waited for the sampler, in nanoseconds.
+    gave_way: u64,
     /// What the limit of the control group cost, and what it had cost when the run began.
     throttle: Option<(ThrottleFile, ThrottleCounts)>,
     /// How often it was not proven whether a worker was on a CPU.
@@ -254,6 +256,7 @@ impl<'a> RunLoop<'a> {
             busy: Busy::default(),
             cpu_unattributed: 0,
             cpu_waited: 0,
+            gave_way: 0,
             throttle: None,
             cpu_proofs: CpuProofs::default(),
             idle_calls: SystemCallCounts::default(),
@@ -317,9 +320,7 @@ impl<'a> RunLoop<'a> {
                 break RunEnd::Done;
             }
             if self.options.unpaced || current >= schedule.due() {
-                self.came_at = current;
-                self.punctuality
-                    .note(current.saturating_sub(schedule.due()));
+                self.come(schedule.due(), current);
                 let turn = self.turn(&mut schedule, current);
                 self.take(turn);
                 self.take_newborn(turn, current);
@@ -438,6 +439,7 @@ impl<'a> RunLoop<'a> {
         }
         self.cpu_unattributed += member.cpu_unattributed();
         self.cpu_waited += member.waited();
+        self.gave_way += member.worker.place.gave_way;
     }
 
     /// Applies the budget.

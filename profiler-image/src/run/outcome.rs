@@ -36,6 +36,8 @@ impl RunLoop<'_> {
         let missed = self.missed(Duration::ZERO);
         let unattributed: u64 = self.members.iter().map(Member::cpu_unattributed).sum();
         let waited: u64 = self.members.iter().map(Member::waited).sum();
+        let gave_way = |member: &Member| member.worker.place.gave_way;
+        let gave_way: u64 = self.members.iter().map(gave_way).sum();
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
             requests: self.requests.told(),
@@ -52,6 +54,7 @@ impl RunLoop<'_> {
             seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed + unattributed),
             cpu_waited: Duration::from_nanos(self.cpu_waited + waited),
+            gave_way: Duration::from_nanos(self.gave_way + gave_way),
             throttled: self.throttled(),
             cpu_proofs: self.cpu_proofs,
             not_running: self.options.only_running.then_some(self.not_running),
@@ -116,6 +119,7 @@ impl RunLoop<'_> {
             seed: self.seed,
             cpu_unattributed: Duration::from_nanos(self.cpu_unattributed),
             cpu_waited: Duration::from_nanos(self.cpu_waited),
+            gave_way: Duration::from_nanos(self.gave_way),
             throttled,
             cpu_proofs: self.cpu_proofs,
             not_running,

@@ -11,6 +11,7 @@ use super::schedule::WakeSchedule;
 use super::{RunLoop, WAIT_FOR_TURN};
 use crate::read::clocks::Mark;
 use crate::read::own_cpu::{CpuReaders, JobAnswer, ReadJob, WakeTimes};
+use crate::read::place::{OwnCpu, thread_cpu};
 
 /// Without a worker on its own CPU the loop wakes up so much later than the readers, to find their
 /// answers; nanoseconds.
@@ -119,8 +120,10 @@ impl RunLoop<'_> {
         }
         let cpus: SmallVec<[usize; 64]> = jobs.iter().map(|&(_, cpu)| cpu).collect();
         let home = self.home.next(&cpus);
-        if home != self.sampler.own_cpu {
-            self.sampler.own_cpu = home.filter(|&cpu| readers.bind(cpu));
+        let bound_to = self.sampler.own_cpu.map(|own| own.number);
+        if home != bound_to {
+            let bound_to = home.filter(|&cpu| readers.bind(cpu));
+            self.sampler.own_cpu = bound_to.map(|number| OwnCpu { number, used: 0 });
             if self.sampler.own_cpu.is_none() {
                 readers.unbind();
                 self.home = Home::default();
@@ -131,7 +134,7 @@ impl RunLoop<'_> {
         }
         for (index, cpu) in jobs {
             let member = &mut self.members[index];
-            if Some(cpu) != self.sampler.own_cpu {
+            if self.sampler.own_cpu.is_none_or(|own| own.number != cpu) {
                 lend(readers, member, index, cpu);
             }
         }
@@ -139,6 +142,15 @@ impl RunLoop<'_> {
             due,
             next: schedule.due_after(),
         });
+    }
+
+    /// Notes that this thread woke up for a turn that was due then.
+    pub(super) fn come(&mut self, due: u64, current: u64) {
+        self.came_at = current;
+        self.punctuality.note(current.saturating_sub(due));
+        if let Some(own) = &mut self.sampler.own_cpu {
+            own.used = thread_cpu();
+        }
     }
 
     /// Lets this thread, and those that it starts, run on each CPU.

@@ -101,6 +101,8 @@ pub struct Recording {
     pub cpu_unattributed: Duration,
     /// How long workers waited for a CPU.
     pub cpu_waited: Duration,
+    /// How long they waited for the sampler, which had theirs to read them; not part of the above.
+    pub gave_way: Duration,
     /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
     /// read.
     pub throttled: Option<ThrottleCounts>,

@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub cpu_unattributed: Duration,
     /// How long workers waited for a CPU.
     pub cpu_waited: Duration,
+    /// How long they waited for the sampler, which had theirs to read them; not part of the above.
+    pub gave_way: Duration,
     /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
     /// read.
     pub throttled: Option<ThrottleCounts>,
@@ -126,6 +128,7 @@ impl Recording {
             seed: self.seed,
             cpu_unattributed: self.cpu_unattributed,
             cpu_waited: self.cpu_waited,
+            gave_way: self.gave_way,
             throttled: self.throttled,
             cpu_proofs: self.cpu_proofs,
             not_running: self.not_running,

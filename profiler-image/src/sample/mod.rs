@@ -33,6 +33,7 @@ use rustc_hash::FxHashMap;
 
 use crate::read::globals::Globals;
 use crate::read::lasting::WorkerMemory;
+use crate::read::place::OwnCpu;
 use crate::read::reader::{Reader, Reading};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallTree, PathId};
@@ -116,7 +117,7 @@ pub struct StackSampler {
     /// not proven soon either.
     pub is_without_quiescent_reads: bool,
     /// The CPU that this thread is bound to, while it is the workers'.
-    pub own_cpu: Option<usize>,
+    pub own_cpu: Option<OwnCpu>,
     /// Functions in the memory that the processes of a family share.
     families: FxHashMap<usize, Map>,
     /// The last trace, whose memory the next one reuses.
@@ -154,7 +155,8 @@ impl StackSampler {
 
     /// Takes one sample.
     pub fn sample(&mut self, worker: &mut Worker, now: u64) -> TurnOutcome {
-        let is_here = worker.place.cpu.is_some() && worker.place.cpu == self.own_cpu;
+        let own = self.own_cpu.map(|own| own.number);
+        let is_here = own.is_some() && worker.place.cpu == own;
         (worker.reader.has_room, worker.reader.is_here) = (self.has_room, is_here);
         if let Some(request) = &mut worker.reader.request {
             request.begin();

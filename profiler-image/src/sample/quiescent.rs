@@ -9,6 +9,7 @@ use super::climb::Climb;
 use super::op::{NO_OP, UNWINDING, op_index};
 use super::{SampledStack, StackSampler, TurnOutcome, cut, place};
 use crate::read::globals::Globals;
+use crate::read::place::OwnCpu;
 use crate::read::quiescent::Observation;
 use crate::read::reader::Reading;
 use crate::read::worker::Worker;
@@ -81,7 +82,8 @@ impl StackSampler {
         now: u64,
     ) -> Option<TurnOutcome> {
         worker.take_stands();
-        let own_cpu = self.own_cpu.filter(|&own| worker.place.cpu == Some(own))?;
+        let is_here = |own: &OwnCpu| worker.place.cpu == Some(own.number);
+        let own = self.own_cpu.filter(is_here)?;
         let Ok(Reading::Busy { tops, last }) = worker.reader.read() else {
             return None;
         };
@@ -114,7 +116,7 @@ impl StackSampler {
         self.identify(worker, trace, now);
         self.add_frameless(worker, trace, now);
         self.standing.begin(false);
-        worker.stands(own_cpu)?;
+        worker.stands(own)?;
         worker.reader.note_beside(&tops);
         let root = trace.frames.last();
         let is_on_page = root.is_some_and(|root| worker.reader.copy.inside(root.address));

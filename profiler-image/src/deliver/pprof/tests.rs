@@ -46,6 +46,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
         seed: 7,
         cpu_unattributed: Duration::ZERO,
         cpu_waited: Duration::ZERO,
+        gave_way: Duration::ZERO,
         throttled: None,
         cpu_proofs: CpuProofs::default(),
         not_running: None,
@@ -245,6 +246,7 @@ fn the_comment_has_the_fields_of_the_contract() {
         effective_samples_per_second: one_decimal(per_second(Duration::from_micros(10_132))),
         seed: 2_882_400_001,
         sampler_cpu_milliseconds: 120,
+        workers_gave_way_milliseconds: 90,
         sampler_peak_bytes: 3_145_728,
         requests: Some(RequestFates {
             read: 1204,

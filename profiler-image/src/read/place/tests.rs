@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The CPU on which the reading thread is.
+const CPU: OwnCpu = OwnCpu { number: 1, used: 0 };
+
 fn look(run_nanoseconds: u64, slices: u64) -> SchedStat {
     SchedStat {
         run_nanoseconds,
@@ -37,7 +40,7 @@ impl Followed {
             (self.now + PERIOD, self.ran + ran, self.slices + slices);
         let mut asked = 0;
         let numbers = look(self.ran, self.slices);
-        let found = self.place.find(1, numbers, self.now, || {
+        let found = self.place.find(CPU, numbers, self.now, || {
             asked += 1;
             let (state, cpu) = state.split_once(' ')?;
             Some((state.chars().next()?, cpu.parse().ok()?))
@@ -74,7 +77,37 @@ fn worker_that_slept_is_not_steady() {
 #[test]
 fn kernel_that_does_not_count_tells_nothing() {
     let mut place = KnownPlace::default();
-    assert_eq!(place.find(1, look(9, 0), 1, || Some(('R', 1))), None);
+    assert_eq!(place.find(CPU, look(9, 0), 1, || Some(('R', 1))), None);
+}
+
+/// Finds a worker by its waits so far, after the reading thread has used this CPU time.
+fn find_after(place: &mut KnownPlace, delay_nanoseconds: u64, own: OwnCpu, state: char) -> u64 {
+    let numbers = SchedStat {
+        delay_nanoseconds,
+        ..look(0, 5)
+    };
+    place.find(own, numbers, PERIOD, || Some((state, own.number)));
+    place.gave_way
+}
+
+#[test]
+fn displaced_worker_waits_for_the_reader() {
+    let mut place = KnownPlace::default();
+    let here = |used: u64| OwnCpu { number: 1, used };
+    // The thread has had the CPU before, when it displaced nobody.
+    assert_eq!(find_after(&mut place, 700, here(500), 'R'), 0);
+    assert_eq!(find_after(&mut place, 741, here(540), 'R'), 40);
+    // It waited for others, too.
+    assert_eq!(find_after(&mut place, 9741, here(580), 'R'), 80);
+    // It slept while the thread read on.
+    assert_eq!(find_after(&mut place, 9771, here(680), 'S'), 110);
+    assert_eq!(find_after(&mut place, 9999, here(720), 'R'), 110);
+    // Another thread's time is not this one's.
+    let there = OwnCpu {
+        number: 2,
+        used: 9000,
+    };
+    assert_eq!(find_after(&mut place, 10_039, there, 'R'), 110);
 }
 
 #[test]

@@ -42,18 +42,6 @@ pub struct SchedStat {
     pub slices: u64,
 }
 
-impl SchedStat {
-    /// The numbers without so many nanoseconds of the waits.
-    #[must_use]
-    pub fn without_wait(self, nanoseconds: u64) -> Self {
-        let delay_nanoseconds = self.delay_nanoseconds.saturating_sub(nanoseconds);
-        Self {
-            delay_nanoseconds,
-            ..self
-        }
-    }
-}
-
 impl From<[u64; 3]> for SchedStat {
     fn from([run_nanoseconds, delay_nanoseconds, slices]: [u64; 3]) -> Self {
         Self {

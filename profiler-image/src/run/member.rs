@@ -338,7 +338,11 @@ impl Member {
         let give = give_to(served, idle, aggregate, recorder, summed_as, tid);
         let SchedulerSight { look, activity } = seen;
         // Its waits for the sampler are none that it would have without it.
-        let look = look.without_wait(self.worker.place.gave_way);
+        let gave_way = self.worker.place.gave_way;
+        let look = SchedStat {
+            delay_nanoseconds: look.delay_nanoseconds.saturating_sub(gave_way),
+            ..look
+        };
         let UnspentSample { fate, wall } = newest;
         let newest = ClockedSample {
             at: self.sampled_at,

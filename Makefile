@@ -108,7 +108,7 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
-truth: setup ## stacks and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, shares of time, and two wikis compared with Xdebug's traces; BALANCE=1 for shares of generated programs
+truth: setup ## stacks, shares of time and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, and two wikis compared with Xdebug's traces; BALANCE=1 for shares of time only
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
 .PHONY: bench

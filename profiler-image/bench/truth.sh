@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# truth.sh [LABEL...]: builds the truth harness. It runs the harness for this machine's PHP 8.2: its stacks and CPU time, also of FrankenPHP's
-# threads if that was built, and the stacks that only 8.4 has. With the command PHP set, it runs the stacks of that PHP. All rows, or those
-# whose labels contain one of the arguments. With FULL=1 all rows, a million stacks each, shares of time
-# without favour, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4, 8.4 and 8.5, 8.2 with Xdebug, which
-# replaces `zend_execute_ex`, and 8.4 with it, where it observes calls. BALANCE=1 compares shares of time in generated programs and in
-# applications with the truth, on this machine's PHP, 8.2 with threads and 8.4, and where it is there 8.6; PEERS="phpspy=/path pfp=/path"
-# adds other profilers, SEEDS="51 52" replaces the programs. The sampler does not reach its goals, so FULL=1 alone does not run it.
-# Results: target/truth/results.csv, favour.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others. With FULL=1 their rows are appended to
-# docs/measurements/truth-*.csv.
+# truth.sh [LABEL...]: builds the truth harness, and runs it for this machine's PHP 8.2: its stacks, shares of time in generated programs, and CPU
+# time, also of FrankenPHP's threads if that was built; then the stacks that only 8.4 has. All rows, or those whose labels contain one of the
+# arguments. With the command PHP set, it runs the stacks of that PHP.
+# FULL=1: all rows, a million stacks each, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4,
+# 8.4 and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# BALANCE=1: only shares of time, also of 8.2 with threads, 8.4, and where it is there 8.6. PEERS="phpspy=/path pfp=/path" adds other
+# profilers, SEEDS="51 52" replaces the programs.
+# Results: target/truth/results.csv, balance.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others. With FULL=1 their rows are appended
+# to docs/measurements/truth-*.csv.
 #
 # Does not: install PHP; tools/packages and profiler-image/runtimes/build do.
 set -euo pipefail
@@ -25,22 +25,26 @@ truth() { # PART PHP RESULTS WORDS...
 
 in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
 
-in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
-
-if [ "${BALANCE:-}" = 1 ]; then
-  profiler-image/runtimes/build php-8.2-zts debian-trixie
-  if [ "${FULL:-}" = 1 ]; then profiler-image/bench/workloads/applications; fi
+shares() { # WORDS...
   truth balance php8.2 balance "$@"
-  zts=$runtimes/php-8.2-zts/usr/local
+  [ "${BALANCE:-}" = 1 ] || [ "${FULL:-}" = 1 ] || return 0
+  profiler-image/runtimes/build php-8.2-zts debian-trixie
+  local zts=$runtimes/php-8.2-zts/usr/local
   truth balance "$zts/bin/php -d zend_extension=$(find "$zts/lib/php/extensions" -name opcache.so)" balance-8.2-zts "$@"
   truth balance "$(in_root trixie) php8.4" balance-8.4 "$@"
   if [ -d "$runtimes/debian-experimental" ]; then truth balance "$(in_root experimental) php8.6" balance-8.6 "$@"; fi
   if [ "${FULL:-}" = 1 ]; then cp target/truth/balance-functions.svg docs/measurements/shares.svg; fi
+}
+
+if [ "${FULL:-}" = 1 ]; then profiler-image/bench/workloads/applications; fi
+if [ "${BALANCE:-}" = 1 ]; then
+  shares "$@"
   exit "$failed"
 fi
 
 truth stacks "${PHP:-php8.2}" results "$@"
 [ -z "${PHP:-}" ] || exit "$failed"
+shares "$@"
 
 if [ "${FULL:-}" != 1 ] && [ $# = 0 ]; then
   profiler-image/runtimes/build debian-trixie
@@ -48,7 +52,6 @@ if [ "${FULL:-}" != 1 ] && [ $# = 0 ]; then
 fi
 if [ "${FULL:-}" = 1 ]; then
   profiler-image/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
-  truth favour php8.2 favour "$@"
 fi
 frankenphp=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp ffi=$runtimes/ffi-8.2-zts/ffi.so
 if [ -x "$frankenphp" ] && [ -f "$ffi" ]; then
@@ -57,7 +60,6 @@ fi
 truth cpu php8.2 cpu "$@"
 
 if [ "${FULL:-}" = 1 ]; then
-  profiler-image/bench/workloads/applications
   XDEBUG=$runtimes/xdebug-8.2/xdebug.so truth wikis php8.2 wikis "$@"
 
   others() { # NAME PHP WORDS...

@@ -3,7 +3,7 @@
 //!
 //! Target and sampler run on different CPUs: on the same one nothing would move during a read, and
 //! every check would pass. Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`,
-//! `balance`, `cpu`, `favour` or `wikis`, PHP a command, whose arguments may follow after spaces.
+//! `balance`, `cpu` or `wikis`, PHP a command, whose arguments may follow after spaces.
 //! `FULL=1` is the long form; with WORDS, such as "paths" or "function remote", only the rows that
 //! have one of them in their label.
 
@@ -11,7 +11,6 @@
 
 mod balance;
 mod cpu;
-mod favour;
 mod running;
 mod sampled;
 mod stacks;
@@ -28,7 +27,7 @@ use running::{PhpProgram, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
-const USAGE: &str = "usage: truth stacks|balance|cpu|favour|wikis PHP RESULTS.csv [WORDS...]";
+const USAGE: &str = "usage: truth stacks|balance|cpu|wikis PHP RESULTS.csv [WORDS...]";
 
 /// The arguments.
 pub struct BenchArguments {
@@ -116,7 +115,6 @@ fn run() -> Result<Vec<String>> {
         "stacks" => stacks::run(&asked),
         "balance" => balance::run(&asked),
         "cpu" => cpu::run(&asked),
-        "favour" => favour::run(&asked),
         "wikis" => wikis::run(&asked),
         _ => bail!(USAGE),
     }

@@ -105,6 +105,7 @@ async fn renew(values: Values) -> Result<()> {
     line::distrust();
     outage::restore().await?;
     release::remember(None).await;
+    release::forget_halted().await?;
     release::install(values).await?;
     tokio::try_join!(line::restore(), release::scale(1)).map(drop)
 }

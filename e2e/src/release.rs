@@ -79,6 +79,22 @@ pub(crate) async fn remember(values: Option<Vec<String>>) {
     *INSTALLED.lock().await = values;
 }
 
+/// Forgets an upgrade that was killed: Helm takes it for one that still runs, and refuses others.
+pub(crate) async fn forget_halted() -> Result<()> {
+    let halted = format!(
+        "owner=helm,name={NAME},status in (pending-install,pending-upgrade,pending-rollback)"
+    );
+    let arguments = [
+        "delete",
+        "secrets",
+        "--namespace",
+        NAMESPACE,
+        "--selector",
+        &halted,
+    ];
+    kubectl(&arguments).await.map(drop)
+}
+
 /// Installs or upgrades the chart, with these `--set` values and those of most tests.
 pub async fn install(values: &[&str]) -> Result<()> {
     let mut installed = INSTALLED.lock().await;

@@ -127,41 +127,6 @@ async fn only_needed_is_left_within(
     .await
 }
 
-#[test]
-fn a_deleted_pod_leaves_its_relayed_checkpoints() -> Result<()> {
-    shared_on(ON_VOLUME, async |fixture| {
-        fixture
-            .start(&[pods::php("web"), pods::php("stays")])
-            .await?;
-        let cut = fixture.apply(spec("web", "Auto", 60)).await?;
-        let whole = fixture.apply(spec("stays", "Auto", 25)).await?;
-        let deleted = fixture.apply(spec("stays", "Auto", 60)).await?;
-        has_third(fixture, true, &cut).await?;
-        has_third(fixture, true, &deleted).await?;
-        let requests = fixture.api::<ProfileRequest>();
-        let name = deleted.name_any();
-        requests.delete(&name, &DeleteParams::default()).await?;
-        let pods = fixture.api::<Pod>();
-        pods.delete("web", &DeleteParams::default()).await?;
-        let cut = fixture.ended(&cut).await?;
-        check_beginning(fixture, true, &cut, &[TargetReason::PodDeleted]).await?;
-        let whole = fixture.ended(&whole).await?;
-        let target = only_target(&whole)?;
-        ensure!(
-            target.state == TargetState::Uploaded && target.reason.is_none(),
-            "{target:?}"
-        );
-        only_needed_is_left(fixture, true, &whole).await?;
-        let limit = Duration::from_secs(10);
-        poll("a manifest alone is left", limit, async || {
-            let keys = stored(fixture, true, &deleted).await?;
-            Ok((keys.len() == 1 && keys[0].ends_with("/manifest.json")).then_some(()))
-        })
-        .await?;
-        fixture.clear_files().await
-    })
-}
-
 /// Deletes a pod whose sampler then has a moment to store what it has, after the operator has
 /// looked for it. The pod's grace is 0, so the API server forgets it at once, and the kubelet ends
 /// its containers afterwards.
@@ -178,16 +143,6 @@ async fn outlived(fixture: &Fixture, on_volume: bool, way: &str) -> Result<Profi
     let keys = stored(fixture, on_volume, &request).await?;
     say(&format!("{way}, six seconds later: {} objects", keys.len()));
     Ok(request)
-}
-
-#[test]
-fn an_outliving_sampler_relays_nothing_more() -> Result<()> {
-    shared_on(ON_VOLUME, async |fixture| {
-        let request = outlived(fixture, true, "Relay").await?;
-        // Sooner than the second clean-up.
-        only_needed_is_left(fixture, true, &request).await?;
-        fixture.clear_files().await
-    })
 }
 
 #[test]
@@ -241,4 +196,54 @@ fn a_short_job_leaves_its_first_seconds() -> Result<()> {
         );
         Ok(())
     })
+}
+
+/// On a release that stores on a volume.
+mod on_volume {
+    use super::*;
+
+    #[test]
+    fn a_deleted_pod_leaves_its_relayed_checkpoints() -> Result<()> {
+        shared_on(ON_VOLUME, async |fixture| {
+            fixture
+                .start(&[pods::php("web"), pods::php("stays")])
+                .await?;
+            let cut = fixture.apply(spec("web", "Auto", 60)).await?;
+            let whole = fixture.apply(spec("stays", "Auto", 25)).await?;
+            let deleted = fixture.apply(spec("stays", "Auto", 60)).await?;
+            has_third(fixture, true, &cut).await?;
+            has_third(fixture, true, &deleted).await?;
+            let requests = fixture.api::<ProfileRequest>();
+            let name = deleted.name_any();
+            requests.delete(&name, &DeleteParams::default()).await?;
+            let pods = fixture.api::<Pod>();
+            pods.delete("web", &DeleteParams::default()).await?;
+            let cut = fixture.ended(&cut).await?;
+            check_beginning(fixture, true, &cut, &[TargetReason::PodDeleted]).await?;
+            let whole = fixture.ended(&whole).await?;
+            let target = only_target(&whole)?;
+            ensure!(
+                target.state == TargetState::Uploaded && target.reason.is_none(),
+                "{target:?}"
+            );
+            only_needed_is_left(fixture, true, &whole).await?;
+            let limit = Duration::from_secs(10);
+            poll("a manifest alone is left", limit, async || {
+                let keys = stored(fixture, true, &deleted).await?;
+                Ok((keys.len() == 1 && keys[0].ends_with("/manifest.json")).then_some(()))
+            })
+            .await?;
+            fixture.clear_files().await
+        })
+    }
+
+    #[test]
+    fn an_outliving_sampler_relays_nothing_more() -> Result<()> {
+        shared_on(ON_VOLUME, async |fixture| {
+            let request = outlived(fixture, true, "Relay").await?;
+            // Sooner than the second clean-up.
+            only_needed_is_left(fixture, true, &request).await?;
+            fixture.clear_files().await
+        })
+    }
 }

@@ -119,71 +119,6 @@ fn bent(grant: &Call, from: &str, to: &str) -> Result<Call> {
     Ok(bent)
 }
 
-#[test]
-fn a_relay_grant_writes_its_own_key_only() -> Result<()> {
-    shared_on(ON_VOLUME, async |fixture| {
-        fixture
-            .start(&[pods::php("web"), pods::without_php("idle")])
-            .await?;
-        let idle = json!({"target": {"podName": "idle"}, "durationSeconds": 1});
-        let unused = fixture.ended(&fixture.apply(idle).await?).await?;
-        // The relay takes bytes as long as the request runs.
-        let request = fixture.sampled(spec(60)).await?;
-        let target = only_target(&request)?;
-        let grant = fixture.sampler(&target).await?.grant(UploadRoute::Relay)?;
-        let other_uid = only_target(&unused)?.pod_uid;
-        let own = || grant.clone().digested(b"own");
-        let calls = [
-            ("its bytes", own(), 200),
-            ("the same bytes again", own(), 200),
-            ("other bytes", grant.clone().digested(b"other"), 409),
-            (
-                "another key",
-                bent(&grant, "web.fpm", "other.fpm")?.digested(b"own"),
-                403,
-            ),
-            (
-                "another pod's uid",
-                bent(&grant, &target.pod_uid, &other_uid)?.digested(b"own"),
-                403,
-            ),
-            (
-                "a longer life",
-                bent(&grant, "expires=", "expires=9")?.digested(b"own"),
-                403,
-            ),
-            (
-                "bytes without their sum",
-                grant.clone().body(b"own", 1),
-                400,
-            ),
-        ];
-        expect(fixture, &calls).await?;
-        let files = fixture.files().await?;
-        ensure!(files.contains(&target.object_key), "{files:?}");
-        let other = |file: &String| file.contains("other.fpm");
-        ensure!(!files.iter().any(other), "{files:?}");
-        fixture.change(&request, json!({"cancel": true})).await?;
-        fixture.ended(&request).await?;
-        expect(fixture, &[("bytes for what is over", own(), 403)]).await?;
-        let files = fixture.files().await?;
-        // An unused grant, after its expiry.
-        let sampler = fixture.sampler(&only_target(&unused)?).await?;
-        let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
-        let left = until + 1 - Timestamp::now().as_second();
-        tokio::time::sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
-        let late = sampler.grant(UploadRoute::Relay)?.digested(b"own");
-        expect(fixture, &[("bytes after the end", late, 403)]).await?;
-        let now = fixture.files().await?;
-        let is_new = |file: &&String| !files.contains(file);
-        ensure!(
-            !now.iter().any(|file| is_new(&file)),
-            "{now:?} after {files:?}"
-        );
-        fixture.clear_files().await
-    })
-}
-
 /// Makes calls from inside the profiled pod, and checks their status.
 async fn expect(fixture: &Fixture, calls: &[(&str, Call, u16)]) -> Result<()> {
     let (made, expected): (Vec<Call>, Vec<(&str, u16)>) = calls
@@ -216,6 +151,76 @@ async fn check_stored_once(fixture: &Fixture, request: &ProfileRequest) -> Resul
         "{files:?}"
     );
     Ok(())
+}
+
+/// On a release that stores on a volume.
+mod on_volume {
+    use super::*;
+
+    #[test]
+    fn a_relay_grant_writes_its_own_key_only() -> Result<()> {
+        shared_on(ON_VOLUME, async |fixture| {
+            fixture
+                .start(&[pods::php("web"), pods::without_php("idle")])
+                .await?;
+            let idle = json!({"target": {"podName": "idle"}, "durationSeconds": 1});
+            let unused = fixture.ended(&fixture.apply(idle).await?).await?;
+            // The relay takes bytes as long as the request runs.
+            let request = fixture.sampled(spec(60)).await?;
+            let target = only_target(&request)?;
+            let grant = fixture.sampler(&target).await?.grant(UploadRoute::Relay)?;
+            let other_uid = only_target(&unused)?.pod_uid;
+            let own = || grant.clone().digested(b"own");
+            let calls = [
+                ("its bytes", own(), 200),
+                ("the same bytes again", own(), 200),
+                ("other bytes", grant.clone().digested(b"other"), 409),
+                (
+                    "another key",
+                    bent(&grant, "web.fpm", "other.fpm")?.digested(b"own"),
+                    403,
+                ),
+                (
+                    "another pod's uid",
+                    bent(&grant, &target.pod_uid, &other_uid)?.digested(b"own"),
+                    403,
+                ),
+                (
+                    "a longer life",
+                    bent(&grant, "expires=", "expires=9")?.digested(b"own"),
+                    403,
+                ),
+                (
+                    "bytes without their sum",
+                    grant.clone().body(b"own", 1),
+                    400,
+                ),
+            ];
+            expect(fixture, &calls).await?;
+            let files = fixture.files().await?;
+            ensure!(files.contains(&target.object_key), "{files:?}");
+            let other = |file: &String| file.contains("other.fpm");
+            ensure!(!files.iter().any(other), "{files:?}");
+            fixture.change(&request, json!({"cancel": true})).await?;
+            fixture.ended(&request).await?;
+            expect(fixture, &[("bytes for what is over", own(), 403)]).await?;
+            let files = fixture.files().await?;
+            // An unused grant, after its expiry.
+            let sampler = fixture.sampler(&only_target(&unused)?).await?;
+            let until: i64 = sampler.flag("--upload-until").context("no end")?.parse()?;
+            let left = until + 1 - Timestamp::now().as_second();
+            tokio::time::sleep(Duration::from_secs(u64::try_from(left).unwrap_or(0))).await;
+            let late = sampler.grant(UploadRoute::Relay)?.digested(b"own");
+            expect(fixture, &[("bytes after the end", late, 403)]).await?;
+            let now = fixture.files().await?;
+            let is_new = |file: &&String| !files.contains(file);
+            ensure!(
+                !now.iter().any(|file| is_new(&file)),
+                "{now:?} after {files:?}"
+            );
+            fixture.clear_files().await
+        })
+    }
 }
 
 /// Nothing else runs beside these.

@@ -123,7 +123,7 @@ pub struct Reader {
     expected: Option<Globals>,
     /// When the stack was last read.
     last_read: Option<Instant>,
-    /// The last read took too long to be of one moment.
+    /// The last read took too long to be of one moment, unless the worker stood.
     was_held_up: bool,
 }
 
@@ -213,7 +213,7 @@ impl Reader {
                     }
                     found = Ok(Reading::Busy { tops, last });
                     self.seek_heap(expected.page);
-                    if shown == ReadShown::Top && (self.is_here || !self.was_held_up) {
+                    if shown == ReadShown::Top && !self.was_held_up {
                         break;
                     }
                 }
@@ -433,7 +433,7 @@ impl Reader {
         let began = Instant::now();
         let read = self.memory.memory().gather(&mut pieces);
         self.last_read = Some(began);
-        self.was_held_up = began.elapsed() > LONGEST;
+        self.was_held_up = !self.is_here && began.elapsed() > LONGEST;
         drop(pieces);
         if read.is_err() {
             self.lost();

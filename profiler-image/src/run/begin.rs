@@ -1,6 +1,6 @@
-//! What is settled when the first worker of a run has been found.
+//! What is settled when the first worker of a run has been found, and when all samples are taken.
 //!
-//! Invariant: nothing is sampled before it.
+//! Invariant: nothing is sampled before the first or after the second.
 
 use std::sync::Arc;
 
@@ -8,9 +8,15 @@ use phpprof_zend::engine::Engine;
 
 use super::budget::Budget;
 use super::recorder::Recorder;
-use super::{Begun, RunLoop, SCAN_TAKES};
+use super::time::SECOND;
+use super::{Begun, RunLoop, SCAN_TAKES, asked_period};
 use crate::request::asked::SampleLabel;
 use crate::target::process::throttle::ThrottleFile;
+
+/// A run takes so many turns, if they fit in its time, even if they are late.
+const LEAST_TURNS: u128 = 3;
+/// How long it waits for them after its end.
+const PATIENCE: u64 = 3 * SECOND;
 
 impl RunLoop<'_> {
     /// Begins the run, of a worker with this engine.
@@ -38,5 +44,17 @@ impl RunLoop<'_> {
             at,
             until,
         }
+    }
+
+    /// Whether all samples are taken. On a machine without a free CPU a short run may have had no
+    /// turn yet: it takes some, if not at once.
+    pub(super) fn is_done(&self, current: u64, until: u64) -> bool {
+        let max = self.options.max_samples;
+        if max.is_some_and(|max| self.samples() >= max) {
+            return true;
+        }
+        let most = self.options.duration.as_nanos() / u128::from(asked_period(self.options));
+        let has_turns = self.options.unpaced || u128::from(self.turns) >= most.min(LEAST_TURNS);
+        current >= until && (has_turns || self.turns > 0 && current >= until + PATIENCE)
     }
 }

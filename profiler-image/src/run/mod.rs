@@ -186,6 +186,8 @@ struct RunLoop<'a> {
     /// Samples that were left out because the worker slept.
     not_running: u64,
     lateness: Lateness,
+    /// How many turns were taken.
+    turns: u32,
     /// Whether a leaf of this name says what it waits for.
     says: turn::Says,
     /// The JIT has compiled code for a worker.
@@ -262,6 +264,7 @@ impl<'a> RunLoop<'a> {
             idle_calls: SystemCallCounts::default(),
             not_running: 0,
             lateness: Lateness::default(),
+            turns: 0,
             says: turn::Says::default(),
             jit: false,
             extensions: None,
@@ -306,17 +309,12 @@ impl<'a> RunLoop<'a> {
         let (began, until) = (begun.at, begun.until);
         let mut schedule = WakeSchedule::new(self.seed, began, self.period, self.members.len());
         let ended = loop {
-            if !self.options.unpaced {
-                self.arm(&schedule);
-                self.clock
-                    .sleep_until(self.next_wake_up(&schedule).min(until));
-            }
+            self.sleep(&schedule, until);
             let current = self.clock.now();
             if current < schedule.due() {
                 self.collect(false);
             }
-            let max = self.options.max_samples;
-            if current >= until || max.is_some_and(|max| self.samples() >= max) {
+            if self.is_done(current, until) {
                 break RunEnd::Done;
             }
             if self.options.unpaced || current >= schedule.due() {

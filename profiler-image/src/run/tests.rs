@@ -99,6 +99,21 @@ fn late_turns_are_counted_and_not_repeated() {
 }
 
 #[test]
+fn short_run_takes_turns_though_late() {
+    let clock = FakeClock::new();
+    // Each wake-up comes later than the whole run is long, or so late that nobody waits for more.
+    for (late, expected) in [(200, 3), (4000, 1)] {
+        clock.late.set(late * MILLISECOND);
+        let options = RecordingOptions {
+            duration: Duration::from_millis(100),
+            ..paced()
+        };
+        let recording = of_one(&options, &clock, Vec::new());
+        assert_eq!(recording.sampler.quality.taken, expected);
+    }
+}
+
+#[test]
 fn target_without_php_is_given_up_soon() {
     for (reports, expected) in [
         (vec![(SECONDS(1), found(Vec::new()))], 1.5),

@@ -56,6 +56,8 @@ pub struct ReadJob {
     pub asleep: Option<SchedStat>,
     /// Where it was last seen.
     pub place: KnownPlace,
+    /// It has waited for a CPU lately: only then it is asked whether it was on one.
+    pub is_watched: bool,
     /// Memory for the answer.
     pub observation: Observation,
 }
@@ -402,7 +404,7 @@ fn read(
     let watch = &job.watch;
     let stands = job.place.find(here, numbers, now(), || watch.state())?;
     is_read?;
-    let is_in_doubt = stands == Stands::Displaced && !job.place.is_steady;
+    let is_in_doubt = job.is_watched && stands == Stands::Displaced && !job.place.is_steady;
     Some(JobAnswer::Observed {
         stands,
         numbers,

@@ -9,7 +9,7 @@ use super::aggregate::{Aggregate, StackSum};
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
-use super::schedule::SampleSlot;
+use super::schedule::{IDLE_TOGETHER, SampleSlot, SampleTurn};
 use super::time::SECOND;
 use crate::read::clocks::{Mark, SchedStat};
 use crate::read::cpu_shares::{ClockedSample, CpuShares};
@@ -55,8 +55,12 @@ pub struct Member {
     ran: u32,
     /// The numbers of its thread when they last changed, or were doubted, and when that was.
     moved: Option<(SchedStat, u64)>,
-    pub busy_samples: u64,
-    pub idle_samples: u64,
+    /// How many turns it was busy, and how many it was between requests, in parts of a turn
+    /// ([`IDLE_TOGETHER`]).
+    pub busy_turns: u64,
+    pub idle_turns: u64,
+    /// For how many of these its sample in this turn stands.
+    pub stands_for: u64,
     /// The requests that it serves, if they are requested.
     pub served: Served,
     /// The changes of its heap, if they are requested.
@@ -143,8 +147,9 @@ impl Member {
             held_files: None,
             ran: 0,
             moved: None,
-            busy_samples: 0,
-            idle_samples: 0,
+            busy_turns: 0,
+            idle_turns: 0,
+            stands_for: IDLE_TOGETHER,
             served: Served::default(),
             heap: None,
             cpu: CpuShares::default(),
@@ -237,6 +242,19 @@ impl Member {
         }
     }
 
+    /// Notes that it is asked in this turn, in which so many workers were between requests.
+    pub fn ask(&mut self, turn: &SampleTurn, idle: usize) {
+        let from = turn.from_of_idle(idle).filter(|_| self.is_idle());
+        self.sampled_to = from.or(self.sampled_to);
+        self.stands_for = from.map_or(IDLE_TOGETHER, |_| idle as u64);
+    }
+
+    /// Whether it slept between requests when it was last asked.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.asleep.is_some_and(|asleep| asleep.stack.is_none())
+    }
+
     /// The sleep if it still lasts, by the worker's current mark.
     #[must_use]
     pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
@@ -304,9 +322,9 @@ impl Member {
     /// The percentage of its turns in which it was busy, if it ever was.
     #[must_use]
     pub fn busy_percent(&self) -> Option<u8> {
-        let turns = self.busy_samples + self.idle_samples;
-        let percent = (self.busy_samples * 100 + turns / 2).checked_div(turns)?;
-        u8::try_from(percent).ok().filter(|_| self.busy_samples > 0)
+        let turns = self.busy_turns + self.idle_turns;
+        let percent = (self.busy_turns * 100 + turns / 2).checked_div(turns)?;
+        u8::try_from(percent).ok().filter(|_| self.busy_turns > 0)
     }
 
     /// Tells its samples that wait for their CPU time, or hold memory, what became of their request

@@ -183,6 +183,18 @@ impl RunLoop<'_> {
         }
     }
 
+    /// Sleeps until the next turn or look, or until the run is to end.
+    pub(super) fn sleep(&mut self, schedule: &WakeSchedule, until: u64) {
+        if self.options.unpaced {
+            return;
+        }
+        self.arm(schedule);
+        let next = self.next_wake_up(schedule);
+        let is_over = self.clock.now() >= until;
+        self.clock
+            .sleep_until(if is_over { next } else { next.min(until) });
+    }
+
     /// The workers whose readers are lent.
     pub(super) fn lent(&self) -> SmallVec<[usize; 64]> {
         let readers = self.on_own_cpu.as_ref();
@@ -229,7 +241,7 @@ impl RunLoop<'_> {
 
 /// The CPU on which a worker can be read; `None` if there is none, or it is between requests.
 fn cpu_of(member: &mut Member, readers: &CpuReaders) -> Option<usize> {
-    if member.asleep.is_some_and(|asleep| asleep.stack.is_none()) {
+    if member.is_idle() {
         return None;
     }
     let watch = member.worker.watch()?;
@@ -263,6 +275,7 @@ fn lend(readers: &mut CpuReaders, member: &mut Member, index: usize, cpu: usize)
         shared_ranges: Arc::clone(&process.shared_ranges),
         asleep,
         place: member.worker.place,
+        is_watched: member.contention.is_likely(),
         observation,
     };
     if let Err(job) = readers.give(cpu, job) {

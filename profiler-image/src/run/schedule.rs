@@ -12,6 +12,8 @@
 
 /// The number of workers that one wake-up reads.
 pub const TOGETHER: usize = 64;
+/// Of those that were between requests, so many are asked in a turn, on average.
+pub const IDLE_TOGETHER: u64 = 16;
 
 /// The plan of the wake-ups. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,35 @@ pub struct SampleTurn {
     pub missed: u64,
     /// The slot of its samples; `None` without a schedule.
     pub slot: Option<SampleSlot>,
+}
+
+impl SampleTurn {
+    /// Whether to ask a worker that was between requests, one of `idle` in this turn. Most stay so,
+    /// and each question costs a call. It is drawn, whatever was drawn before.
+    #[must_use]
+    pub fn asks(&self, index: usize, idle: usize) -> bool {
+        let Some(slot) = self.slot else {
+            return true;
+        };
+        let random = mixed(mixed(slot.from) ^ index as u64);
+        scaled(random, idle as u64) < IDLE_TOGETHER
+    }
+
+    /// The begin of the time that such a worker's sample represents if it is asked; `None` if all
+    /// are. It represents as many slots as there are idle workers for each that is asked. So each
+    /// moment of a request counts once, on average: with this sample, or with one that followed an
+    /// earlier one. The slots in which nobody asked would not do: most were before the request.
+    #[must_use]
+    pub fn from_of_idle(&self, idle: usize) -> Option<u64> {
+        let slot = self.slot.filter(|_| idle as u64 > IDLE_TOGETHER)?;
+        let missed = self.missed / self.groups as u64;
+        let slots = u128::from(slot.to - slot.from) * u128::from(missed + 1);
+        let represents = slots * idle as u128 / u128::from(IDLE_TOGETHER);
+        Some(
+            slot.to
+                .saturating_sub(u64::try_from(represents).unwrap_or(u64::MAX)),
+        )
+    }
 }
 
 impl WakeSchedule {

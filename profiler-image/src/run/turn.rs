@@ -49,6 +49,7 @@ impl RunLoop<'_> {
                 slot: None,
             };
         }
+        self.turns = self.turns.saturating_add(1);
         self.lateness.add(current.saturating_sub(schedule.due()));
         let turn = schedule.take(current);
         let members = self.members.len().div_ceil(turn.groups) as u64;
@@ -63,7 +64,15 @@ impl RunLoop<'_> {
         self.slot = turn.slot;
         let unsettled = self.sampler.edges.unsettled();
         let lent = self.lent();
-        for index in (turn.group..self.members.len()).step_by(turn.groups) {
+        let due = (turn.group..self.members.len()).step_by(turn.groups);
+        let is_idle = |index: &usize| self.members[*index].is_idle();
+        let idle = due.clone().filter(is_idle).count();
+        for index in due {
+            if self.members[index].is_idle() && !turn.asks(index, idle) {
+                self.pass_over();
+                continue;
+            }
+            self.members[index].ask(&turn, idle);
             if !lent.contains(&index) {
                 self.take_due(index, &mut wanted);
             }
@@ -73,6 +82,14 @@ impl RunLoop<'_> {
             self.take_due(index, &mut wanted);
         }
         self.ask_for(wanted, self.sampler.edges.unsettled() > unsettled);
+    }
+
+    /// Takes it that a worker is still between requests.
+    fn pass_over(&mut self) {
+        let quality = &mut self.sampler.quality;
+        quality.due += 1;
+        quality.taken += 1;
+        quality.idle += 1;
     }
 
     fn take_due(&mut self, index: usize, wanted: &mut Option<usize>) {
@@ -173,7 +190,8 @@ impl RunLoop<'_> {
         let (look, is_asleep, activity) = match member.worker.take_stands() {
             Some((stands, numbers)) => {
                 let is_in_doubt = stands == Stands::Displaced && !is_steady;
-                let watch = member.worker.watch().filter(|_| is_in_doubt);
+                let is_watched = is_in_doubt && member.contention.is_likely();
+                let watch = member.worker.watch().filter(|_| is_watched);
                 let was_on_cpu =
                     watch.and_then(|watch| self.own_times.was_on_cpu(&watch, self.came_at));
                 let activity = activity_here(stands, is_steady, was_on_cpu);
@@ -362,7 +380,7 @@ impl RunLoop<'_> {
         let member = &mut self.members[index];
         let Some(stack) = stack else {
             self.sampler.quality.idle += 1;
-            member.idle_samples += 1;
+            member.idle_turns += member.stands_for;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
             return if is_kept {
                 Fate::Summed(0, SummedStack::of_phase(FunctionNames::IDLE).into()).held(did.held())
@@ -370,7 +388,7 @@ impl RunLoop<'_> {
                 Fate::Idle
             };
         };
-        member.busy_samples += 1;
+        member.busy_turns += member.stands_for;
         if did.held() == Held::Stopped {
             self.sampler.quality.stopped += 1;
         }

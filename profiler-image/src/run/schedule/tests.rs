@@ -271,6 +271,62 @@ fn short_lives_have_their_time() {
     check_share(sampled, count, 0.2, "the time of short lives");
 }
 
+#[test]
+fn some_of_many_idle_workers_are_asked() {
+    let mut asked = [0; 2];
+    for (_, turn) in turns(WakeSchedule::new(29, 0, PERIOD, 1), 20_000) {
+        assert!((0..16).all(|index| turn.asks(index, 16)));
+        let count = |indexes: std::ops::Range<usize>| {
+            let asked = indexes.filter(|&index| turn.asks(index, 64));
+            u64::try_from(asked.count()).unwrap()
+        };
+        asked[0] += count(0..64);
+        asked[1] += count(3..4);
+    }
+    check_share(asked[0], 64 * 20_000, 0.25, "all idle workers");
+    check_share(asked[1], 20_000, 0.25, "one idle worker");
+}
+
+#[test]
+fn without_a_schedule_all_are_asked() {
+    let turn = SampleTurn {
+        group: 0,
+        groups: 1,
+        missed: 0,
+        slot: None,
+    };
+    assert!((0..64).all(|index| turn.asks(index, 64)));
+}
+
+/// A worker whose requests take three and a half slots, and begin at random: the time of its busy
+/// samples is that of its requests, though only a quarter of its idle turns are asked.
+#[test]
+fn busy_time_is_kept_where_few_are_asked() {
+    let (mut busy, mut represented, mut was_idle) = (0, 0, true);
+    let turns = turns(WakeSchedule::new(31, 0, PERIOD, 1), 40_000);
+    let count = turns.len() as u64;
+    for (due, turn) in turns {
+        // Requests begin every ten slots, at a place that moves.
+        let is_busy = (due + due / (PERIOD * 1000) * 7919) % (PERIOD * 10) < PERIOD * 7 / 2;
+        busy += u64::from(is_busy);
+        if was_idle && !turn.asks(0, 64) {
+            continue;
+        }
+        let slot = turn.slot.unwrap();
+        let idle_from = turn.from_of_idle(64).unwrap();
+        let from = if was_idle { idle_from } else { slot.from };
+        represented += u64::from(is_busy) * (slot.to - from) / PERIOD;
+        was_idle = !is_busy;
+    }
+    check_share(busy, count, 0.35, "busy turns");
+    check_share(
+        represented,
+        count,
+        0.35,
+        "the time that busy samples represent",
+    );
+}
+
 proptest! {
     #[test]
     fn each_worker_has_one_turn_in_each_slot(seed: u32, workers in 1_usize..200, period in 1_000_u64..1_000_000_000) {

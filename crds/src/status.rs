@@ -341,6 +341,10 @@ pub struct ProfileQuality {
     /// Samples without a stack, because the table of stacks was full.
     #[serde(skip_serializing_if = "is_zero")]
     pub without_stack: i64,
+    /// Samples that show a recursion shorter than it was, because its call paths would have filled
+    /// the table of call paths. Their functions, calls and totals are right.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub folded: i64,
     /// Samples of workers that were stopped, by a signal, a debugger or the freezer.
     #[serde(skip_serializing_if = "is_zero")]
     pub stopped: i64,

@@ -107,7 +107,7 @@ pub fn dokuwiki(name: &str, opcache: &str) -> Value {
         "/srv/load.php",
         "http://127.0.0.1:8080",
         "300",
-        "2",
+        "1",
         "20",
     ];
     let load = container("load", "demo", json!([&load, &PAGES[..]].concat()));

@@ -71,7 +71,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-vvU2VDTIePjYeUCVl96mJgUDKcTX85PTnxL2aNIJrck='; \
+    'sha256-8xih77qfyDKQNkw4IgaECTZ0H5SJG9l6d0SzYv5z2Dk='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -35,7 +35,7 @@ fn a_filter_keeps_one_scripts_requests_only() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::dokuwiki("web", "1")]).await?;
         let filter = json!({"pathPrefix": "/doku", "methods": ["GET"], "scripts": ["doku.php"]});
-        let profile = profiled(fixture, 3, filter).await?;
+        let profile = profiled(fixture, 8, filter).await?;
         let lookup = Lookup::new(&profile);
         for sample in &profile.sample {
             let script = script(&lookup, sample)?;

@@ -84,6 +84,7 @@ const drawFacts = () => {
   const shareOf = (count, words) => count > 0 && busy > 0 && facts.push(percent(count / busy) + " " + words);
   const lost = ({ withoutName, withoutPath, withoutStack }) => (withoutName || 0) + (withoutPath || 0) + (withoutStack || 0);
   shareOf(sum(({ quality }) => quality && lost(quality)), "over the memory cap");
+  shareOf(sum(({ quality }) => quality && quality.folded), "with a shorter recursion");
   shareOf(sum(({ quality }) => quality && quality.stopped), "of stopped workers");
   const waited = sum(({ quality }) => quality && quality.cpuWaitMilliseconds);
   const inRequests = sum(({ quality, effectiveSamplesPerSecond }) => quality && 1000 * (quality.taken - quality.idle) / effectiveSamplesPerSecond);

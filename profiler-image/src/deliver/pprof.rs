@@ -237,6 +237,9 @@ struct SampleCounts {
     without_path: i64,
     #[serde(skip_serializing_if = "is_zero")]
     without_stack: i64,
+    /// Samples that show a recursion shorter than it was.
+    #[serde(skip_serializing_if = "is_zero")]
+    folded: u64,
     /// Samples of workers that were stopped.
     #[serde(skip_serializing_if = "is_zero")]
     stopped: i64,
@@ -443,6 +446,7 @@ fn comment(
             without_name: lost.names,
             without_path: lost.paths,
             without_stack: lost.stacks,
+            folded: quality.folded,
             stopped: i64::try_from(quality.stopped).unwrap_or(i64::MAX),
             not_running: snapshot.not_running,
         },

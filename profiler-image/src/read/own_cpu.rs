@@ -22,7 +22,6 @@ use nix::sys::time::{TimeSpec, TimeValLike as _};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::Pid;
 use phpprof_zend::Layout;
-use smallvec::SmallVec;
 
 use super::clocks::SchedStat;
 use super::place::{KnownPlace, OwnCpu, OwnTimes, Stands, now, thread_cpu};
@@ -101,7 +100,8 @@ pub struct CpuReaders {
     readers: Vec<CpuReader>,
     /// Memory of answers that were used.
     spare: Vec<Observation>,
-    is_armed: bool,
+    /// The workers whose readers are lent.
+    lent: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl CpuReaders {
             allowed: allowed.unwrap_or(all),
             readers: Vec::new(),
             spare: Vec::new(),
-            is_armed: false,
+            lent: Vec::new(),
         })
     }
 
@@ -212,18 +212,13 @@ impl CpuReaders {
     /// Whether jobs are out.
     #[must_use]
     pub fn is_armed(&self) -> bool {
-        self.is_armed
+        !self.lent.is_empty()
     }
 
     /// The workers whose readers are lent.
     #[must_use]
-    pub fn lent(&self) -> SmallVec<[usize; 64]> {
-        let mut lent = SmallVec::new();
-        for reader in self.readers.iter().filter(|_| self.is_armed) {
-            let turn = reader.shared.lock();
-            lent.extend(turn.jobs.iter().map(|(job, _)| job.index));
-        }
-        lent
+    pub fn lent(&self) -> &[usize] {
+        &self.lent
     }
 
     /// Memory for a job's answer.
@@ -271,11 +266,12 @@ impl CpuReaders {
             let mut turn = reader.shared.lock();
             turn.wakes = wakes;
             turn.stage = Stage::Armed;
+            let lent = reader.given.iter().map(|job| job.index);
+            self.lent.extend(lent);
             let jobs = reader.given.drain(..);
             turn.jobs.extend(jobs.map(|job| (job, JobAnswer::Pending)));
             drop(turn);
             reader.shared.armed.notify_one();
-            self.is_armed = true;
         }
     }
 
@@ -295,7 +291,7 @@ impl CpuReaders {
         &mut self,
         mut take: impl FnMut(ReadJob, JobAnswer, u64) -> Option<Observation>,
     ) {
-        self.is_armed = false;
+        self.lent.clear();
         for reader in &mut self.readers {
             let mut turn = reader.shared.lock();
             let at = match turn.stage {

@@ -198,7 +198,9 @@ impl RunLoop<'_> {
     /// The workers whose readers are lent.
     pub(super) fn lent(&self) -> SmallVec<[usize; 64]> {
         let readers = self.on_own_cpu.as_ref();
-        readers.map(CpuReaders::lent).unwrap_or_default()
+        readers.map_or_else(SmallVec::new, |readers| {
+            SmallVec::from_slice(readers.lent())
+        })
     }
 
     /// Takes the readers back, with their answers; waits for these if the turn `is_due`.

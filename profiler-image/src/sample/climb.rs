@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use phpprof_zend::closure::is_closure;
-use phpprof_zend::function::{FunctionKey, ZendFunction};
+use phpprof_zend::function::ZendFunction;
 use phpprof_zend::site::Relation;
 use phpprof_zend::unwind::{Frame, UnwindEnd};
 
 use super::moment::next_to;
-use super::op::{NO_OP, UNWINDING, op_index};
+use super::op::{AtOp, NO_OP, op_index};
 use super::phase::autoloads;
 use super::{StackSampler, collector};
 use crate::read::worker::Worker;
@@ -43,6 +43,8 @@ pub(super) struct Climb {
     pub takes_candidates: bool,
     /// The tree had no room for the rest.
     pub is_full: bool,
+    /// A recursion is shorter in the path than in the stack.
+    pub is_folded: bool,
     /// The open edges.
     pub open: Vec<EdgeId>,
     /// How many calls, from the root, are made at the ops of their nodes.
@@ -60,21 +62,13 @@ struct At {
     now: u64,
 }
 
-/// A frame's function, and the index of its op if it is at one.
-struct AtOp {
-    id: FunctionId,
-    name: NameId,
-    key: FunctionKey,
-    op: Option<u32>,
-}
-
 impl Climb {
     pub(super) fn begin(&mut self) {
         self.paths.clear();
         self.open.clear();
         self.calls_at_nodes = usize::MAX;
         (self.is_whole, self.is_refuted, self.is_apart) = (false, false, false);
-        (self.is_unknown, self.is_full) = (false, false);
+        (self.is_unknown, self.is_full, self.is_folded) = (false, false, false);
         (self.is_seen_once, self.takes_candidates) = (false, false);
     }
 
@@ -232,6 +226,13 @@ impl StackSampler {
         climb: &mut Climb,
     ) -> Option<PathId> {
         let (name, own) = (found.name, found.op.unwrap_or(NO_OP));
+        // An open edge is the path's own until it is proven.
+        let is_settled = call.edge.is_none_or(|edge| self.edges.is_settled(edge));
+        let is_known = !climb.is_folded && self.tree.child(below, name, own).is_some();
+        let may_fold = is_settled && !is_known;
+        let folded = may_fold.then(|| self.tree.folded(below, name)).flatten();
+        climb.is_folded |= folded.is_some();
+        let (below, call) = folded.unwrap_or((below, call));
         let path = match self.tree.child(below, name, own) {
             Some(path) => path,
             None => {
@@ -295,17 +296,6 @@ impl StackSampler {
             });
             self.tree.count(path, index < stand);
         }
-    }
-
-    fn line(&mut self, worker: &Worker, found: &AtOp) -> u32 {
-        let AtOp { id, key, op, .. } = *found;
-        if !key.is_user() {
-            return 0;
-        }
-        let layout = worker.process.engine.layout;
-        op.filter(|&op| op != UNWINDING)
-            .and_then(|op| self.functions.op(&worker.reader.memory, layout, id, op))
-            .map_or(key.line_start, |(_, line)| line)
     }
 
     /// What is known of the call of frame `index`; `None` if it is refuted.

@@ -72,6 +72,8 @@ pub struct SampleQuality {
     pub open: u64,
     /// Reads of busy workers during which the top moved. A sample takes up to four.
     pub moved: u64,
+    /// Samples that show a recursion shorter than it was.
+    pub folded: u64,
     /// Samples that end below a frame whose name no rule of PHP's hash confirms.
     pub unnamed: u64,
     /// Functions whose name only a second read has confirmed.
@@ -314,6 +316,7 @@ impl StackSampler {
         if phase == Some(FunctionNames::IDLE) {
             return TurnOutcome::Idle;
         }
+        self.quality.folded += u64::from(climb.is_folded);
         let may_sleep = phase.is_some() || self.may_sleep(worker, trace);
         let mut open = climb.open.iter();
         TurnOutcome::Sample(SampledStack {

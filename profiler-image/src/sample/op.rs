@@ -5,6 +5,11 @@
 use phpprof_zend::function::FunctionKey;
 use phpprof_zend::layouts::Layout;
 
+use super::StackSampler;
+use crate::read::worker::Worker;
+use crate::stack::functions::FunctionId;
+use crate::stack::names::NameId;
+
 /// The op index for `EG(exception_op)`, where a caller's opline points while an exception unwinds.
 pub(super) const UNWINDING: u32 = u32::MAX;
 
@@ -25,4 +30,26 @@ pub(super) fn op_index(
         return Some(UNWINDING);
     }
     key.op_index(layout, opline)
+}
+
+/// A frame's function, and the index of its op if it is at one.
+pub(super) struct AtOp {
+    pub id: FunctionId,
+    pub name: NameId,
+    pub key: FunctionKey,
+    pub op: Option<u32>,
+}
+
+impl StackSampler {
+    /// The line of a function at its op; without an op, the one on which it begins.
+    pub(super) fn line(&mut self, worker: &Worker, found: &AtOp) -> u32 {
+        let AtOp { id, key, op, .. } = *found;
+        if !key.is_user() {
+            return 0;
+        }
+        let layout = worker.process.engine.layout;
+        op.filter(|&op| op != UNWINDING)
+            .and_then(|op| self.functions.op(&worker.reader.memory, layout, id, op))
+            .map_or(key.line_start, |(_, line)| line)
+    }
 }

@@ -26,6 +26,13 @@ use paths::PathLine;
 /// table of 2^16.
 pub const MAX_PATHS: usize = 57_344;
 
+/// Beyond this many nodes, recursions are folded.
+const FOLDED_FROM: usize = MAX_PATHS / 2;
+/// Beyond this many, there is room for calls near the root only, so that each further stack has at
+/// least its first callers.
+const SHALLOW_FROM: usize = MAX_PATHS / 8 * 7;
+const SHALLOW: usize = 16;
+
 /// A call is doubtful after this many samples that do not show it standing, if it stands below
 /// other callers only: callers that differ by the depth of a recursion are the same ([`callers`]).
 /// A single look at calls of 50 ns can mix two call paths: the frame of a new call has the op of an
@@ -209,6 +216,37 @@ impl CallTree {
         }
     }
 
+    /// Where to add a function's call instead of below this path, and that call, if the tree fills
+    /// and the function has called itself: below the caller of its first call in this path. A
+    /// recursion with several call sites has a path for each order in which they are used, a
+    /// million with a depth of twenty; folded, it has one for each of its functions. Once a part of
+    /// a stack is folded, all that follows has to be: its path is another recursion's prefix.
+    #[must_use]
+    pub fn folded(&self, path: PathId, name: NameId) -> Option<(PathId, CallPath)> {
+        if self.nodes.len() < FOLDED_FROM {
+            return None;
+        }
+        let node = self.callers(path).filter(|node| node.name == name).last()?;
+        let call = self.calls.get(node.call as usize)?.call;
+        (!call.is_candidate).then_some((node.parent, call))
+    }
+
+    /// A node and its callers, the root last.
+    fn callers(&self, path: PathId) -> impl Iterator<Item = &CallNode> {
+        let node = |path: PathId| {
+            self.nodes
+                .get(path.0 as usize)
+                .filter(|_| path != PathId::NONE)
+        };
+        successors(node(path), move |below| node(below.parent))
+    }
+
+    /// Whether there is room for a node below this path.
+    fn has_room(&self, parent: PathId) -> bool {
+        let count = self.nodes.len();
+        count < SHALLOW_FROM || count < MAX_PATHS && self.callers(parent).nth(SHALLOW).is_none()
+    }
+
     /// The node of the same call as this one, at an earlier op, that is known to call a function
     /// without doubt: the one whose line is nearest. At a later op, the call may not be made yet.
     #[must_use]
@@ -238,7 +276,7 @@ impl CallTree {
         line: u32,
         call: CallPath,
     ) -> Option<PathId> {
-        if self.nodes.len() >= MAX_PATHS {
+        if !self.has_room(parent) {
             return None;
         }
         let path = PathId(u32::try_from(self.nodes.len()).ok()?);

@@ -28,6 +28,7 @@ mod period;
 mod phases;
 #[path = "../programs/mod.rs"]
 mod programs;
+mod recursion;
 mod requests;
 mod requests_server;
 mod resets;

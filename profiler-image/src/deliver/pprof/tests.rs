@@ -238,6 +238,7 @@ fn the_comment_has_the_fields_of_the_contract() {
             without_name: 5,
             without_path: 7,
             without_stack: 2,
+            folded: 13,
             stopped: 11,
             not_running: None,
         },

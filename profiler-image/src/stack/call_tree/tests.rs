@@ -287,3 +287,58 @@ fn paths_have_a_bound() {
     });
     assert_eq!(added.count(), MAX_PATHS - 1);
 }
+
+const NAMES: [NameId; 2] = [FunctionNames::IDLE, FunctionNames::COLLECTING];
+
+/// Fills the tree up to so many nodes with roots.
+fn fill(tree: &mut CallTree, until: usize) {
+    for op in 0..(until - tree.nodes.len()) {
+        let op = u32::try_from(op).unwrap() + 1000;
+        let call = CallPath::default();
+        tree.add(PathId::NONE, FunctionNames::STARTUP, op, 0, call);
+    }
+}
+
+#[test]
+fn recursion_is_folded_once_the_tree_fills() {
+    let (mut tree, names) = (CallTree::default(), [NAMES[0], NAMES[1]]);
+    let [expression, term] = names;
+    let add = |tree: &mut CallTree, parent, name, op| {
+        tree.add(parent, name, op, 0, CallPath::default()).unwrap()
+    };
+    let outer = add(&mut tree, PathId::NONE, expression, 1);
+    let inner = add(&mut tree, outer, term, 2);
+    assert!(tree.folded(inner, expression).is_none());
+    fill(&mut tree, FOLDED_FROM);
+    // The recursion's next call is where its last one is.
+    let (below, _) = tree.folded(inner, expression).unwrap();
+    assert_eq!(below, PathId::NONE);
+    assert_eq!(tree.child(below, expression, 1), Some(outer));
+    let (below, _) = tree.folded(inner, term).unwrap();
+    assert_eq!(below, outer);
+    // What has not called itself has a node of its own.
+    assert!(tree.folded(outer, term).is_none());
+    // The first of several calls counts.
+    let deep = add(&mut tree, inner, expression, 1);
+    let (below, _) = tree.folded(deep, expression).unwrap();
+    assert_eq!(below, PathId::NONE);
+}
+
+#[test]
+fn last_room_is_for_the_first_callers() {
+    let mut tree = CallTree::default();
+    let mut path = PathId::NONE;
+    let call = CallPath::default;
+    let mut chain = Vec::new();
+    for op in 0..30 {
+        path = tree.add(path, NAMES[0], op, 0, call()).unwrap();
+        chain.push(path);
+    }
+    fill(&mut tree, SHALLOW_FROM);
+    assert_eq!(tree.add(chain[SHALLOW], NAMES[1], 1, 0, call()), None);
+    assert!(
+        tree.add(chain[SHALLOW - 1], NAMES[1], 1, 0, call())
+            .is_some()
+    );
+    assert!(tree.add(PathId::NONE, NAMES[1], 1, 0, call()).is_some());
+}

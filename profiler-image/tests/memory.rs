@@ -52,12 +52,13 @@ fn taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
 
 fn names() -> (FunctionNames, Vec<NameId>) {
     let mut names = FunctionNames::default();
+    // Two pieces each, all of which differ.
     let text = "x".repeat(MAX_TEXT / MAX_NAMES / 2 - 8);
     let mut ids = Vec::with_capacity(2 * MAX_NAMES);
     ids.extend((0..2 * MAX_NAMES).map(|index| {
         names.intern(FunctionName {
             name: &format!("{text}{index}"),
-            file: &format!("{text}/{index}"),
+            file: &format!("{index}{text}"),
             start_line: 1,
         })
     }));

@@ -91,7 +91,7 @@ pub fn full_names(recording: &Recording) -> Vec<WorkerStack> {
 fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<WorkerStack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
-    let name = |id| name(samples.names.get(id).name);
+    let name = |id| name(&samples.names.get(id).name.to_string());
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);

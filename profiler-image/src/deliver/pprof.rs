@@ -342,6 +342,7 @@ pub fn output(
     // once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut without_worker, mut lost) = (Vec::new(), 0, Lost::default());
+    let mut texts = String::new();
     let unstable = settled.each(|stack| {
         let Settlement {
             tid,
@@ -357,7 +358,7 @@ pub fn output(
             Some(Full::Stacks) => lost.stacks += sum.samples,
             None => {}
         }
-        let frames = frames(snapshot, &lines);
+        let frames = frames(snapshot, &lines, &mut texts);
         let mut all: Vec<SampleTag<'_>> = labels
             .iter()
             .map(|(key, value)| SampleTag::Str(key, value))

@@ -170,7 +170,9 @@ impl<'a> MomentPaths<'a> {
         let mut parent = None;
         for (name, line) in lines {
             let name = names.get(name);
-            let function = self.tree.function(name.name, name.file);
+            let function = self
+                .tree
+                .function(&name.name.to_string(), &name.file.to_string());
             parent = function.and_then(|function| {
                 self.tree.node(TimelineNode {
                     parent,

@@ -85,8 +85,8 @@ fn worker(
     let frame = |&(id, line): &(_, u32)| {
         let name = snapshot.samples.names.get(id);
         DumpFrame {
-            function: name.name.to_owned(),
-            file: name.file.to_owned(),
+            function: name.name.to_string(),
+            file: name.file.to_string(),
             line: line.into(),
         }
     };

@@ -297,7 +297,7 @@ impl RunLoop<'_> {
         let says = self
             .says
             .entry(leaf.shown())
-            .or_insert_with(|| kind(names.get(leaf).name).is_some());
+            .or_insert_with(|| kind(&names.get(leaf).name.to_string()).is_some());
         (!*says).then(|| self.members[index].held())
     }
 

@@ -228,7 +228,7 @@ fn names(sampler: &StackSampler, path: PathId) -> Vec<String> {
     let mut lines = Vec::new();
     let paths = sampler.tree.settle(&sampler.edges);
     paths.lines(path, &mut lines);
-    let name = |&(id, _): &(_, _)| sampler.functions.names.get(id).name.to_owned();
+    let name = |&(id, _): &(_, _)| sampler.functions.names.get(id).name.to_string();
     lines.iter().map(name).collect()
 }
 

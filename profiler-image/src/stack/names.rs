@@ -9,12 +9,16 @@ use std::hash::{BuildHasher as _, BuildHasherDefault};
 use std::num::NonZero;
 use std::sync::Arc;
 
+use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
+
+pub use pieces::{MAX_PIECES, MAX_TEXT, PiecedText};
+use pieces::{PieceId, Pieces, pieces_of};
+
+mod pieces;
 
 /// More functions than most programs have; further names become [`Names::OVERFLOW`].
 pub const MAX_NAMES: usize = 14_336;
-/// The same for the texts of all names and files together.
-pub const MAX_TEXT: usize = 1 << 20;
 /// How many changed bodies are told apart, of all functions together: further ones count as the
 /// first of their name. It is the capacity of a hash table of 2^11.
 pub const MAX_CHANGED: usize = 1792;
@@ -56,35 +60,39 @@ pub struct FunctionName<'a> {
     pub start_line: u32,
 }
 
+/// The same as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptName<'a> {
+    /// Its name.
+    pub name: PiecedText<'a>,
+    /// The file of its declaration.
+    pub file: PiecedText<'a>,
+    /// The line of its declaration.
+    pub start_line: u32,
+}
+
 /// All names of a run.
 #[derive(Debug)]
 pub struct FunctionNames {
     list: Arc<TextList>,
     by_hash: FxHashMap<u64, NameId>,
-    files: FxHashMap<u64, TextSpan>,
+    by_piece: HashTable<PieceId>,
     /// The first body of each name, 0 for none yet.
     first_bodies: Vec<u32>,
     changed: FxHashMap<(NameId, u32), NameId>,
 }
 
-/// The position of a text in [`TextList::texts`].
-#[derive(Debug, Clone, Copy)]
-struct TextSpan {
-    begin: u32,
-    length: u32,
-}
-
 #[derive(Debug, Clone, Copy)]
 struct NameRow {
-    name: TextSpan,
-    file: TextSpan,
+    name: [PieceId; 3],
+    file: [PieceId; 3],
     start_line: u32,
 }
 
 #[derive(Debug, Clone, Default)]
 struct TextList {
     rows: Vec<NameRow>,
-    texts: String,
+    pieces: Pieces,
 }
 
 /// The names by their ids at a moment. They are copied only if the run meets a new name meanwhile.
@@ -94,37 +102,25 @@ pub struct NameList(Arc<TextList>);
 impl NameList {
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> FunctionName<'_> {
+    pub fn get(&self, id: NameId) -> KeptName<'_> {
         self.0.get(id)
     }
 }
 
 impl TextList {
-    fn get(&self, id: NameId) -> FunctionName<'_> {
+    fn get(&self, id: NameId) -> KeptName<'_> {
         let row = self.rows.get(id.index()).unwrap_or(&self.rows[0]);
-        FunctionName {
-            name: self.text(row.name),
-            file: self.text(row.file),
+        KeptName {
+            name: self.pieces.text(row.name),
+            file: self.pieces.text(row.file),
             start_line: row.start_line,
         }
     }
+}
 
-    fn text(&self, text: TextSpan) -> &str {
-        let begin = text.begin as usize;
-        let end = begin + text.length as usize;
-        self.texts.get(begin..end).unwrap_or_default()
-    }
-
-    fn push_text(&mut self, text: &str) -> Option<TextSpan> {
-        let begin = self.texts.len();
-        if begin + text.len() > MAX_TEXT {
-            return None;
-        }
-        self.texts.push_str(text);
-        Some(TextSpan {
-            begin: u32::try_from(begin).ok()?,
-            length: u32::try_from(text.len()).ok()?,
-        })
+impl KeptName<'_> {
+    fn is(&self, name: FunctionName<'_>) -> bool {
+        self.start_line == name.start_line && self.name == *name.name && self.file == *name.file
     }
 }
 
@@ -156,7 +152,7 @@ impl FunctionNames {
     pub fn intern(&mut self, name: FunctionName<'_>) -> NameId {
         let mut hash = HASHER.hash_one(name);
         while let Some(&id) = self.by_hash.get(&hash) {
-            if self.list.get(id) == name {
+            if self.list.get(id).is(name) {
                 return id;
             }
             hash = hash.wrapping_add(1);
@@ -196,7 +192,7 @@ impl FunctionNames {
         if script == Self::OVERFLOW {
             return script;
         }
-        let file = self.get(script).file.to_owned();
+        let file = self.get(script).file.to_string();
         self.intern(FunctionName {
             name: "{main}",
             file: &file,
@@ -210,8 +206,8 @@ impl FunctionNames {
         }
         let list = Arc::make_mut(&mut self.list);
         let row = NameRow {
-            file: file(&mut self.files, list, name.file)?,
-            name: list.push_text(name.name)?,
+            name: list.pieces.keep(pieces_of(name.name), &mut self.by_piece)?,
+            file: list.pieces.keep(pieces_of(name.file), &mut self.by_piece)?,
             start_line: name.start_line,
         };
         let id = NameId::of(u16::try_from(list.rows.len()).ok()?);
@@ -223,7 +219,7 @@ impl FunctionNames {
 
     /// The name of an id.
     #[must_use]
-    pub fn get(&self, id: NameId) -> FunctionName<'_> {
+    pub fn get(&self, id: NameId) -> KeptName<'_> {
         self.list.get(id)
     }
 
@@ -234,20 +230,6 @@ impl FunctionNames {
     }
 }
 
-/// The text of a file's path, which is kept once.
-fn file(files: &mut FxHashMap<u64, TextSpan>, list: &mut TextList, path: &str) -> Option<TextSpan> {
-    let mut hash = HASHER.hash_one(path);
-    while let Some(&known) = files.get(&hash) {
-        if list.text(known) == path {
-            return Some(known);
-        }
-        hash = hash.wrapping_add(1);
-    }
-    let text = list.push_text(path)?;
-    files.insert(hash, text);
-    Some(text)
-}
-
 const HASHER: BuildHasherDefault<FxHasher> = BuildHasherDefault::new();
 
 impl Default for FunctionNames {
@@ -255,7 +237,7 @@ impl Default for FunctionNames {
         let mut names = Self {
             list: Arc::default(),
             by_hash: FxHashMap::default(),
-            files: FxHashMap::default(),
+            by_piece: HashTable::new(),
             first_bodies: Vec::with_capacity(MAX_NAMES),
             changed: FxHashMap::default(),
         };
@@ -302,8 +284,8 @@ mod tests {
         let list = names.list();
         let two = names.intern(name("f", "/b.php"));
         assert!(one != two && one == names.intern(name("f", "/a.php")));
-        assert_eq!(names.get(two), name("f", "/b.php"));
-        assert_eq!(list.get(one), name("f", "/a.php"));
+        assert!(names.get(two).is(name("f", "/b.php")));
+        assert!(list.get(one).is(name("f", "/a.php")));
         assert_eq!(list.get(two).name, "[unstable]");
         assert_eq!(names.get(FunctionNames::ENGINE).name, "[engine]");
     }
@@ -316,7 +298,13 @@ mod tests {
         let mut names = FunctionNames::default();
         let long = "x".repeat(MAX_TEXT / 2);
         assert!(names.intern(name(&long, "/a.php")) != FunctionNames::OVERFLOW);
-        assert_eq!(names.intern(name(&long, "/b.php")), FunctionNames::OVERFLOW);
+        // Its text is there.
+        assert!(names.intern(name(&long, "/b.php")) != FunctionNames::OVERFLOW);
+        let other = "y".repeat(MAX_TEXT / 2);
+        assert_eq!(
+            names.intern(name(&other, "/b.php")),
+            FunctionNames::OVERFLOW
+        );
     }
 
     #[test]

@@ -259,7 +259,7 @@ fn said(
     let mut lines = Vec::new();
     let stacks = stacks.map(|stack| {
         samples.settled.lines(stack, &mut lines);
-        let name = |id| samples.names.get(id).name.to_owned();
+        let name = |id| samples.names.get(id).name.to_string();
         let names = lines.iter().map(|&(id, _)| name(id)).collect();
         (names, u64::try_from(stack.sum.samples).unwrap_or(0))
     });

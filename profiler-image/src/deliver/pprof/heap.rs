@@ -73,7 +73,7 @@ impl Peak {
             limit_bytes: highest.sizes.limit,
             route: route.map(|(_, route)| short(route)),
             stack: innermost
-                .map(|&(id, _)| short(names.get(id).name))
+                .map(|&(id, _)| short(&names.get(id).name.to_string()))
                 .collect(),
         }
     }

@@ -8,21 +8,41 @@ use phpprof_profile::{FrameRef, SampleTag};
 use smallvec::SmallVec;
 
 use crate::run::snapshot::Snapshot;
-use crate::stack::names::NameId;
+use crate::stack::names::{KeptName, NameId, PiecedText};
 use crate::target::process::held::Held;
 
-/// The frames of a stack, the leaf first.
-pub(super) fn frames<'a>(snapshot: &'a Snapshot, lines: &[(NameId, u32)]) -> Vec<FrameRef<'a>> {
+/// The frames of a stack, the leaf first. `texts` is memory for their names.
+pub(super) fn frames<'a>(
+    snapshot: &Snapshot,
+    lines: &[(NameId, u32)],
+    texts: &'a mut String,
+) -> Vec<FrameRef<'a>> {
+    let names = &snapshot.samples.names;
+    texts.clear();
+    for &(id, _) in lines {
+        let KeptName { name, file, .. } = names.get(id);
+        texts.extend(name.pieces());
+        texts.extend(file.pieces());
+    }
+    let mut rest: &'a str = texts;
+    let mut take = |text: PiecedText<'_>| {
+        let length = text.pieces().iter().map(|piece| piece.len()).sum();
+        let (taken, after) = rest.split_at(length);
+        rest = after;
+        taken
+    };
     let frame = |&(id, line): &(NameId, u32)| {
-        let name = snapshot.samples.names.get(id);
+        let kept = names.get(id);
         FrameRef {
-            name: name.name,
-            file: name.file,
-            start_line: name.start_line.into(),
+            name: take(kept.name),
+            file: take(kept.file),
+            start_line: kept.start_line.into(),
             line: line.into(),
         }
     };
-    lines.iter().rev().map(frame).collect()
+    let mut frames: Vec<_> = lines.iter().map(frame).collect();
+    frames.reverse();
+    frames
 }
 
 /// The labels of a worker. A container may run several PHP versions, so each sample has its own.

@@ -119,7 +119,7 @@ fn names(
         .map(|id| {
             id.map_or_else(String::new, |id| {
                 let name = codes.name(id, false);
-                codes.names.get(name).name.to_owned()
+                codes.names.get(name).name.to_string()
             })
         })
         .collect()
@@ -426,7 +426,7 @@ fn script_is_looked_at_again_after_long() {
         place.now = now;
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
-        codes.names.get(id).name.to_owned()
+        codes.names.get(id).name.to_string()
     };
     assert_eq!(named(&memory, 1), "include /old.php");
     put_script(&mut memory, called, files[1], "/new.php");

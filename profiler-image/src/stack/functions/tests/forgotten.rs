@@ -18,7 +18,7 @@ fn names_are_right_after_forgotten_codes() {
         codes.begin();
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let id = codes.name(ids[0].unwrap(), false);
-        assert_eq!(codes.names.get(id).name, name);
+        assert_eq!(codes.names.get(id).name, *name);
         assert!(codes.bytes <= MAX_BYTES + (4 << 10));
     }
     // Its id has been reused since.

@@ -56,7 +56,7 @@ impl Closures {
         let (mut codes, ids) = self.identified();
         [0, 1, 2].map(|index| {
             let name = codes.name(ids[index]?, false);
-            Some(codes.names.get(name).name.to_owned())
+            Some(codes.names.get(name).name.to_string())
         })
     }
 

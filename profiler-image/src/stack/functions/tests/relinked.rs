@@ -53,7 +53,7 @@ fn relinked_method_is_resolved_once() {
         codes.identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
         let code = codes.get(ids[0].unwrap()).unwrap();
         assert!(code.function.is_relinked());
-        (ids[0], codes.names.get(code.name).name.to_owned())
+        (ids[0], codes.names.get(code.name).name.to_string())
     };
     let first = put_linked(&mut memory, FUNCTIONS, STRINGS, cart, "Cart");
     let (id, name) = identified(&memory, first);

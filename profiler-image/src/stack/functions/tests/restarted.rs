@@ -44,7 +44,7 @@ fn unchecked_closure_is_looked_at_again() {
         codes.begin();
         codes.identify(&mut place, &[callee, closure], &mut ids, |_, _| stands(2));
         let id = codes.name(ids[1].unwrap(), false);
-        codes.names.get(id).name.to_owned()
+        codes.names.get(id).name.to_string()
     };
     assert_eq!(named(&memory, 1), "{closure:/a.php:5}");
     // After the restart, another closure's code lies inside the old one's.
@@ -78,7 +78,7 @@ fn named(
     codes.begin();
     codes.identify(&mut place, &[*frame], &mut ids, |_, _| stands(1));
     let name = codes.name(ids[0]?, false);
-    Some(codes.names.get(name).name.to_owned())
+    Some(codes.names.get(name).name.to_string())
 }
 
 const COUNTERS: u64 = SHARED.end - 0x1000;

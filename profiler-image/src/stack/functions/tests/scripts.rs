@@ -47,7 +47,7 @@ fn name(
     codes.begin();
     codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let name = codes.name(ids[0]?, false);
-    Some(codes.names.get(name).name.to_owned())
+    Some(codes.names.get(name).name.to_string())
 }
 
 #[test]

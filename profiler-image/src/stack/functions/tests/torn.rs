@@ -40,7 +40,7 @@ fn named(
     codes.begin();
     codes.identify(&mut place, &[frame], &mut ids, |_, _| Stand::default());
     let name = codes.name(ids[0]?, false);
-    Some(codes.names.get(name).name.to_owned())
+    Some(codes.names.get(name).name.to_string())
 }
 
 #[test]

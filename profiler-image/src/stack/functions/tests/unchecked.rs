@@ -22,7 +22,7 @@ fn named_at(
     });
     ids[0].map_or_else(String::new, |id| {
         let name = codes.name(id, false);
-        codes.names.get(name).name.to_owned()
+        codes.names.get(name).name.to_string()
     })
 }
 

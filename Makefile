@@ -11,7 +11,7 @@
 # FUZZ_SECONDS=60           how long fuzz runs
 # BENCH=smoke               the short form of bench, which holds counts to their limits
 # SCALE=smoke               the short form of scale
-# PEERS="NAME=PATH ..."     other profilers that bench runs in turn with ours: phpspy, pfp
+# PEERS="NAME=PATH ..."     other profilers that bench runs in turn with ours: phpspy, pfp, and phpprof-before, the bench of an earlier commit
 # RECORD=0                  bench, scale, slowdown and truth leave docs/measurements as it is
 # SLOWDOWN_SECONDS=900      how long each row of slowdown runs at most
 SHELL := /bin/bash

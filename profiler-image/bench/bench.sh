@@ -4,7 +4,7 @@
 # its rows to docs/measurements/bench.csv.
 #
 # Does: build the benchmark like the sampler in the image; for the smoke form like the tests.
-# Does not: build peers; PEERS="phpspy=/path pfp=/path" names them.
+# Does not: build peers; PEERS="phpspy=/path pfp=/path" names them; phpprof-before=/path is the bench of an earlier commit.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')

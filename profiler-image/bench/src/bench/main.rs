@@ -4,10 +4,10 @@
 //! Usage: `bench RESULTS.csv PLOT.svg [WORDS]`: a line for each profiler and cell on the screen and
 //! in the file; with WORDS, such as "dokuwiki 1 of 4", only cells that have them in their label.
 //! `BENCH=smoke`: a few cells, and limits on counts (never on time); a broken limit is a failure.
-//! `PEERS="phpspy=/path pfp=/path"`: other profilers. `bench record JSON` is one run of phpprof,
-//! `BENCH_SECONDS=1800` one run of that length for each cell. `bench plot RESULTS.csv PLOT.svg`
-//! draws a file again; `bench floor` is only the end of a full run: the counts compared with
-//! strace, and the kernel's cost.
+//! `PEERS="phpspy=/path pfp=/path phpprof-before=/path"`: other profilers. `bench record JSON` is
+//! one run of phpprof, `BENCH_SECONDS=1800` one run of that length for each cell. `bench plot
+//! RESULTS.csv PLOT.svg` draws a file again; `bench floor` is only the end of a full run: the
+//! counts compared with strace, and the kernel's cost.
 
 #![warn(clippy::match_bool)]
 

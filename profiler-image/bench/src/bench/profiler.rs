@@ -30,6 +30,8 @@ const STRACE_SECONDS: u64 = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Profiler {
     Ours,
+    /// An earlier build of this benchmark, with its phpprof.
+    Before(PathBuf),
     Phpspy(PathBuf),
     Pfp(PathBuf),
 }
@@ -62,7 +64,8 @@ pub struct ProcessUsage {
 }
 
 impl Profiler {
-    /// phpprof, then the profilers of `PEERS`, such as `phpspy=/path pfp=/path`.
+    /// phpprof, then the profilers of `PEERS`, such as `phpspy=/path pfp=/path`. `phpprof-before`
+    /// is the `bench` of an earlier commit.
     pub fn all(peers: &str) -> Result<Vec<Self>> {
         let mut all = vec![Self::Ours];
         for peer in peers.split_whitespace() {
@@ -71,6 +74,7 @@ impl Profiler {
                 .with_context(|| format!("PEERS has NAME=PATH, not {peer}"))?;
             ensure!(Path::new(path).is_file(), "{path} is not a program");
             all.push(match name {
+                "phpprof-before" => Self::Before(path.into()),
                 "phpspy" => Self::Phpspy(path.into()),
                 "pfp" => Self::Pfp(path.into()),
                 _ => bail!("{name} is not a known peer"),
@@ -82,6 +86,7 @@ impl Profiler {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ours => "phpprof",
+            Self::Before(_) => "phpprof-before",
             Self::Phpspy(_) => "phpspy",
             Self::Pfp(_) => "pfp",
         }
@@ -90,7 +95,7 @@ impl Profiler {
     /// Whether it can sample such a cell at all.
     pub fn can(&self, cell: &BenchCell) -> bool {
         match self {
-            Self::Ours => true,
+            Self::Ours | Self::Before(_) => true,
             // Neither of them follows threads or short-lived processes, or reads by the file.
             Self::Phpspy(_) | Self::Pfp(_) => {
                 let follows = !matches!(
@@ -105,7 +110,8 @@ impl Profiler {
     /// Runs it once.
     pub fn run(&self, cell: &BenchCell, target: &BenchTarget, length: &Length) -> Result<Slice> {
         match self {
-            Self::Ours => ours(cell, target, length),
+            Self::Ours => ours(&std::env::current_exe()?, cell, target, length),
+            Self::Before(program) => ours(program, cell, target, length),
             Self::Phpspy(program) => peer(cell, target, length, |out, seconds| {
                 peers::phpspy(program, cell, target, out, seconds)
             }),
@@ -130,14 +136,18 @@ pub fn asked(cell: &BenchCell, target: &BenchTarget, length: &Length) -> RecordO
 
 /// The command for these options.
 pub fn own_command(asked: &RecordOptions) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    own_command_of(&std::env::current_exe()?, asked)
+}
+
+fn own_command_of(program: &Path, asked: &RecordOptions) -> Result<Command> {
+    let mut command = Command::new(program);
     command.arg("record").arg(serde_json::to_string(asked)?);
     Ok(command)
 }
 
-fn ours(cell: &BenchCell, target: &BenchTarget, length: &Length) -> Result<Slice> {
+fn ours(program: &Path, cell: &BenchCell, target: &BenchTarget, length: &Length) -> Result<Slice> {
     let out = tempfile::NamedTempFile::new()?;
-    let mut command = own_command(&asked(cell, target, length))?;
+    let mut command = own_command_of(program, &asked(cell, target, length))?;
     command.stdout(out.reopen()?);
     let usage = run(command, length.slice + GRACE)?;
     let said: RunOutput = serde_json::from_str(&fs::read_to_string(out.path())?)

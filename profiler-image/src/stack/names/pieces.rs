@@ -1,9 +1,10 @@
 //! Texts in pieces, each of which is kept once.
 //!
-//! Generated classes have long names that differ in a part: `Vendor\\Module\\Model\\Order\\Interceptor`.
-//! They share their namespace, their methods' names and their folder, and the file is named after
-//! the class. So a name is kept as namespace, class and method, and a file as folder, name and
-//! extension. Invariant: the pieces of a text, one after the other, are the text.
+//! Generated classes have long names that differ in a part:
+//! `Vendor\\Module\\Model\\Order\\Interceptor`. They share their namespace, their methods' names
+//! and their folder, and the file is named after the class. So a name is kept as namespace, class
+//! and method, and a file as folder, name and extension. Invariant: the pieces of a text, one after
+//! the other, are the text.
 
 use std::fmt::{self, Display, Formatter};
 use std::hash::BuildHasher as _;

@@ -188,6 +188,16 @@ fn looping(name: &str, code: &str) -> Value {
     container
 }
 
+/// Four busy processes below a limit of a fifth of a CPU.
+pub fn throttled(name: &str) -> Value {
+    let code = "function work() { return md5(str_repeat('x', 50000)); } while (true) { work(); }";
+    let mut php = looping("php", code);
+    let fork = "for ($child = 0; $child < 3 && pcntl_fork() !== 0; $child++);";
+    php["command"][2] = json!(format!("{fork} {code}"));
+    php["resources"]["limits"] = json!({"cpu": "200m"});
+    pod(name, json!([php]))
+}
+
 /// nginx's place first, and PHP second, without an annotation: the most usual PHP pod.
 pub fn php_second(name: &str, php: &str) -> Value {
     let code = "function work() { return md5(str_repeat('x', 50000)); } while (true) { work(); usleep(2000); }";

@@ -13,6 +13,7 @@ mod grants;
 mod helm_test;
 mod hostile;
 mod latency;
+mod limits;
 mod live;
 mod lives;
 mod metrics;

@@ -51,8 +51,8 @@ pub struct ReadJob {
     pub layout: &'static Layout,
     /// Memory that the worker shares with others.
     pub shared_ranges: Arc<[Range<u64>]>,
-    /// Its numbers since it was seen asleep: if they are the same, it is not read.
-    pub asleep: Option<SchedStat>,
+    /// Its numbers when it was last read and did not run: if they are the same, it is not read.
+    pub unmoved: Option<SchedStat>,
     /// Where it was last seen.
     pub place: KnownPlace,
     /// It has waited for a CPU lately: only then it is asked whether it was on one.
@@ -66,8 +66,8 @@ pub struct ReadJob {
 pub enum JobAnswer {
     /// The turn was not reached yet.
     Pending,
-    /// The worker has not run since it was seen asleep.
-    StillAsleep,
+    /// The worker has not run since it was last read.
+    Unmoved,
     /// The job's observation is the worker's stack.
     Observed {
         /// Where the worker was.
@@ -391,8 +391,8 @@ fn read(
     heads: &mut Heads,
 ) -> Option<JobAnswer> {
     let numbers = |watch: &Watch| watch.numbers().map(SchedStat::from);
-    if job.asleep.is_some() && job.asleep == numbers(&job.watch) {
-        return Some(JobAnswer::StillAsleep);
+    if job.unmoved.is_some() && job.unmoved == numbers(&job.watch) {
+        return Some(JobAnswer::Unmoved);
     }
     let (reader, observation) = (&mut job.reader, &mut job.observation);
     let is_read = observe(reader, job.layout, &job.shared_ranges, observation, heads);

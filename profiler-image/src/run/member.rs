@@ -47,8 +47,8 @@ pub struct Member {
     check_at: u64,
     /// What was read on its own CPU in this turn.
     pub read: Option<OwnRead>,
-    /// Since when it sleeps, and in which stack.
-    pub asleep: Option<Asleep>,
+    /// What it was last read as, if it did not run then.
+    pub unmoved: Option<Unmoved>,
     /// Opened when it is first asked what holds it.
     held_files: Option<HeldFiles>,
     /// In how many samples up to the last it ran.
@@ -83,15 +83,17 @@ pub struct OwnRead {
     pub at: u64,
 }
 
-/// An observed sleep.
+/// A worker that did not run when it was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Asleep {
-    /// The worker's mark, which is the same as long as the sleep lasts.
+pub struct Unmoved {
+    /// The worker's mark, which is the same until it runs.
     pub mark: Mark,
     /// `None` between requests.
     pub stack: Option<SummedStack>,
     /// Whether it could go on; `None` if nobody has asked yet.
     pub held: Option<Held>,
+    /// It waits for a CPU; if not, it sleeps.
+    pub is_queued: bool,
 }
 
 /// What a worker did in a sample.
@@ -143,7 +145,7 @@ impl Member {
             sampled_to: None,
             check_at: now,
             read: None,
-            asleep: None,
+            unmoved: None,
             held_files: None,
             ran: 0,
             moved: None,
@@ -252,13 +254,14 @@ impl Member {
     /// Whether it slept between requests when it was last asked.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.asleep.is_some_and(|asleep| asleep.stack.is_none())
+        let is_idle = |unmoved: Unmoved| unmoved.stack.is_none() && !unmoved.is_queued;
+        self.unmoved.is_some_and(is_idle)
     }
 
-    /// The sleep if it still lasts, by the worker's current mark.
+    /// What it was read as if it has not run since, by its current mark.
     #[must_use]
-    pub fn still_asleep(&self, mark: Option<Mark>) -> Option<Asleep> {
-        self.asleep.filter(|asleep| Some(asleep.mark) == mark)
+    pub fn still_unmoved(&self, mark: Option<Mark>) -> Option<Unmoved> {
+        self.unmoved.filter(|unmoved| Some(unmoved.mark) == mark)
     }
 
     /// Notes a sample now; returns the time that it represents: the rest of the slots up to the

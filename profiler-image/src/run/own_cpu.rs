@@ -228,7 +228,7 @@ impl RunLoop<'_> {
             };
             member.worker.take_back(job.reader);
             member.worker.place = job.place;
-            if !matches!(answer, JobAnswer::Observed { .. } | JobAnswer::StillAsleep) {
+            if !matches!(answer, JobAnswer::Observed { .. } | JobAnswer::Unmoved) {
                 return Some(job.observation);
             }
             member.read = Some(OwnRead {
@@ -265,7 +265,7 @@ fn lend(readers: &mut CpuReaders, member: &mut Member, index: usize, cpu: usize)
     if let Some(request) = &mut reader.request {
         request.begin();
     }
-    let asleep = member.asleep.and_then(|asleep| match asleep.mark {
+    let unmoved = member.unmoved.and_then(|unmoved| match unmoved.mark {
         Mark::Thread(numbers) => Some(numbers),
         Mark::Process(_) => None,
     });
@@ -275,7 +275,7 @@ fn lend(readers: &mut CpuReaders, member: &mut Member, index: usize, cpu: usize)
         watch,
         layout: process.engine.layout,
         shared_ranges: Arc::clone(&process.shared_ranges),
-        asleep,
+        unmoved,
         place: member.worker.place,
         is_watched: member.contention.is_likely(),
         observation,

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::member::{Asleep, Did, Member, OwnRead, SchedulerSight, UnspentSample};
+use super::member::{Did, Member, OwnRead, SchedulerSight, Unmoved, UnspentSample};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
 use super::schedule::{SampleSlot, SampleTurn, WakeSchedule};
@@ -30,6 +30,8 @@ struct SeenByKernel {
     is_asleep: bool,
     /// The worker's mark, if it slept during the whole read.
     slept: Option<Mark>,
+    /// The same, if it waited for a CPU instead.
+    queued: Option<Mark>,
 }
 
 /// Whether a leaf of this name says what it waits for.
@@ -109,22 +111,31 @@ impl RunLoop<'_> {
             return;
         }
         let mark = member.mark();
-        match member.still_asleep(mark) {
-            Some(asleep) => self.slept_on(index, current, asleep),
+        match member.still_unmoved(mark) {
+            Some(unmoved) => self.stayed(index, current, unmoved),
             None => self.read_one(index, current, mark, wanted),
         }
     }
 
-    /// Adds a sample of a worker that has slept since its last one.
-    fn slept_on(&mut self, index: usize, current: u64, asleep: Asleep) {
+    /// Adds a sample of a worker that has not run since its last one.
+    fn stayed(&mut self, index: usize, current: u64, unmoved: Unmoved) {
+        let Unmoved { mark, stack, .. } = unmoved;
+        if unmoved.is_queued {
+            let queued = |look| SchedulerSight {
+                look,
+                activity: Activity::Queued { displaced: false },
+            };
+            let seen = Mark::of_thread(mark).map(queued);
+            self.add(index, current, seen, stack, true, Did::Queued);
+            return;
+        }
         let member = &mut self.members[index];
-        let held = asleep.held.unwrap_or_else(|| member.held());
-        member.asleep = Some(Asleep {
+        let held = unmoved.held.unwrap_or_else(|| member.held());
+        member.unmoved = Some(Unmoved {
             held: Some(held),
-            ..asleep
+            ..unmoved
         });
-        let did = Did::Slept(held);
-        self.add(index, current, None, asleep.stack, true, did);
+        self.add(index, current, None, stack, true, Did::Slept(held));
     }
 
     /// Takes what was read on the worker's own CPU.
@@ -144,7 +155,7 @@ impl RunLoop<'_> {
                 let is_asleep = stands == Stands::Asleep;
                 let is_steady = member.worker.place.is_steady;
                 let activity = activity_here(stands, is_steady, was_on_cpu);
-                member.asleep = None;
+                member.unmoved = None;
                 let outcome =
                     self.sampler
                         .sample_observed(&mut member.worker, &mut observation, at);
@@ -153,12 +164,13 @@ impl RunLoop<'_> {
                     activity,
                     is_asleep,
                     slept: is_asleep.then_some(Mark::Thread(numbers)),
+                    queued: (!is_asleep).then_some(Mark::Thread(numbers)),
                 };
                 self.finish_one(index, at, outcome, seen, wanted);
             }
-            JobAnswer::StillAsleep | JobAnswer::Pending | JobAnswer::Elsewhere => {
-                if let Some(asleep) = member.asleep {
-                    self.slept_on(index, at, asleep);
+            JobAnswer::Unmoved | JobAnswer::Pending | JobAnswer::Elsewhere => {
+                if let Some(unmoved) = member.unmoved {
+                    self.stayed(index, at, unmoved);
                 }
             }
         }
@@ -176,7 +188,7 @@ impl RunLoop<'_> {
         wanted: &mut Option<usize>,
     ) {
         let member = &mut self.members[index];
-        member.asleep = None;
+        member.unmoved = None;
         let outcome = self.sampler.sample(&mut member.worker, current);
         let may_sleep = match &outcome {
             TurnOutcome::Sample(sampled) => sampled.may_sleep,
@@ -187,7 +199,8 @@ impl RunLoop<'_> {
             return;
         }
         let is_steady = member.worker.place.is_steady;
-        let (look, is_asleep, activity) = match member.worker.take_stands() {
+        let stands = member.worker.take_stands();
+        let (look, is_asleep, activity) = match stands {
             Some((stands, numbers)) => {
                 let is_in_doubt = stands == Stands::Displaced && !is_steady;
                 let is_watched = is_in_doubt && member.contention.is_likely();
@@ -211,11 +224,13 @@ impl RunLoop<'_> {
         // Nothing ran from before the read to after it: the stack is true, and remains so for as
         // long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
+        let queued = stands.filter(|(stands, _)| *stands == Stands::Displaced);
         let seen = SeenByKernel {
             look,
             activity,
             is_asleep,
             slept,
+            queued: queued.map(|(_, numbers)| Mark::Thread(numbers)),
         };
         self.finish_one(index, current, outcome, seen, wanted);
     }
@@ -238,6 +253,7 @@ impl RunLoop<'_> {
             activity,
             is_asleep,
             slept,
+            queued,
         } = seen;
         let member = &mut self.members[index];
         member.note(!is_asleep);
@@ -263,10 +279,14 @@ impl RunLoop<'_> {
         }
         let is_certain = self.follow_request(index, stack.is_some(), current);
         // The next turn determines the request.
-        let slept = slept.filter(|_| is_certain);
+        let unmoved = slept.or(queued).filter(|_| is_certain);
         let held = self.held(index, is_asleep, stack);
-        let sleep = |mark| Asleep { mark, stack, held };
-        self.members[index].asleep = slept.map(sleep);
+        self.members[index].unmoved = unmoved.map(|mark| Unmoved {
+            mark,
+            stack,
+            held,
+            is_queued: slept.is_none(),
+        });
         let did = match activity {
             Activity::Slept => Did::Slept(held.unwrap_or_default()),
             Activity::Queued { .. } => Did::Queued,

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use rustc_hash::{FxHashMap, FxHasher};
 
 pub use pieces::{MAX_PIECES, MAX_TEXT, PiecedText};
-use pieces::{PieceId, Pieces, pieces_of};
+use pieces::{PieceId, TextPieces, pieces_of};
 
 mod pieces;
 
@@ -92,7 +92,7 @@ struct NameRow {
 #[derive(Debug, Clone, Default)]
 struct TextList {
     rows: Vec<NameRow>,
-    pieces: Pieces,
+    pieces: TextPieces,
 }
 
 /// The names by their ids at a moment. They are copied only if the run meets a new name meanwhile.

@@ -217,7 +217,7 @@ fn sleeping_worker_keeps_its_stack_unread() {
     let is_asleep = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         run.take_one(0, &mut None);
-        run.members[0].asleep.is_some()
+        run.members[0].unmoved.is_some()
     });
     assert!(is_asleep);
     let (taken, _, _) = counts(&run);

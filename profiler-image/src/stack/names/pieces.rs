@@ -21,7 +21,7 @@ pub const MAX_PIECES: usize = 28_672;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PieceId(u16);
 
-/// The position of a piece in [`Pieces::texts`].
+/// The position of a piece in [`TextPieces::texts`].
 #[derive(Debug, Clone, Copy)]
 struct PieceSpan {
     begin: u32,
@@ -30,7 +30,7 @@ struct PieceSpan {
 
 /// All pieces.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pieces {
+pub(super) struct TextPieces {
     spans: Vec<PieceSpan>,
     texts: String,
 }
@@ -50,7 +50,7 @@ pub(super) fn pieces_of(text: &str) -> [&str; 3] {
     [first, middle, last]
 }
 
-impl Pieces {
+impl TextPieces {
     /// Keeps these pieces; `None` if there is no room. `known` finds them again.
     pub fn keep(
         &mut self,
@@ -159,7 +159,7 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_are_the_text(texts in proptest::collection::vec("[a-c\\\\/.:é]{0,12}", 1..40)) {
-            let (mut pieces, mut known) = (Pieces::default(), HashTable::new());
+            let (mut pieces, mut known) = (TextPieces::default(), HashTable::new());
             let mut kept = Vec::new();
             for text in &texts {
                 kept.push(pieces.keep(pieces_of(text), &mut known).unwrap());

@@ -305,6 +305,7 @@ mod tests {
 
     use super::*;
     use crate::read::on_cpu::{CountsOfRead, Presence};
+    use phpprof_testing::Running;
 
     /// Opens one of the files, by a function that opens files of the worker.
     type Choose = fn(&dyn Fn(&str) -> File) -> SleepFile;
@@ -448,17 +449,22 @@ mod tests {
 
     #[test]
     fn two_on_one_cpu_take_turns() {
-        let mut busy = [(); 2].map(|()| {
+        let busy = [(); 2].map(|()| {
             let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).spawn().unwrap()
+            Running::start(command.args(["-c", "while :; do :; done"])).unwrap()
         });
-        let pids = busy.each_ref().map(|it| i32::try_from(it.id()).unwrap());
+        let pids = busy.each_ref().map(Running::pid);
         let own = sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let last = (0..CpuSet::count()).rfind(|&cpu| own.is_set(cpu) == Ok(true));
-        let mut set = CpuSet::new();
-        set.set(last.unwrap()).unwrap();
-        for pid in pids {
+        let is_own = |&cpu: &usize| own.is_set(cpu) == Ok(true);
+        let bind = |pid: i32, cpu: Option<usize>| {
+            let mut set = CpuSet::new();
+            set.set(cpu.unwrap()).unwrap();
             sched_setaffinity(Pid::from_raw(pid), &set).unwrap();
+        };
+        // Who reads on their CPU sees none of them on it.
+        bind(0, (0..CpuSet::count()).find(is_own));
+        for pid in pids {
+            bind(pid, (0..CpuSet::count()).rfind(is_own));
         }
         let mut clocks = clocks_of(pids[0], |open| SleepFile::Syscall(open("syscall")));
         // Turns last for some milliseconds. Other tests may have the CPU for longer.
@@ -471,10 +477,6 @@ mod tests {
         });
         assert!(has_both);
         assert!(!seen.contains(&Presence::Uncounted));
-        for child in &mut busy {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
     }
 
     #[test]

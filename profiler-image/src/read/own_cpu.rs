@@ -16,6 +16,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::time::{TimeSpec, TimeValLike as _};
@@ -102,6 +103,14 @@ pub struct CpuReaders {
     spare: Vec<Observation>,
     /// The workers whose readers are lent.
     lent: Vec<usize>,
+    unfinished: Arc<Unfinished>,
+}
+
+/// How many readers have not done their jobs yet.
+#[derive(Debug, Default)]
+struct Unfinished {
+    count: Mutex<usize>,
+    none: Condvar,
 }
 
 #[derive(Debug)]
@@ -183,6 +192,7 @@ impl CpuReaders {
             readers: Vec::new(),
             spare: Vec::new(),
             lent: Vec::new(),
+            unfinished: Arc::default(),
         })
     }
 
@@ -240,7 +250,7 @@ impl CpuReaders {
             reader.given.push(job);
             return Ok(());
         }
-        match CpuReader::start(cpu) {
+        match CpuReader::start(cpu, Arc::clone(&self.unfinished)) {
             Ok(mut reader) => {
                 reader.given.push(job);
                 self.readers.push(reader);
@@ -262,7 +272,9 @@ impl CpuReaders {
     /// Sends the given jobs off.
     pub fn arm(&mut self, wakes: WakeTimes) {
         let with_jobs = self.readers.iter_mut().filter(|it| !it.given.is_empty());
+        let mut unfinished = self.unfinished.lock();
         for reader in with_jobs {
+            *unfinished += 1;
             let mut turn = reader.shared.lock();
             turn.wakes = wakes;
             turn.stage = Stage::Armed;
@@ -275,14 +287,14 @@ impl CpuReaders {
         }
     }
 
-    /// Whether each reader has done its jobs.
-    #[must_use]
-    pub fn are_done(&self) -> bool {
-        let is_done = |reader: &CpuReader| {
-            let turn = reader.shared.lock();
-            turn.jobs.is_empty() || matches!(turn.stage, Stage::Done(_))
-        };
-        self.readers.iter().all(is_done)
+    /// Waits until each reader has done its jobs, but not for longer.
+    pub fn wait(&self, longest: Duration) {
+        let unfinished = self.unfinished.lock();
+        let waited = self
+            .unfinished
+            .none
+            .wait_timeout_while(unfinished, longest, |count| *count > 0);
+        drop(waited);
     }
 
     /// Takes all jobs back: each with its answer, and when that was given. `take` returns memory
@@ -292,6 +304,7 @@ impl CpuReaders {
         mut take: impl FnMut(ReadJob, JobAnswer, u64) -> Option<Observation>,
     ) {
         self.lent.clear();
+        *self.unfinished.lock() = 0;
         for reader in &mut self.readers {
             let mut turn = reader.shared.lock();
             let at = match turn.stage {
@@ -317,6 +330,22 @@ impl Drop for CpuReaders {
     }
 }
 
+impl Unfinished {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One reader has done its jobs.
+    fn finish_one(&self) {
+        let mut count = self.lock();
+        // Jobs that were taken back count no more.
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.none.notify_one();
+        }
+    }
+}
+
 impl SharedTurn {
     fn lock(&self) -> MutexGuard<'_, ReaderTurn> {
         // A reader that has panicked has answered no job by halves.
@@ -325,7 +354,7 @@ impl SharedTurn {
 }
 
 impl CpuReader {
-    fn start(cpu: usize) -> std::io::Result<Self> {
+    fn start(cpu: usize, unfinished: Arc<Unfinished>) -> std::io::Result<Self> {
         let mut set = CpuSet::new();
         set.set(cpu)?;
         let shared = Arc::<SharedTurn>::default();
@@ -338,7 +367,7 @@ impl CpuReader {
                     // The default slack of 50 µs would be added to each wake-up.
                     let _ = nix::sys::prctl::set_timerslack(1);
                     shorten_slices(SLICE);
-                    read_turns(&of_thread, cpu);
+                    read_turns(&of_thread, cpu, &unfinished);
                 }
             })?;
         Ok(Self {
@@ -351,7 +380,7 @@ impl CpuReader {
 }
 
 /// Reads turn by turn, until the run is over.
-fn read_turns(shared: &SharedTurn, cpu: usize) {
+fn read_turns(shared: &SharedTurn, cpu: usize, unfinished: &Unfinished) {
     let (mut heads, own) = (Heads::default(), OwnTimes::open());
     let mut turn = shared.lock();
     loop {
@@ -377,6 +406,9 @@ fn read_turns(shared: &SharedTurn, cpu: usize) {
                     *answer = read.unwrap_or(JobAnswer::Elsewhere);
                 }
                 turn.stage = Stage::Done(now());
+                drop(turn);
+                unfinished.finish_one();
+                turn = shared.lock();
             }
         }
     }

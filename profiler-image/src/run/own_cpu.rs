@@ -3,6 +3,7 @@
 //! `read/own_cpu.rs` says why. Invariant: a worker's reader is lent only while the loop sleeps.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -16,9 +17,8 @@ use crate::read::place::{OwnCpu, thread_cpu};
 /// Without a worker on its own CPU the loop wakes up so much later than the readers, to find their
 /// answers; nanoseconds.
 const READS_TAKE: u64 = 60_000;
-/// How often it looks again for answers of readers that are late; it sleeps twice as long each
-/// time.
-const LOOKS: u32 = 6;
+/// The longest time that it waits for answers of readers that are late.
+const LONGEST_WAIT: Duration = Duration::from_millis(4);
 
 /// The CPU that this thread is bound to: that of most workers that are due.
 #[derive(Debug, Default)]
@@ -213,13 +213,7 @@ impl RunLoop<'_> {
             return;
         };
         if is_due {
-            for look in 0..LOOKS {
-                if readers.are_done() {
-                    break;
-                }
-                let current = self.clock.now();
-                self.clock.sleep_until(current + (READS_TAKE << look));
-            }
+            readers.wait(LONGEST_WAIT);
         }
         let members = &mut self.members;
         readers.collect(|job, answer, at| {

@@ -224,13 +224,18 @@ impl RunLoop<'_> {
         // Nothing ran from before the read to after it: the stack is true, and remains so for as
         // long as the sleep lasts.
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
-        let queued = stands.filter(|(stands, _)| *stands == Stands::Displaced);
+        // The same for one that waits for a CPU.
+        let queued = match (stands, activity) {
+            (Some((Stands::Displaced, numbers)), _) => Some(Mark::Thread(numbers)),
+            (None, Activity::Queued { .. }) => mark,
+            _ => None,
+        };
         let seen = SeenByKernel {
             look,
             activity,
             is_asleep,
             slept,
-            queued: queued.map(|(_, numbers)| Mark::Thread(numbers)),
+            queued,
         };
         self.finish_one(index, current, outcome, seen, wanted);
     }

@@ -92,6 +92,15 @@ pub fn by_kubectl(kubeconfig: &str, variables: &[(String, String)]) -> Connectio
     done(command, kubeconfig, variables)
 }
 
+/// The minor version of kubectl.
+pub fn kubectl_minor() -> u32 {
+    let mut command = Command::new("kubectl");
+    let said = command.args(["version", "--client", "-o", "json"]).output();
+    let said: serde_json::Value = serde_json::from_slice(&said.unwrap().stdout).unwrap();
+    let minor = said["clientVersion"]["minor"].as_str().unwrap();
+    minor.trim_end_matches('+').parse().unwrap()
+}
+
 pub fn by_plugin(kubeconfig: &str, variables: &[(String, String)]) -> ConnectionResult {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-phpprof"));
     command.args(["list", "--request-timeout=10s", "-n", "default"]);

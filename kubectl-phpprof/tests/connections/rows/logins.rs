@@ -8,6 +8,7 @@ use super::ConnectionOutcome::{Answered, Forbidden, NoConnection, Unauthorized};
 use super::{ConnectionRow, admin, changed, row};
 use crate::authority::{self as made, text};
 use crate::cluster::TestCluster;
+use crate::outcome::kubectl_minor;
 use crate::plugins;
 
 pub fn tokens(cluster: &TestCluster) -> Vec<ConnectionRow> {
@@ -209,8 +210,7 @@ pub fn execs(cluster: &TestCluster) -> Vec<ConnectionRow> {
     ]
 }
 
-/// Whether a kuberc permits the plugin. kubectl asks since 1.35; this one is older, and takes each
-/// plugin.
+/// Whether a kuberc permits the plugin. kubectl asks since 1.35; an older one takes each plugin.
 pub fn policies(cluster: &TestCluster) -> Vec<ConnectionRow> {
     let base = cluster.cluster("10.99.0.1");
     let folder = &cluster.folder;
@@ -223,6 +223,15 @@ pub fn policies(cluster: &TestCluster) -> Vec<ConnectionRow> {
         std::fs::write(&path, text).unwrap();
         row(name, &base, &user, Answered).with(&[("KUBERC", &path.display().to_string())])
     };
+    let refused = if kubectl_minor() >= 35 {
+        NoConnection
+    } else {
+        Answered
+    };
+    let refused = |row: ConnectionRow, words| ConnectionRow {
+        wanted: refused,
+        ..row.but(words)
+    };
     let list = |command: &str| {
         format!(
             "credentialPluginPolicy: Allowlist\ncredentialPluginAllowlist: [{{command: {command:?}}}]"
@@ -232,15 +241,23 @@ pub fn policies(cluster: &TestCluster) -> Vec<ConnectionRow> {
         with("policy-none", "defaults: []"),
         with("policy-allow", "credentialPluginPolicy: AllowAll"),
         with("policy-list", &list(text(&token))),
-        with("policy-deny", "credentialPluginPolicy: DenyAll")
-            .but("credentialPluginPolicy is DenyAll"),
-        with("policy-other-list", &list("exec-policy.sh"))
-            .but("credentialPluginPolicy is Allowlist"),
-        with("policy-wrong", "credentialPluginPolicy: Sometimes").but("is none of AllowAll"),
+        refused(
+            with("policy-deny", "credentialPluginPolicy: DenyAll"),
+            "credentialPluginPolicy is DenyAll",
+        ),
+        refused(
+            with("policy-other-list", &list("exec-policy.sh")),
+            "credentialPluginPolicy is Allowlist",
+        ),
+        refused(
+            with("policy-wrong", "credentialPluginPolicy: Sometimes"),
+            "is none of AllowAll",
+        ),
         row("policy-off", &base, &user, Answered).with(&[("KUBERC", "off")]),
-        row("policy-missing", &base, &user, Answered)
-            .with(&[("KUBERC", "/nonexistent/rc")])
-            .but("/nonexistent/rc cannot be read"),
+        refused(
+            row("policy-missing", &base, &user, Answered).with(&[("KUBERC", "/nonexistent/rc")]),
+            "/nonexistent/rc cannot be read",
+        ),
         // Only a plugin needs permission.
         row("policy-without-a-plugin", &base, &admin(), Answered).with(&[(
             "KUBERC",

@@ -30,7 +30,8 @@ struct SeenByKernel {
     is_asleep: bool,
     /// The worker's mark, if it slept during the whole read.
     slept: Option<Mark>,
-    /// The same, if it waited for a CPU instead.
+    /// The same, if it waited for a CPU instead, and its place was asked for: one whose place was
+    /// taken for granted may run elsewhere, and its numbers move at the kernel's ticks only.
     queued: Option<Mark>,
 }
 
@@ -155,6 +156,7 @@ impl RunLoop<'_> {
                 let is_asleep = stands == Stands::Asleep;
                 let is_steady = member.worker.place.is_steady;
                 let activity = activity_here(stands, is_steady, was_on_cpu);
+                let is_queued = !is_asleep && !is_steady;
                 member.unmoved = None;
                 let outcome =
                     self.sampler
@@ -164,7 +166,7 @@ impl RunLoop<'_> {
                     activity,
                     is_asleep,
                     slept: is_asleep.then_some(Mark::Thread(numbers)),
-                    queued: (!is_asleep).then_some(Mark::Thread(numbers)),
+                    queued: is_queued.then_some(Mark::Thread(numbers)),
                 };
                 self.finish_one(index, at, outcome, seen, wanted);
             }
@@ -226,7 +228,7 @@ impl RunLoop<'_> {
         let slept = mark.filter(|mark| is_asleep && member.worker.clocks.mark() == Some(*mark));
         // The same for one that waits for a CPU.
         let queued = match (stands, activity) {
-            (Some((Stands::Displaced, numbers)), _) => Some(Mark::Thread(numbers)),
+            (Some((Stands::Displaced, numbers)), _) if !is_steady => Some(Mark::Thread(numbers)),
             (None, Activity::Queued { .. }) => mark,
             _ => None,
         };

@@ -20,10 +20,10 @@ use crate::server::Running;
 
 const CLIENTS: usize = 8;
 const REQUESTS: u32 = 5;
-/// How many of the kernel's files the sampler may have open of each worker that lives. The number
+/// How many of the kernel's files the sampler has open of each worker that lives. The number
 /// of those that live differs from one moment to the next by at most [`CLIENTS`]; one that stayed
 /// open of each that has ended would be hundreds.
-const DESCRIPTORS: usize = 8;
+const DESCRIPTORS: usize = 10;
 /// By design, a worker is noticed within this time, and sampled at its next turn; in nanoseconds.
 const NOTICED: u64 = 100_000_000;
 const TURN: u64 = 10_000_000;

@@ -60,8 +60,8 @@ pub(super) fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[Sampl
     Some(labels)
 }
 
-/// The label of a worker that cannot go on, or waits for a CPU. A leaf that names what it waits for says more than that
-/// it waits for a disk.
+/// The label of a worker that cannot go on, or waits for a CPU. A leaf that names what it waits for
+/// says more than that it waits for a disk.
 pub(super) fn waits(held: Held, leaf: Option<&FrameRef<'_>>) -> Option<SampleTag<'static>> {
     let says = || leaf.is_some_and(|leaf| waiting::kind(leaf.name).is_some());
     match held {

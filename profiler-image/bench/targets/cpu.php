@@ -1,6 +1,6 @@
 <?php
 // Works and waits in turn, for `seconds`, in slices of `slice` milliseconds, more or less by a half, so that it is not in step with
-// any rate of samples. It waits for `pause` microseconds instead, if that is set. Prints its CPU clock at the beginning of each of its functions. Started by its argument, or by a request.
+// any rate of samples. It waits for `pause` microseconds instead, if that is set. Prints its CPU clock at the beginning and at the end of each of its functions. Started by its argument, or by a request.
 parse_str($argv[1] ?? $_SERVER['QUERY_STRING'], $asked);
 set_time_limit(0);
 
@@ -71,6 +71,8 @@ for ($turn = 0; hrtime(true) < $end; $turn++) {
     $length = $function === 'waiting' ? $pause ?? $slice : $slice;
     $nanoseconds = mt_rand($length >> 1, $length + ($length >> 1));
     $function === 'waiting' ? waiting($nanoseconds) : $function(hrtime(true) + $nanoseconds);
+    // What follows is the record's.
+    $marks[] = [hrtime(true), $clock(), ''];
 }
 $marks[] = [hrtime(true), $clock(), ''];
 echo json_encode([(int) basename(readlink('/proc/thread-self')), $marks]);

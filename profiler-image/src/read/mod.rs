@@ -12,6 +12,7 @@ pub mod looks;
 pub mod on_cpu;
 pub mod own_cpu;
 pub mod place;
+pub mod punctuality;
 pub mod quiescent;
 pub mod reader;
 pub mod request_watch;

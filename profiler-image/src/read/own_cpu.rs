@@ -25,7 +25,8 @@ use nix::unistd::Pid;
 use phpprof_zend::Layout;
 
 use super::clocks::SchedStat;
-use super::place::{KnownPlace, OwnCpu, OwnTimes, Stands, now, thread_cpu};
+use super::place::{KnownPlace, OwnCpu, OwnTimes, Stands, now};
+use super::punctuality::{Punctuality, is_late};
 use super::quiescent::{Heads, Observation, observe};
 use super::reader::Reader;
 use crate::raw::shorten_slices;
@@ -56,8 +57,6 @@ pub struct ReadJob {
     pub unmoved: Option<SchedStat>,
     /// Where it was last seen.
     pub place: KnownPlace,
-    /// It has waited for a CPU lately: only then it is asked whether it was on one.
-    pub is_watched: bool,
     /// Memory for the answer.
     pub observation: Observation,
 }
@@ -75,11 +74,13 @@ pub enum JobAnswer {
         stands: Stands,
         /// Its numbers after the read.
         numbers: SchedStat,
-        /// Whether it was on the CPU when the reader came there, where that was asked for.
+        /// Whether it was on the CPU when the reader came there, if that is in doubt.
         was_on_cpu: Option<bool>,
     },
     /// There was no moment: the worker ran on another CPU, or has no stack.
     Elsewhere,
+    /// The reader was kept from its CPU, and the worker has run since it was last read.
+    Late,
 }
 
 /// When the readers wake up; nanoseconds of the monotonic clock.
@@ -118,6 +119,7 @@ struct CpuReader {
     cpu: usize,
     shared: Arc<SharedTurn>,
     given: Vec<ReadJob>,
+    punctuality: Punctuality,
     _handle: JoinHandle<()>,
 }
 
@@ -132,6 +134,8 @@ struct SharedTurn {
 struct ReaderTurn {
     wakes: WakeTimes,
     jobs: Vec<(ReadJob, JobAnswer)>,
+    /// The reader was kept from its CPU.
+    is_late: bool,
     stage: Stage,
 }
 
@@ -199,8 +203,19 @@ impl CpuReaders {
     /// Whether workers on this CPU can be read there.
     #[must_use]
     pub fn may_use(&self, cpu: usize) -> bool {
-        let has_one = self.readers.iter().any(|reader| reader.cpu == cpu);
-        self.allowed.is_set(cpu).unwrap_or(false) && (has_one || self.readers.len() < MAX_READERS)
+        let mut readers = self.readers.iter();
+        let has_room = match readers.find(|reader| reader.cpu == cpu) {
+            Some(reader) => reader.punctuality.may_be_bound(),
+            None => self.readers.len() < MAX_READERS,
+        };
+        self.allowed.is_set(cpu).unwrap_or(false) && has_room
+    }
+
+    /// Begins to prepare a turn.
+    pub fn prepare(&mut self) {
+        for reader in &mut self.readers {
+            reader.punctuality.pass();
+        }
     }
 
     /// Binds this thread to a CPU. Returns whether it is bound; if not, that CPU is not tried
@@ -314,6 +329,9 @@ impl CpuReaders {
             if at == 0 {
                 turn.stage = Stage::Empty;
             }
+            if at > 0 && !turn.jobs.is_empty() {
+                reader.punctuality.note(turn.is_late);
+            }
             for (job, answer) in turn.jobs.drain(..) {
                 self.spare.extend(take(job, answer, at));
             }
@@ -374,6 +392,7 @@ impl CpuReader {
             cpu,
             shared,
             given: Vec::new(),
+            punctuality: Punctuality::default(),
             _handle: handle,
         })
     }
@@ -381,7 +400,7 @@ impl CpuReader {
 
 /// Reads turn by turn, until the run is over.
 fn read_turns(shared: &SharedTurn, cpu: usize, unfinished: &Unfinished) {
-    let (mut heads, own) = (Heads::default(), OwnTimes::open());
+    let (mut heads, mut own) = (Heads::default(), OwnTimes::open());
     let mut turn = shared.lock();
     loop {
         match turn.stage.step(turn.wakes, now()) {
@@ -397,13 +416,22 @@ fn read_turns(shared: &SharedTurn, cpu: usize, unfinished: &Unfinished) {
             }
             Step::Read => {
                 let came_at = now();
+                let arrival = own.come();
                 let here = OwnCpu {
                     number: cpu,
-                    used: thread_cpu(),
+                    used: arrival.used,
                 };
+                turn.is_late = is_late(turn.wakes.due, came_at, arrival);
+                let is_late = turn.is_late;
                 for (job, answer) in &mut turn.jobs {
-                    let read = read(job, here, came_at, &own, &mut heads);
-                    *answer = read.unwrap_or(JobAnswer::Elsewhere);
+                    *answer = if is_unmoved(job) {
+                        JobAnswer::Unmoved
+                    } else if is_late {
+                        JobAnswer::Late
+                    } else {
+                        let read = read(job, here, came_at, &own, &mut heads);
+                        read.unwrap_or(JobAnswer::Elsewhere)
+                    };
                 }
                 turn.stage = Stage::Done(now());
                 drop(turn);
@@ -414,6 +442,16 @@ fn read_turns(shared: &SharedTurn, cpu: usize, unfinished: &Unfinished) {
     }
 }
 
+/// The numbers of a job's worker now.
+fn numbers(job: &ReadJob) -> Option<SchedStat> {
+    job.watch.numbers().map(SchedStat::from)
+}
+
+/// Whether a job's worker has not run since it was last read.
+fn is_unmoved(job: &ReadJob) -> bool {
+    job.unmoved.is_some() && job.unmoved == numbers(job)
+}
+
 /// Reads one worker; `None` if there is no moment.
 fn read(
     job: &mut ReadJob,
@@ -422,17 +460,13 @@ fn read(
     own: &OwnTimes,
     heads: &mut Heads,
 ) -> Option<JobAnswer> {
-    let numbers = |watch: &Watch| watch.numbers().map(SchedStat::from);
-    if job.unmoved.is_some() && job.unmoved == numbers(&job.watch) {
-        return Some(JobAnswer::Unmoved);
-    }
     let (reader, observation) = (&mut job.reader, &mut job.observation);
     let is_read = observe(reader, job.layout, &job.shared_ranges, observation, heads);
-    let numbers = numbers(&job.watch)?;
+    let numbers = numbers(job)?;
     let watch = &job.watch;
     let stands = job.place.find(here, numbers, now(), || watch.state())?;
     is_read?;
-    let is_in_doubt = job.is_watched && stands == Stands::Displaced && !job.place.is_steady;
+    let is_in_doubt = stands == Stands::Displaced && !job.place.is_steady;
     Some(JobAnswer::Observed {
         stands,
         numbers,

@@ -10,11 +10,10 @@ use nix::time::{ClockId, clock_gettime};
 use super::clocks::SchedStat;
 use super::on_cpu::Activity;
 use crate::target::process::calls;
-use crate::target::process::stat::{Watch, counts_since};
+use crate::target::process::stat::{Watch, counts_since, numbers};
 
-/// A worker that was displaced left its CPU at most so long before the reader's own clock says that
-/// it came, in nanoseconds.
-const SLACK: u64 = 10_000;
+/// A thread is on its CPU at most so long before it has asked for the time, in nanoseconds.
+const SLACK: u64 = 3_000;
 
 /// Where a worker is that does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,30 +61,37 @@ struct Displaced {
 /// After this many samples a worker's CPU is asked for.
 const TRUSTED: u32 = 16;
 /// Of the time since it was displaced, a worker that has run all the time may lack this part, and
-/// this many nanoseconds: interrupts, and what the reader itself has taken.
-const PART_LOST: u64 = 16;
-const MOST_LOST: u64 = 60_000;
+/// this many nanoseconds, beside what the reader has taken: interrupts.
+const PART_LOST: u64 = 512;
+const MOST_LOST: u64 = 16_000;
 
 impl Displaced {
-    /// Whether it has come back to a CPU once and run since, by its numbers now.
-    fn has_run_since(&self, numbers: SchedStat, now: u64) -> bool {
+    /// Whether it has come back to a CPU once and run since, by its numbers now: all the time that
+    /// the thread that displaced it has left.
+    fn has_run_since(&self, numbers: SchedStat, now: u64, own: OwnCpu) -> bool {
+        let Some(stayed) = self.stayed(own) else {
+            return false;
+        };
         let ran = numbers
             .run_nanoseconds
             .saturating_sub(self.numbers.run_nanoseconds);
         let time = now.saturating_sub(self.at);
-        let lost = time.saturating_sub(ran);
+        let lost = time.saturating_sub(ran).saturating_sub(stayed);
         self.numbers.slices + 1 == numbers.slices && lost <= time / PART_LOST + MOST_LOST
     }
 
-    /// How long it has waited for the thread that displaced it: as long as that thread then had the
-    /// CPU, and at most as long as the kernel says that it waited.
+    /// How long the thread that displaced it then had the CPU; `None` if it is another than now.
+    fn stayed(&self, own: OwnCpu) -> Option<u64> {
+        let is_same = own.number == self.by.number;
+        is_same.then(|| own.used.saturating_sub(self.by.used))
+    }
+
+    /// How long it has waited for the thread that displaced it: as long as that stayed, and at most
+    /// as long as the kernel says that it waited.
     fn gave_way(&self, numbers: SchedStat, own: OwnCpu) -> u64 {
-        if own.number != self.by.number {
-            return 0;
-        }
         let delay = self.numbers.delay_nanoseconds;
         let waited = numbers.delay_nanoseconds.saturating_sub(delay);
-        own.used.saturating_sub(self.by.used).min(waited)
+        self.stayed(own).unwrap_or(0).min(waited)
     }
 }
 
@@ -108,7 +114,7 @@ impl KnownPlace {
         }
         let before = self.displaced.take();
         self.gave_way += before.map_or(0, |before| before.gave_way(numbers, own));
-        self.is_steady = before.is_some_and(|before| before.has_run_since(numbers, now));
+        self.is_steady = before.is_some_and(|before| before.has_run_since(numbers, now, own));
         if let Some(before) = before.filter(|before| self.is_steady && before.left > 0) {
             self.displaced = Some(Displaced {
                 numbers,
@@ -159,32 +165,58 @@ pub fn activity_here(stands: Stands, is_steady: bool, was_on_cpu: Option<bool>) 
     }
 }
 
-/// When the kernel last began to count this thread's CPU time.
+/// What the kernel counts of a reading thread.
 #[derive(Debug)]
-pub struct OwnTimes(Option<File>);
+pub struct OwnTimes {
+    schedstat: Option<File>,
+    sched: Option<File>,
+    /// How long it had waited for a CPU when it last came to one, in nanoseconds.
+    waited: u64,
+}
+
+/// A thread's numbers when it has come to its CPU for a turn, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuArrival {
+    /// Its CPU time so far.
+    pub used: u64,
+    /// How long it has waited for that CPU since it came before.
+    pub waited: u64,
+}
 
 impl OwnTimes {
     /// Of the thread that calls.
     #[must_use]
     pub fn open() -> Self {
-        Self(calls::open("/proc/thread-self/sched").ok())
+        let open = |name: &str| calls::open(format!("/proc/thread-self/{name}")).ok();
+        Self {
+            schedstat: open("schedstat"),
+            sched: open("sched"),
+            waited: 0,
+        }
+    }
+
+    /// Notes that the thread has come to its CPU for a turn. The kernel counts both numbers at that
+    /// moment (`sched_info_arrive`, kernel/sched/stats.h; `update_curr`, kernel/sched/fair.c).
+    pub fn come(&mut self) -> CpuArrival {
+        let [used, waited, _] = self
+            .schedstat
+            .as_ref()
+            .and_then(numbers)
+            .unwrap_or_default();
+        let before = std::mem::replace(&mut self.waited, waited);
+        CpuArrival {
+            used,
+            waited: waited.saturating_sub(before),
+        }
     }
 
     /// Whether a worker was on this thread's CPU when the thread came there, at that time; `None`
     /// if the kernel does not tell.
     pub fn was_on_cpu(&self, worker: &Watch, came_at: u64) -> Option<bool> {
-        let own = counts_since(self.0.as_ref()?)?;
+        let own = counts_since(self.sched.as_ref()?)?;
         let stayed = now().saturating_sub(came_at);
         Some(was_on_cpu(worker.counts_since()?, own, stayed))
     }
-}
-
-/// The CPU time of the thread that calls, in nanoseconds.
-#[must_use]
-pub fn thread_cpu() -> u64 {
-    let time = calls::cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    let time = time.map_or(0, |time| time.num_nanoseconds());
-    u64::try_from(time).unwrap_or(0)
 }
 
 /// Nanoseconds of the monotonic clock.

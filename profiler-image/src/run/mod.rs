@@ -20,6 +20,7 @@ use crate::read::heap::HeapWatch;
 use crate::read::on_cpu::CpuProofs;
 use crate::read::own_cpu::{CpuReaders, SLICE};
 use crate::read::place::OwnTimes;
+use crate::read::punctuality::Punctuality;
 use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::sample::StackSampler;
@@ -101,6 +102,9 @@ pub fn record(options: &RecordingOptions) -> Result<Recording, RecordError> {
         let engine = run.wait_for_workers(signals.as_ref())?;
         Ok(run.record(signals.as_ref(), engine))
     });
+    // What the caller starts later would inherit both.
+    shorten_slices(0);
+    let _ = nix::sys::prctl::set_timerslack(0);
     // While the profile is delivered a signal ends the process again, as users expect; SIGTERM only
     // where the caller has not blocked it.
     mask.thread_set_mask()?;
@@ -159,7 +163,9 @@ struct RunLoop<'a> {
     /// When this thread woke up for this turn.
     came_at: u64,
     home: own_cpu::Home,
-    punctuality: own_cpu::Punctuality,
+    punctuality: Punctuality,
+    /// It was kept from its CPU in this turn.
+    is_late: bool,
     /// What the due times are drawn with.
     seed: u32,
     period: u64,
@@ -246,7 +252,8 @@ impl<'a> RunLoop<'a> {
             own_times: OwnTimes::open(),
             came_at: 0,
             home: own_cpu::Home::default(),
-            punctuality: own_cpu::Punctuality::default(),
+            punctuality: Punctuality::default(),
+            is_late: false,
             seed: time::seed(),
             period: asked_period(options),
             slot: None,

@@ -12,7 +12,8 @@ use super::schedule::WakeSchedule;
 use super::{RunLoop, WAIT_FOR_TURN};
 use crate::read::clocks::Mark;
 use crate::read::own_cpu::{CpuReaders, JobAnswer, ReadJob, WakeTimes};
-use crate::read::place::{OwnCpu, thread_cpu};
+use crate::read::place::OwnCpu;
+use crate::read::punctuality::is_late;
 
 /// Without a worker on its own CPU the loop wakes up so much later than the readers, to find their
 /// answers; nanoseconds.
@@ -60,49 +61,10 @@ impl Home {
     }
 }
 
-/// Whether the thread wakes up in time on the workers' CPUs. Where the kernel does not let it, what
-/// runs at the wrong time is not sampled, so reads from another CPU are better.
-#[derive(Debug, Default)]
-pub(super) struct Punctuality {
-    turns: u32,
-    late: u32,
-    /// So many turns are left in which the thread is not bound.
-    rests: u32,
-}
-
-/// A turn is late after this many nanoseconds.
-const LATE: u64 = 300_000;
-/// Of this many turns, the thread may be late in this many.
-const TURNS: u32 = 128;
-const MOST_LATE: u32 = 16;
-/// After that, it is not bound for this many turns.
-const RESTS: u32 = 2048;
-
-impl Punctuality {
-    /// Notes how late a turn was.
-    pub(super) fn note(&mut self, late: u64) {
-        if self.rests > 0 {
-            self.rests -= 1;
-            return;
-        }
-        self.turns += 1;
-        self.late += u32::from(late > LATE);
-        if self.late > MOST_LATE {
-            self.rests = RESTS;
-        }
-        if self.turns >= TURNS || self.rests > 0 {
-            (self.turns, self.late) = (0, 0);
-        }
-    }
-
-    fn may_be_bound(&self) -> bool {
-        self.rests == 0
-    }
-}
-
 impl RunLoop<'_> {
     /// Lends the readers of the workers that the next turn reads on other CPUs than this thread's.
     pub(super) fn arm(&mut self, schedule: &WakeSchedule) {
+        self.punctuality.pass();
         if !self.punctuality.may_be_bound() {
             self.leave_home();
             return;
@@ -110,6 +72,7 @@ impl RunLoop<'_> {
         let Some(readers) = &mut self.on_own_cpu else {
             return;
         };
+        readers.prepare();
         let due = schedule.due();
         let (group, groups) = schedule.next_group();
         let mut jobs: SmallVec<[(usize, usize); 64]> = SmallVec::new();
@@ -147,9 +110,12 @@ impl RunLoop<'_> {
     /// Notes that this thread woke up for a turn that was due then.
     pub(super) fn come(&mut self, due: u64, current: u64) {
         self.came_at = current;
-        self.punctuality.note(current.saturating_sub(due));
+        self.is_late = false;
         if let Some(own) = &mut self.sampler.own_cpu {
-            own.used = thread_cpu();
+            let arrival = self.own_times.come();
+            own.used = arrival.used;
+            self.is_late = is_late(due, current, arrival);
+            self.punctuality.note(self.is_late);
         }
     }
 
@@ -222,7 +188,7 @@ impl RunLoop<'_> {
             };
             member.worker.take_back(job.reader);
             member.worker.place = job.place;
-            if !matches!(answer, JobAnswer::Observed { .. } | JobAnswer::Unmoved) {
+            if let JobAnswer::Pending | JobAnswer::Elsewhere = answer {
                 return Some(job.observation);
             }
             member.read = Some(OwnRead {
@@ -271,7 +237,6 @@ fn lend(readers: &mut CpuReaders, member: &mut Member, index: usize, cpu: usize)
         shared_ranges: Arc::clone(&process.shared_ranges),
         unmoved,
         place: member.worker.place,
-        is_watched: member.contention.is_likely(),
         observation,
     };
     if let Err(job) = readers.give(cpu, job) {
@@ -311,27 +276,5 @@ mod tests {
         assert_eq!(home.next(&[]), None);
         assert_eq!(home.next(&[1]), Some(1));
         assert_eq!(home.next(&[]), Some(1));
-    }
-
-    #[test]
-    fn thread_that_is_often_late_rests() {
-        let mut punctuality = Punctuality::default();
-        // In time, and late now and then.
-        for turn in 0..10 * TURNS {
-            punctuality.note(if turn % TURNS < MOST_LATE {
-                LATE + 1
-            } else {
-                LATE
-            });
-        }
-        assert!(punctuality.may_be_bound());
-        for _ in 0..=MOST_LATE {
-            punctuality.note(LATE + 1);
-        }
-        assert!(!punctuality.may_be_bound());
-        (1..RESTS).for_each(|_| punctuality.note(0));
-        assert!(!punctuality.may_be_bound());
-        punctuality.note(0);
-        assert!(punctuality.may_be_bound());
     }
 }

@@ -116,6 +116,24 @@ fn short_run_takes_turns_though_late() {
 }
 
 #[test]
+fn thread_has_its_timers_back_after_a_run() {
+    let of_thread = std::thread::spawn(|| {
+        let slack = || nix::sys::prctl::get_timerslack().unwrap();
+        let before = slack();
+        let options = RecordingOptions {
+            scope: crate::target::Scope::Pids(vec![i32::MAX]),
+            of_program: true,
+            ..paced()
+        };
+        options.stop.request("end");
+        let error = record(&options).unwrap_err();
+        assert!(matches!(error, RecordError::Stopped), "{error:?}");
+        assert_eq!(slack(), before);
+    });
+    of_thread.join().unwrap();
+}
+
+#[test]
 fn target_without_php_is_given_up_soon() {
     for (reports, expected) in [
         (vec![(SECONDS(1), found(Vec::new()))], 1.5),

@@ -114,6 +114,7 @@ impl RunLoop<'_> {
         let mark = member.mark();
         match member.still_unmoved(mark) {
             Some(unmoved) => self.stayed(index, current, unmoved),
+            None if self.is_late => self.sampler.quality.late += 1,
             None => self.read_one(index, current, mark, wanted),
         }
     }
@@ -170,6 +171,7 @@ impl RunLoop<'_> {
                 };
                 self.finish_one(index, at, outcome, seen, wanted);
             }
+            JobAnswer::Late => self.sampler.quality.late += 1,
             JobAnswer::Unmoved | JobAnswer::Pending | JobAnswer::Elsewhere => {
                 if let Some(unmoved) = member.unmoved {
                     self.stayed(index, at, unmoved);
@@ -205,8 +207,7 @@ impl RunLoop<'_> {
         let (look, is_asleep, activity) = match stands {
             Some((stands, numbers)) => {
                 let is_in_doubt = stands == Stands::Displaced && !is_steady;
-                let is_watched = is_in_doubt && member.contention.is_likely();
-                let watch = member.worker.watch().filter(|_| is_watched);
+                let watch = member.worker.watch().filter(|_| is_in_doubt);
                 let was_on_cpu =
                     watch.and_then(|watch| self.own_times.was_on_cpu(&watch, self.came_at));
                 let activity = activity_here(stands, is_steady, was_on_cpu);

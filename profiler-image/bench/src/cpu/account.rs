@@ -50,7 +50,7 @@ impl Account {
 }
 
 /// A thread's own record: its number, and the moment (of the monotonic clock), the CPU time and the
-/// function at the beginning of each of its functions.
+/// function at the beginning of each of its functions, and no function at its end.
 #[derive(Debug)]
 pub struct ThreadRecord {
     pub tid: i32,

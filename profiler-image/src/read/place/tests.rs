@@ -19,9 +19,13 @@ struct Followed {
     now: u64,
     slices: u64,
     ran: u64,
+    /// The CPU time of the reading thread.
+    used: u64,
 }
 
 const PERIOD: u64 = 1_000_000;
+/// What the reading thread takes in each.
+const STAY: u64 = 40_000;
 
 impl Followed {
     fn begin() -> Self {
@@ -31,6 +35,7 @@ impl Followed {
             now,
             slices: 5,
             ran: 0,
+            used: 0,
         }
     }
 
@@ -38,9 +43,14 @@ impl Followed {
     fn sample(&mut self, ran: u64, slices: u64, state: &'static str) -> (Option<Stands>, u32) {
         (self.now, self.ran, self.slices) =
             (self.now + PERIOD, self.ran + ran, self.slices + slices);
+        self.used += STAY;
         let mut asked = 0;
         let numbers = look(self.ran, self.slices);
-        let found = self.place.find(CPU, numbers, self.now, || {
+        let own = OwnCpu {
+            number: 1,
+            used: self.used,
+        };
+        let found = self.place.find(own, numbers, self.now, || {
             asked += 1;
             let (state, cpu) = state.split_once(' ')?;
             Some((state.chars().next()?, cpu.parse().ok()?))
@@ -55,7 +65,7 @@ fn place_is_asked_for_unless_it_follows() {
     let displaced = Some(Stands::Displaced);
     assert_eq!(worker.sample(PERIOD, 1, "R 1"), (displaced, 1));
     for _ in 0..TRUSTED {
-        assert_eq!(worker.sample(PERIOD - 40_000, 1, "R 9"), (displaced, 0));
+        assert_eq!(worker.sample(PERIOD - STAY, 1, "R 9"), (displaced, 0));
         assert!(worker.place.is_steady);
     }
     // Trust ends.
@@ -70,7 +80,9 @@ fn place_is_asked_for_unless_it_follows() {
 fn worker_that_slept_is_not_steady() {
     let mut worker = Followed::begin();
     worker.sample(PERIOD, 1, "R 1");
-    worker.sample(PERIOD - 200_000, 1, "R 1");
+    worker.sample(PERIOD - STAY - 10_000, 1, "R 1");
+    assert!(worker.place.is_steady);
+    worker.sample(PERIOD - STAY - 20_000, 1, "R 1");
     assert!(!worker.place.is_steady);
 }
 

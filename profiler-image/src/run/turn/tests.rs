@@ -240,6 +240,31 @@ fn sleeping_worker_keeps_its_stack_unread() {
     end(child);
 }
 
+#[test]
+fn turn_kept_from_its_cpu_reads_nothing() {
+    let (child, pid) = sleeper();
+    let options = options();
+    let scene = Scene::frameless("strpos", IS_NULL);
+    let mut run = run_of(&options, &scene, pid);
+    run.is_late = true;
+    run.take_one(0, &mut None);
+    assert_eq!((run.sampler.quality.late, counts(&run).0), (1, 0));
+    // Its time goes to the next sample.
+    run.is_late = false;
+    let is_asleep = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        run.take_one(0, &mut None);
+        run.members[0].unmoved.is_some()
+    });
+    assert!(is_asleep);
+    // A worker that has not run since is where it was, however late the turn.
+    let taken = counts(&run).0;
+    run.is_late = true;
+    run.take_one(0, &mut None);
+    assert_eq!((run.sampler.quality.late, counts(&run).0), (1, taken + 1));
+    end(child);
+}
+
 /// The sums of a worker that runs all the time, seven periods in a request and one after it:
 /// samples, periods of CPU time in samples, and those in none.
 fn served(include_idle: bool) -> (i64, i64, u64) {

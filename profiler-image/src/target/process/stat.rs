@@ -161,15 +161,7 @@ impl Watch {
     /// The three numbers of `schedstat`.
     #[must_use]
     pub fn numbers(&self) -> Option<[u64; 3]> {
-        let mut bytes = [0_u8; 128];
-        calls::count_file_read();
-        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
-        let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
-        let mut fields = text
-            .split_ascii_whitespace()
-            .map(|field| field.parse().ok());
-        let mut field = || fields.next()?;
-        Some([field()?, field()?, field()?])
+        numbers(&self.schedstat)
     }
 
     /// When the kernel last began to count the thread's CPU time: [`counts_since`].
@@ -186,6 +178,20 @@ impl Watch {
         let stat = Stat::at(&self.stat)?;
         Some((stat.state, stat.processor))
     }
+}
+
+/// The three numbers of a thread's file `schedstat`.
+#[must_use]
+pub fn numbers(schedstat: &File) -> Option<[u64; 3]> {
+    let mut bytes = [0_u8; 128];
+    calls::count_file_read();
+    let length = schedstat.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(bytes.get(..length)?).ok()?;
+    let mut fields = text
+        .split_ascii_whitespace()
+        .map(|field| field.parse().ok());
+    let mut field = || fields.next()?;
+    Some([field()?, field()?, field()?])
 }
 
 /// When the kernel last began to count a thread's CPU time, in nanoseconds of its CPU's clock:

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::clocks::{Clocks, SchedStat};
 use super::place::{self, KnownPlace, OwnCpu, Stands};
 use super::reader::Reader;
+use crate::stack::deep::DeepStack;
 use crate::stack::functions::Map;
 use crate::target::process::Process;
 use crate::target::process::stat::Watch;
@@ -30,6 +31,8 @@ pub struct Worker {
     lent_for: Option<Box<Reader>>,
     /// The request in which `local` was learned.
     pub generation: u64,
+    /// Its stack when that was last too deep for a sample.
+    pub deep: DeepStack,
     /// The address of the table of the classes that are being autoloaded, when it was last read.
     pub autoloaded: u64,
 }
@@ -45,6 +48,7 @@ impl Worker {
             local: Map::default(),
             generation: 0,
             autoloaded: 0,
+            deep: DeepStack::default(),
             watch: None,
             place: KnownPlace::default(),
             stands: None,

@@ -109,19 +109,18 @@ impl StackSampler {
             has_gone_on: false,
             now,
         };
-        let root = match trace.end {
-            UnwindEnd::TooDeep => Some(FunctionNames::TRUNCATED),
-            _ => self
-                .ends_request(worker, trace)
-                .then_some(FunctionNames::SHUTDOWN),
+        let root = if trace.end == UnwindEnd::TooDeep {
+            self.root_of_cut(worker, trace, climb, now)
+        } else if self.ends_request(worker, trace) {
+            self.mark(at.path, FunctionNames::SHUTDOWN)
+        } else {
+            Some(at.path)
         };
-        if let Some(name) = root {
-            let Some(path) = self.mark(at.path, name) else {
-                climb.is_full = true;
-                return;
-            };
-            at.path = path;
-        }
+        let Some(root) = root else {
+            climb.is_full = true;
+            return;
+        };
+        at.path = root;
         for index in (0..trace.frames.len()).rev() {
             if autoloaders.contains(&index)
                 && (self.has_autoloaded(trace, index, at.path)
@@ -217,7 +216,7 @@ impl StackSampler {
     }
 
     /// The node of a function at one of its ops, below a path; `None` without room.
-    fn node(
+    pub(super) fn node(
         &mut self,
         worker: &mut Worker,
         below: PathId,
@@ -460,7 +459,7 @@ impl StackSampler {
 
 /// Whether a function is the engine's own, which users do not see: at the bottom of a fiber, or of
 /// the fiber of the collector.
-fn is_of_engine(function: &ZendFunction) -> bool {
+pub(super) fn is_of_engine(function: &ZendFunction) -> bool {
     function.key.is_nameless() || function.internal_name() == Some(collector::IN_FIBER)
 }
 

@@ -20,6 +20,7 @@ mod follow;
 mod frameless;
 mod moment;
 mod op;
+mod outermost;
 mod phase;
 mod proof;
 mod quiescent;

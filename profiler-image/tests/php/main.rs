@@ -14,6 +14,7 @@ mod calls;
 mod checkpoints;
 mod clock;
 mod commands;
+mod depth;
 mod discovery;
 mod finding;
 mod findings;

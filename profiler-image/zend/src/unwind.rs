@@ -9,6 +9,7 @@
 mod beside;
 mod copy;
 mod delegates;
+mod outermost;
 
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
@@ -16,8 +17,10 @@ use crate::zval::{IS_OBJECT, IS_UNDEF};
 pub use beside::Beside;
 pub use copy::{Copy, Late, frame_at};
 use delegates::{FoundDelegates, delegates};
+pub use outermost::{OUTERMOST, Outermost};
 
-/// A deeper stack is cut at its root; PHP itself has no limit.
+/// A deeper stack is cut at its root, and [`Outermost`] finds what is there; PHP itself has no
+/// limit.
 pub const MAX_FRAMES: usize = 4096;
 const ZEND_GENERATOR_CURRENTLY_RUNNING: u32 = 1;
 /// The size of half a word.

@@ -23,7 +23,7 @@ const READS_OF_HEAP_FRAME: usize = 3;
 const STANDS: u64 = 256;
 /// The size of a VM stack page: 256 KiB (`ZEND_VM_STACK_PAGE_SIZE`); an address farther from its
 /// start belongs to another page.
-const PAGE: u64 = 256 << 10;
+pub(super) const PAGE: u64 = 256 << 10;
 /// The offset of a page's first frame, behind its header (`ZEND_VM_STACK_HEADER_SLOTS`,
 /// Zend/zend_execute.h).
 const FIRST_FRAME: usize = 32;
@@ -36,7 +36,7 @@ const MAX_NODES: usize = 8192;
 const GENERATOR: usize = 384;
 
 /// The bytes of a frame outside the copy, or of an older page up to its last frame.
-type FetchedFrame = Short<u8, FETCH>;
+pub(super) type FetchedFrame = Short<u8, FETCH>;
 
 /// One copy of the used part of a VM stack page, and bytes that were fetched beside it.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use crate::testing::EngineImage;
 
 mod beside;
 mod delegates;
+mod outermost;
 
 const BASE: u64 = 0x7e00_0000_0000;
 /// The tests' functions, each by its number, are from here on; a frame whose number is 0 has none.

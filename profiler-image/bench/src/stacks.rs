@@ -57,8 +57,8 @@ struct EdgeRow {
     is_long: bool,
 }
 
-/// The rows that break their limits, in words; a short row breaks those that chance can break only
-/// if a long one does too.
+/// The rows that break their limits, in words; a row breaks those that chance can break only if a
+/// long one does too, and in the short form only if it does so twice.
 pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let &BenchArguments { ref php, full, .. } = asked;
     let samples = match std::env::var("SAMPLES") {
@@ -87,8 +87,10 @@ pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
         .filter(|row| asked.wants(&label(row)))
     {
         let (mut broken, counts) = judge(php, row, samples, &mut csv)?;
-        if !row.is_long && !broken.is_empty() && !is_wrong(&counts) {
-            println!("    so few samples do not tell: the same with more");
+        let may_be_chance = !broken.is_empty() && !is_wrong(&counts);
+        // In one of some thirty runs, a long row has had ten times its usual `[unstable]`.
+        if may_be_chance && !(row.is_long && full) {
+            println!("    so few samples, or one run, do not tell: once more, with a million");
             let row = EdgeRow {
                 is_long: true,
                 ..*row

@@ -221,6 +221,30 @@ fn quiescently(watch: &Watch, read: impl FnOnce() -> Option<()>) -> Option<Threa
     (still()? == place && watch.timeslices()? == slices).then_some(place)
 }
 
+/// Reads the functions of frames, in one call, and replaces `keys` by theirs: `None` where one is
+/// inconsistent. The result is `None` if one cannot be read.
+pub fn read_keys<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    frames: &[Frame],
+    heads: &mut Heads,
+    keys: &mut Vec<Option<FunctionKey>>,
+) -> Option<()> {
+    heads.resize(frames.len(), [0; HEAD]);
+    let pieces = frames.iter().zip(heads.iter_mut());
+    let mut pieces: SmallVec<[Piece<'_>; 64]> = pieces
+        .map(|(frame, head)| Piece {
+            address: frame.func,
+            bytes: head,
+        })
+        .collect();
+    memory.gather(&mut pieces).ok()?;
+    drop(pieces);
+    keys.clear();
+    keys.extend(heads.iter().map(|head| FunctionKey::parse(layout, head)));
+    Some(())
+}
+
 /// Reads the stack, the functions of its frames, and the names that may not outlive the read.
 /// `None` if there is none, or it is torn.
 pub fn observe(
@@ -249,21 +273,8 @@ pub fn observe(
         return None;
     }
     let frames = &observation.frames;
-    heads.resize(frames.len(), [0; HEAD]);
-    let mut pieces: SmallVec<[Piece<'_>; 64]> = frames
-        .iter()
-        .zip(heads.iter_mut())
-        .map(|(frame, head)| Piece {
-            address: frame.func,
-            bytes: head,
-        })
-        .collect();
-    memory.gather(&mut pieces).ok()?;
-    drop(pieces);
+    read_keys(&memory, layout, frames, heads, &mut observation.keys)?;
     let is_shared = |address| is_in(shared_ranges, address);
-    observation.keys.clear();
-    let keys = heads.iter().map(|head| FunctionKey::parse(layout, head));
-    observation.keys.extend(keys);
     let passing = observation
         .keys
         .iter()

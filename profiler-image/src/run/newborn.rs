@@ -48,6 +48,8 @@ impl RunLoop<'_> {
     /// Samples the workers of the turn's group whose index is at least this.
     fn take_those_from(&mut self, first: usize, turn: SampleTurn) {
         let mut wanted = None;
+        // They are read when they are found, not at a time that was drawn.
+        self.is_late = false;
         for index in first..self.members.len() {
             let is_due = index % turn.groups.max(1) == turn.group;
             if is_due && self.members[index].is_unsampled() {

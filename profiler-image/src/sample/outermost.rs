@@ -5,14 +5,12 @@
 //! out at least: a power of two, so that stacks of about the same depth are one.
 //! Invariant: they are of the stack that was unwound, or there are none.
 
-use phpprof_zend::function::{FunctionKey, HEAD};
-use phpprof_zend::memory::{Memory, Piece};
 use phpprof_zend::unwind::Frame;
-use smallvec::SmallVec;
 
 use super::climb::{Climb, is_of_engine};
 use super::op::{AtOp, NO_OP, op_index};
 use super::{StackSampler, place};
+use crate::read::quiescent::{Heads, read_keys};
 use crate::read::worker::Worker;
 use crate::stack::call_tree::{CallPath, PathId};
 use crate::stack::names::FunctionNames;
@@ -35,7 +33,7 @@ impl StackSampler {
         let memory = &worker.reader.memory;
         let outermost = page.and_then(|page| worker.deep.outermost(memory, layout, page, from));
         let path = outermost.as_ref().and_then(|outermost| {
-            let path = self.path_of(worker, outermost.frames(), climb, now)?;
+            let path = self.climb_outermost(worker, outermost.frames(), climb, now)?;
             Some((path, outermost.left_out()))
         });
         let (path, op, line) = match path {
@@ -49,7 +47,7 @@ impl StackSampler {
     }
 
     /// The path of frames that stand, the innermost first.
-    fn path_of(
+    fn climb_outermost(
         &mut self,
         worker: &mut Worker,
         frames: &[Frame],
@@ -58,18 +56,9 @@ impl StackSampler {
     ) -> Option<PathId> {
         let process = worker.process.clone();
         let (engine, layout) = (&process.engine, process.engine.layout);
-        let mut heads: SmallVec<[[u8; HEAD]; 64]> = SmallVec::from_elem([0; HEAD], frames.len());
-        let pieces = frames.iter().zip(heads.iter_mut());
-        let mut pieces: SmallVec<[Piece<'_>; 64]> = pieces
-            .map(|(frame, head)| Piece {
-                address: frame.func,
-                bytes: head,
-            })
-            .collect();
-        worker.reader.memory.gather(&mut pieces).ok()?;
-        drop(pieces);
-        let keys = heads.iter().map(|head| FunctionKey::parse(layout, head));
-        let keys: SmallVec<[Option<FunctionKey>; 64]> = keys.collect();
+        let (mut heads, mut keys) = (Heads::default(), Vec::new());
+        let memory = &worker.reader.memory;
+        read_keys(memory, layout, frames, &mut heads, &mut keys)?;
         let mut ids = std::mem::take(&mut self.ids);
         let mut place = place(worker, &mut self.families, now);
         self.functions

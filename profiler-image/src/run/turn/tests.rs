@@ -86,6 +86,16 @@ pub(crate) fn run_of<'a>(options: &'a RecordingOptions, scene: &Scene, pid: i32)
     run
 }
 
+/// Takes turns until the worker has slept during one.
+fn take_until_asleep(run: &mut RunLoop<'_>) {
+    let is_asleep = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        run.take_one(0, &mut None);
+        run.members[0].unmoved.is_some()
+    });
+    assert!(is_asleep);
+}
+
 /// The numbers of taken and failed turns, and the samples of each stack.
 fn counts(run: &RunLoop<'_>) -> (u64, u64, Vec<i64>) {
     let settled = run.aggregate.settle(&run.sampler.tree, &run.sampler.edges);
@@ -214,12 +224,7 @@ fn sleeping_worker_keeps_its_stack_unread() {
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
-    let is_asleep = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        run.take_one(0, &mut None);
-        run.members[0].unmoved.is_some()
-    });
-    assert!(is_asleep);
+    take_until_asleep(&mut run);
     let (taken, _, _) = counts(&run);
     let (ended, gone) = sleeper();
     let memory = Arc::new(ProcessMemory::open(gone).unwrap());
@@ -249,14 +254,8 @@ fn turn_kept_from_its_cpu_reads_nothing() {
     run.is_late = true;
     run.take_one(0, &mut None);
     assert_eq!((run.sampler.quality.late, counts(&run).0), (1, 0));
-    // Its time goes to the next sample.
     run.is_late = false;
-    let is_asleep = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        run.take_one(0, &mut None);
-        run.members[0].unmoved.is_some()
-    });
-    assert!(is_asleep);
+    take_until_asleep(&mut run);
     // A worker that has not run since is where it was, however late the turn.
     let taken = counts(&run).0;
     run.is_late = true;

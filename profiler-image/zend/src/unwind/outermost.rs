@@ -34,8 +34,8 @@ pub struct Outermost {
 
 impl Outermost {
     /// Walks from the outermost frame that was unwound to the root. `page` is that frame's page of
-    /// the VM stack ([`Copy::page_of`]). `None` if the chain is not
-    /// consistent, or leaves the stack's pages.
+    /// the VM stack ([`Copy::page_of`]). `None` if the chain is not consistent, or leaves the
+    /// stack's pages.
     pub fn find<M: Memory + ?Sized>(
         memory: &M,
         layout: &Layout,
@@ -150,8 +150,8 @@ impl Copy {
             let offset = address.checked_sub(begin);
             offset.is_some_and(|offset| offset < bytes.len() as u64)
         };
-        let pages = self.fetched.iter().rev().take(self.pages);
-        pages.clone().find(has).map(|(begin, _)| *begin)
+        let mut pages = self.fetched.iter().rev().take(self.pages);
+        pages.find(has).map(|(begin, _)| *begin)
     }
 }
 

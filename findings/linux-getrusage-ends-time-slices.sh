@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Linux 6.18: where programs compete for a CPU, most time slices end inside getrusage(2), however short it is. The call brings the thread's
 # CPU time up to date, and so notices that the slice is over; anything else waits for the next tick (`update_curr`, kernel/sched/fair.c).
-# clock_gettime(2) with a CPU clock does the same. A program that measures its own CPU time at each step, as profilers for PHP do, waits
-# for the CPU there, and a profiler that comes when a slice ends, or is woken at that moment, shows these calls.
+# So a program that measures its own CPU time by it waits for the CPU there, and a profiler that comes when a slice ends shows this call.
 #
-# Seen (Linux 6.18, 250 ticks a second, one CPU shared with one busy program): getrusage has 5 % of a program's time, and 98 to 100 % of its
+# Seen (Linux 6.18, 250 ticks a second, one CPU shared with one busy program): getrusage has 5 % of a program's time, and 97 to 100 % of its
 # slices end there. With getppid in its place, 0 to 1 % do.
 # Compiles a program in a temporary folder, runs it without phpprof, and fails if slices do not end there.
 set -euo pipefail

@@ -28,6 +28,9 @@ KUBERNETES_VERSIONS := $(shell unset KUBERNETES; . tools/cache.sh && echo "$${KU
 KUBERNETES := $(or $(KUBERNETES),$(lastword $(KUBERNETES_VERSIONS)))
 $(if $(filter $(KUBERNETES),$(KUBERNETES_VERSIONS)),,$(error KUBERNETES=$(KUBERNETES) is not a version that can be built here; try one of: $(KUBERNETES_VERSIONS)))
 BESIDE_LOG := $(CACHE)/state/beside-e2e.log
+ALONE_LOG := $(CACHE)/state/alone.log
+# The second test cluster (e2e/cluster/names.sh).
+SECOND := phpprof-e2e-2
 # The images that a command needs: the product's, and those of tests and the demo.
 IMAGES := phpprof operator kubectl-phpprof
 TEST_IMAGES :=
@@ -170,22 +173,39 @@ cluster-up: setup ## start a real one-node Kubernetes with DNS, storage and an S
 	@e2e/cluster/up
 
 .PHONY: cluster-down
-cluster-down: ## remove the cluster, and check that nothing is left
+cluster-down: ## remove the cluster, and the second one of e2e, and check that nothing is left
 	@$(STAGE) "remove the cluster" e2e/cluster/down
+	@$(STAGE) "remove the second cluster" env PHPPROF_CLUSTER=$(SECOND) e2e/cluster/down
 
 # The cluster that demo and e2e run on: a test cluster, unless a context was named.
 .PHONY: cluster
 cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
-# Each test is a process of its own (.config/nextest.toml), and holds the cluster shared or alone (e2e/src/hold.rs).
+# Each test is a process of its own (.config/nextest.toml), and holds the cluster shared or alone (e2e/src/hold.rs). Those that hold it alone
+# have a second cluster, at the same time; where a context was named, they come last.
 .PHONY: e2e
 e2e: TEST_IMAGES := demo unknown-php runtimes $(if $(filter 1,$(FULL)),operator-older)
-e2e: cluster plugin ## tests on a real cluster
+e2e: cluster plugin ## tests on real clusters: most on one, those that stop something on another
 	@$(TOOLS) nextest prometheus $(if $(filter 1,$(FULL)),helm4)
-	@$(STAGE) "prepare the cluster" tools/with-cluster cargo run --quiet --locked -p e2e --bin prepare
-	@$(STAGE) "tests on the cluster" tools/with-cluster cargo nextest run --profile cluster --locked --cargo-quiet -p e2e --lib --bins --test chart --test cluster $(if $(filter 1,$(FULL)),--run-ignored all)
-	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" tools/with-cluster cargo test --quiet --locked -p e2e --test rights)
+	@$(STAGE) "build tests on the cluster" cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
+	@$(if $(KUBECONFIG_CONTEXT),$(MAKE) together && $(MAKE) alone,$(MAKE) alone >"$(ALONE_LOG)" 2>&1 & alone=$$!; code=0; \
+	  $(MAKE) together || code=$$?; wait $$alone || code=$$?; cat "$(ALONE_LOG)"; exit $$code)
+	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" cargo test --quiet --locked -p e2e --test rights)
+
+IGNORED := $(if $(filter 1,$(FULL)),--run-ignored all)
+.PHONY: together
+together:
+	@$(STAGE) "prepare the cluster" tools/with-cluster "$(CARGO_TARGET_DIR)/debug/prepare"
+	@$(STAGE) "tests on the cluster" tools/with-cluster cargo nextest run --profile cluster --locked --cargo-quiet -p e2e --lib --bins --test chart --test cluster $(IGNORED)
+
+.PHONY: alone
+alone: TEST_IMAGES := demo unknown-php $(if $(filter 1,$(FULL)),runtimes operator-older)
+alone: export PHPPROF_CLUSTER := $(if $(KUBECONFIG_CONTEXT),,$(SECOND))
+alone:
+	@$(if $(KUBECONFIG_CONTEXT),,e2e/cluster/up && $(STAGE) "load images" e2e/images/load $(IMAGES) $(TEST_IMAGES))
+	@$(STAGE) "prepare the second cluster" tools/with-cluster "$(CARGO_TARGET_DIR)/debug/prepare"
+	@$(STAGE) "tests that run alone" tools/with-cluster cargo nextest run --profile alone --locked --cargo-quiet -p e2e --test cluster $(IGNORED)
 
 .PHONY: api
 api: plugin ## tests on a real control plane whose pods a toy plays: what needs no container

@@ -1,23 +1,21 @@
 //! Kills the API server of e2e/cluster, so that the node starts it again.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use crate::command::{kubectl, run};
 use crate::fixture::poll;
-
-/// The value of RUN in e2e/cluster/names.sh.
-const RUN: &str = "/run/phpprof-e2e";
+use crate::test_cluster;
 
 /// Kills it, and waits until the next one is ready; all watches and connections end.
 pub async fn restart() -> Result<()> {
-    let announced = Path::new(RUN).join("restart-kube-apiserver");
+    let folder = test_cluster::here().run();
+    let announced = folder.join("restart-kube-apiserver");
     std::fs::write(&announced, "")
         .context("this ends the API server, so it has to be the one of e2e/cluster")?;
     let enter = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster/enter");
-    let kill = format!("kill -KILL $(cat {RUN}/kube-apiserver.pid)");
+    let kill = format!("kill -KILL $(cat {}/kube-apiserver.pid)", folder.display());
     run(enter, &["sh", "-c", &kill], &[]).await?;
     poll(
         "the API server is back",

@@ -5,7 +5,7 @@
 //! own token names its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
@@ -13,9 +13,16 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::release::SERVICE;
+use crate::{test_cluster, toy};
 
-/// The path of the log in e2e/cluster (RUN in names.sh).
-pub const LOG: &str = "/run/phpprof-e2e/log/audit.jsonl";
+/// The log of the API server that this process tests.
+#[must_use]
+pub fn log() -> PathBuf {
+    toy::logs().map_or_else(
+        || test_cluster::here().audit_log(),
+        |logs| logs.join("audit.jsonl"),
+    )
+}
 
 /// The rights of each role. The role is `Role NAME` or `ClusterRole NAME`; a right is like `patch
 /// pods/ephemeralcontainers`.

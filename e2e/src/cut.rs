@@ -7,11 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, PodIP};
 
 use crate::command::run;
+use crate::test_cluster;
 
-/// The names from e2e/cluster/names.sh.
-const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
-/// The API server's Service, by nft's word for the family of the cluster's addresses.
-const API_SERVER: [(&str, &str); 2] = [("ip", "10.205.0.1"), ("ip6", "fd00:205::1")];
+/// nft's words for the families of addresses.
+const FAMILIES: [&str; 2] = ["ip", "ip6"];
 const TABLE: &str = "phpprof-cut";
 
 /// Limits the connection to this many bytes a second.
@@ -32,7 +31,7 @@ pub async fn results(operator: &Pod) -> Result<()> {
     let status = operator.status.as_ref();
     let addresses = status.and_then(|status| status.pod_ips.as_deref());
     let rule = |address: &PodIP| {
-        let (family, _) = family(&address.ip);
+        let family = FAMILIES[family(&address.ip)];
         format!("  {family} daddr {} tcp dport 8080 drop\n", address.ip)
     };
     let rules: String = addresses.unwrap_or_default().iter().map(rule).collect();
@@ -43,8 +42,8 @@ pub async fn results(operator: &Pod) -> Result<()> {
     .await
 }
 
-fn family(address: &str) -> (&'static str, &'static str) {
-    API_SERVER[usize::from(address.contains(':'))]
+fn family(address: &str) -> usize {
+    usize::from(address.contains(':'))
 }
 
 fn address(pod: &Pod) -> Result<&str> {
@@ -61,7 +60,8 @@ pub async fn end() -> Result<()> {
 /// Replaces the rule in one step, so that no packet passes in between.
 async fn replace(pod: &Pod, rule: &str) -> Result<()> {
     let address = address(pod)?;
-    let (family, api_server) = family(address);
+    let family = family(address);
+    let (family, api_server) = (FAMILIES[family], &test_cluster::here().api_server()[family]);
     nft(&format!(
         "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n chain prerouting {{\n  type filter hook prerouting priority raw;\n  \
          {family} saddr {address} {family} daddr {api_server} {rule}\n }}\n}}\n"
@@ -70,7 +70,8 @@ async fn replace(pod: &Pod, rule: &str) -> Result<()> {
 }
 
 async fn nft(rules: &str) -> Result<()> {
-    run("nsenter", &[NETWORK, "nft", "-f", "-"], rules.as_bytes())
+    let network = test_cluster::here().network();
+    run("nsenter", &[&network, "nft", "-f", "-"], rules.as_bytes())
         .await
         .context(
             "this changes the network of the cluster, so it has to be the one of e2e/cluster",

@@ -55,18 +55,25 @@ pub fn shared_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>)
     on_cluster(async || play(ENABLED, Sharing::Shared, values, test).await)
 }
 
-/// Runs a test while no other test runs, and restores what it stopped or changed. Such a test
-/// stands in a module `alone`, by which nextest runs it when all others are over.
+/// Runs a test while no other test runs on its cluster, and restores what it stopped or changed.
+/// Such a test is in a module `alone`, by which nextest runs it on a second cluster. One whose
+/// times others would change is in a module `quiet`, by which nextest runs it when all others on
+/// the first cluster are over.
 pub fn exclusive(test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
     exclusive_on(&[], test)
 }
 
 /// Like [`exclusive`], with a release that differs by these `--set` values.
 pub fn exclusive_on(values: Values, test: impl AsyncFnOnce(&Fixture) -> Result<()>) -> Result<()> {
-    let named = std::env::args().any(|argument| argument.contains("alone::"));
+    let is_of = |argument: &str| {
+        ["alone::", "quiet::"]
+            .iter()
+            .any(|name| argument.contains(name))
+    };
+    let named = std::env::args().any(|argument| is_of(&argument));
     ensure!(
         named || std::env::var_os("NEXTEST").is_none(),
-        "an exclusive test stands in a module `alone` (.config/nextest.toml)"
+        "an exclusive test is in a module `alone` or `quiet` (.config/nextest.toml)"
     );
     on_cluster(async || play(ENABLED, Sharing::Exclusive, values, test).await)
 }

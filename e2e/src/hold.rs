@@ -1,6 +1,7 @@
 //! A test's hold on the cluster. Each test is a process of its own: those on one release share the
-//! cluster, and one that stops parts of it or needs another release has it alone. nextest begins
-//! them in an order in which few of them wait here (.config/nextest.toml).
+//! cluster, and one that stops parts of it or needs another release has it alone. nextest runs most
+//! of these on a second cluster, and begins the others in an order in which few of them wait here
+//! (.config/nextest.toml).
 //!
 //! A lock on this machine says who holds the cluster. An annotation in the cluster says which
 //! release it has; a test that may change something removes it, and writes it again when all is
@@ -17,7 +18,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::release::{self, NAMESPACE, Values};
-use crate::{line, outage, toy};
+use crate::{line, outage, test_cluster, toy};
 
 /// The annotation of the release's namespace. Its value is a list in JSON.
 const INSTALLED: &str = "phpprof.dev/e2e-installed";
@@ -115,9 +116,13 @@ fn words(values: Values) -> Vec<String> {
 }
 
 fn lock_file() -> Result<File> {
-    // The two kinds of clusters are tested at the same time.
-    let kind = if toy::is_used() { "toy" } else { "e2e" };
-    let path = std::env::temp_dir().join(format!("phpprof-{kind}.lock"));
+    // The clusters are tested at the same time.
+    let name = if toy::is_used() {
+        "phpprof-toy"
+    } else {
+        test_cluster::here().name()
+    };
+    let path = std::env::temp_dir().join(format!("{name}.lock"));
     let mut options = File::options();
     let file = options.create(true).truncate(false).write(true).open(&path);
     file.with_context(|| format!("opening {}", path.display()))

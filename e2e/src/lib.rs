@@ -27,6 +27,7 @@ pub mod samples;
 mod sign;
 pub mod store;
 mod terminal;
+pub mod test_cluster;
 pub mod toy;
 pub mod users;
 pub mod volume;

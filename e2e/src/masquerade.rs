@@ -6,9 +6,8 @@
 use anyhow::{Context as _, Result};
 
 use crate::command::run;
+use crate::test_cluster;
 
-/// The name from e2e/cluster/names.sh.
-const NETWORK: &str = "--net=/run/netns/phpprof-e2e";
 const TABLE: &str = "phpprof-masquerade";
 
 /// Changes the source address of every new connection to the relay.
@@ -16,7 +15,8 @@ pub async fn begin() -> Result<()> {
     let rules = format!(
         "table inet {TABLE} {{\n chain postrouting {{ type nat hook postrouting priority srcnat; tcp dport 8443 masquerade; }}\n}}\n"
     );
-    run("nsenter", &[NETWORK, "nft", "-f", "-"], rules.as_bytes())
+    let network = test_cluster::here().network();
+    run("nsenter", &[&network, "nft", "-f", "-"], rules.as_bytes())
         .await
         .context(
             "this changes the network of the cluster, so it has to be the one of e2e/cluster",
@@ -26,11 +26,8 @@ pub async fn begin() -> Result<()> {
 
 /// Removes the rule.
 pub async fn end() -> Result<()> {
-    run(
-        "nsenter",
-        &[NETWORK, "nft", "delete", "table", "inet", TABLE],
-        &[],
-    )
-    .await?;
+    let network = test_cluster::here().network();
+    let delete = [&network, "nft", "delete", "table", "inet", TABLE];
+    run("nsenter", &delete, &[]).await?;
     Ok(())
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::pods::{restricted, without_php};
 use crate::release::PREFIX;
+use crate::test_cluster;
 use crate::{Fixture, say};
 
 /// The pod of a fixture that calls the store.
@@ -24,8 +25,6 @@ const CALLER: &str = "caller";
 /// How often calls are made that get no answer, and the pause before each further time.
 const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The folder in which e2e/cluster writes them (RUN in names.sh).
-const FILES: &str = "/run/phpprof-e2e/store";
 
 /// The content of the folder `STORE_FILES`: the files endpoint, bucket, access-key, secret-key and,
 /// for a private CA, ca.crt.
@@ -46,7 +45,8 @@ pub struct StoreFiles {
 impl StoreFiles {
     /// Reads the folder `STORE_FILES`, or that of e2e/cluster.
     pub fn read() -> Result<Self> {
-        let folder = PathBuf::from(std::env::var("STORE_FILES").unwrap_or(FILES.to_owned()));
+        let ours = || test_cluster::here().run().join("store");
+        let folder = std::env::var_os("STORE_FILES").map_or_else(ours, PathBuf::from);
         let file = |name: &str| {
             let path = folder.join(name);
             let text = std::fs::read_to_string(&path);

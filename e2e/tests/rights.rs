@@ -1,16 +1,16 @@
-//! Runs after all tests on the cluster: the operator has used each right that the chart gives it,
-//! and no call was refused, in the cluster-wide form and in that of `rbac.namespaces`.
+//! Runs after all tests on the clusters of this machine: the operator has used each right that the
+//! chart gives it, and no call was refused, in the cluster-wide form and in that of
+//! `rbac.namespaces`.
 //!
 //! The audit log of e2e/cluster names the role that allowed each call, which distinguishes the two
 //! forms.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{AuditedCall, LOG, Rights, calls, granted, used};
-use e2e::release;
+use e2e::audit::{self, AuditedCall, Rights, granted, used};
+use e2e::{release, test_cluster};
 
 /// The operator's rights in the chart, in one form.
 fn chart(form: &[&str]) -> Result<Rights> {
@@ -64,7 +64,10 @@ fn refused(calls: &[AuditedCall], [everywhere, some]: &[Rights; 2]) -> Vec<Strin
 
 #[test]
 fn each_right_was_used_and_none_missing() -> Result<()> {
-    let calls = calls(Path::new(LOG))?;
+    let mut calls = Vec::new();
+    for cluster in test_cluster::all() {
+        calls.extend(audit::calls(&cluster.audit_log())?);
+    }
     let used = used(&calls);
     let forms = [chart(&[])?, chart(&["--set=rbac.namespaces={shop}"])?];
     let mut wrong = refused(&calls, &forms);

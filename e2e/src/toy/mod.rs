@@ -9,11 +9,19 @@ pub mod node;
 mod operator;
 pub mod sampler;
 
-/// The variable that is set where the tests run on such a cluster.
+use std::path::PathBuf;
+
+/// The variable that is set where the tests run on such a cluster: the folder of its logs.
 const VARIABLE: &str = "PHPPROF_TOY";
 
 /// Whether the tests run on such a cluster.
 #[must_use]
 pub fn is_used() -> bool {
-    std::env::var_os(VARIABLE).is_some()
+    logs().is_some()
+}
+
+/// The folder of its logs, if the tests run on such a cluster.
+#[must_use]
+pub fn logs() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).map(PathBuf::from)
 }

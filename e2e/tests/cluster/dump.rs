@@ -130,7 +130,7 @@ async fn hanging(fixture: &Fixture) -> Result<()> {
 }
 
 /// Nothing else runs beside these.
-mod alone {
+mod quiet {
     use super::*;
 
     #[test]

@@ -18,7 +18,7 @@ fn unix_now() -> Result<Duration> {
 }
 
 /// Nothing else runs beside these.
-mod alone {
+mod quiet {
     use super::*;
 
     #[test]

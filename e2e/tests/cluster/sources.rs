@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::requests::status;
-use e2e::{Fixture, exclusive, masquerade, pods, release};
+use e2e::{Fixture, exclusive, masquerade, pods, release, test_cluster};
 use phpprof_crds::{TargetReason, UploadRoute};
 use serde_json::{Value, json};
 
@@ -33,9 +33,10 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
     let message = &target.message;
     // The gateway of the pods, in either family of addresses, and the pod's addresses, of which the
     // first may be of the other one.
-    let sources = ["10.204.0.1 is not ", "fd00:204::1 is not "];
-    let pods = ["is not 10.204.", "is not fd00:204::"];
-    let has = |one: &&str| message.contains(one);
+    let [ipv4, ipv6] = test_cluster::here().pods();
+    let sources = [format!("{ipv4}0.1 is not "), format!("{ipv6}1 is not ")];
+    let pods = [format!("is not {ipv4}"), format!("is not {ipv6}")];
+    let has = |one: &String| message.contains(one);
     let names_both = sources.iter().any(has) && pods.iter().any(has);
     ensure!(
         names_both && message.contains("relay.verifySource"),

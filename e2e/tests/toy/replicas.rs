@@ -1,11 +1,10 @@
 //! Two replicas of the operator: one leads, and the other takes over when the leader ends, is
 //! killed, hangs or is cut off.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{AuditedCall, LOG, calls};
+use e2e::audit::{self, AuditedCall, calls};
 use e2e::requests::status;
 use e2e::{Fixture, cut, exclusive, is_long_form, kubectl, pods, poll, release, say};
 use jiff::Timestamp;
@@ -140,7 +139,7 @@ async fn cut_off_while_it_injects(fixture: &Fixture, leader: &Pod) -> Result<Pro
 fn writes(pod: &Pod, since: Timestamp) -> Result<Vec<AuditedCall>> {
     let writes =
         |call: &AuditedCall| ["create", "update", "patch", "delete"].contains(&call.verb.as_str());
-    let mut calls = calls(Path::new(LOG))?;
+    let mut calls = calls(&audit::log())?;
     calls.retain(|call| call.pod == pod.name_any() && call.received > since && writes(call));
     Ok(calls)
 }
@@ -224,7 +223,7 @@ mod alone {
             cut::end().await?;
             let request = played?;
             tokio::time::sleep(BACK).await;
-            let back = calls(Path::new(LOG))?;
+            let back = calls(&audit::log())?;
             let back = back
                 .iter()
                 .filter(|call| call.pod == leader.name_any() && call.received > since);

@@ -248,15 +248,13 @@ test: setup ## all tests, in their short form
 	@tools/ahead --wanted
 	@$(MAKE) beside-e2e >"$(BESIDE_LOG)" 2>&1 & beside=$$!; code=0; \
 	  $(MAKE) e2e || code=$$?; wait $$beside || code=$$?; cat "$(BESIDE_LOG)"; exit $$code
-	@$(MAKE) php
 	@$(MAKE) real
-	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) bench BENCH=smoke
 	@$(MAKE) truth
 
 # The cluster's tests are built while it starts, and wait most of their time: the fuzzing fits in there, builds for what follows, clippy,
-# which is late because cargo would let the cluster's tests wait for it, as for all that is built without --release, and the browser.
-# Chromium comes last, when only tests are left that run alone, and has as much CPU time as these: its tests have time limits.
+# which is late because cargo would let the cluster's tests wait for it, as for all that is built without --release, the browser and real
+# PHP. These two come last, and have as much CPU time as the cluster's tests: theirs have time limits.
 .PHONY: beside-e2e
 beside-e2e:
 	@cargo build --quiet --locked -p e2e --bins && cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
@@ -268,6 +266,8 @@ beside-e2e:
 	@tools/beside $(MAKE) clippy
 	@tools/beside $(MAKE) connections
 	@$(MAKE) browser
+	@$(MAKE) scale SCALE=smoke
+	@$(MAKE) php
 
 # Its targets of make are tests themselves, or run here.
 .PHONY: commands

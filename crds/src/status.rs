@@ -330,6 +330,14 @@ pub struct ProfileQuality {
     /// Samples without their worker's labels, because the table by worker was full. They have their
     /// stack.
     pub without_worker: i64,
+    /// Samples without the labels of their request, because the table of stacks was nearly full.
+    /// They have their stack.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub without_labels: i64,
+    /// Samples of stacks deeper than is read: [truncated] stands for what is left out, and its line
+    /// says how many frames at least.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub truncated: i64,
     /// Samples with a function whose name did not fit into the table of names: it is [over the
     /// memory cap].
     #[serde(skip_serializing_if = "is_zero")]

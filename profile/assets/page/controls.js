@@ -85,6 +85,8 @@ const drawFacts = () => {
   const lost = ({ withoutName, withoutPath, withoutStack }) => (withoutName || 0) + (withoutPath || 0) + (withoutStack || 0);
   shareOf(sum(({ quality }) => quality && lost(quality)), "over the memory cap");
   shareOf(sum(({ quality }) => quality && quality.folded), "with a shorter recursion");
+  shareOf(sum(({ quality }) => quality && quality.truncated), "with a part of the stack left out");
+  shareOf(sum(({ quality }) => quality && quality.withoutLabels), "without labels of their request");
   shareOf(sum(({ quality }) => quality && quality.stopped), "of stopped workers");
   const waited = sum(({ quality }) => quality && quality.cpuWaitMilliseconds);
   const inRequests = sum(({ quality, effectiveSamplesPerSecond }) => quality && 1000 * (quality.taken - quality.idle) / effectiveSamplesPerSecond);

@@ -400,11 +400,8 @@ fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOpt
     if let Some(count) = recording.not_running {
         say(&format!("{count} samples of sleeping workers are left out"));
     }
-    if output.without_worker > 0 {
-        say(&format!(
-            "{} samples have their stack but no pid, because the table by worker was full",
-            output.without_worker
-        ));
+    for line in output.untold.lines() {
+        say(&line);
     }
     if let Some(told) = output.lost.told() {
         say(&told);

@@ -57,12 +57,45 @@ pub struct ProfileFile {
     pub bytes: Vec<u8>,
     /// The number of all samples.
     pub samples: u64,
-    /// The number of samples that are not told apart by worker, for lack of room.
-    pub without_worker: u64,
+    /// What its samples do not tell.
+    pub untold: Untold,
     /// What was counted of samples without a name.
     pub unnamed: unnamed::Counts,
     /// What was lost for lack of room.
     pub lost: Lost,
+}
+
+/// Samples that say less than they might, for lack of room.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Untold {
+    /// Those that are not told apart by worker.
+    pub without_worker: i64,
+    /// Those without the labels of their request.
+    pub without_labels: i64,
+    /// Those of stacks of which a part is left out, as `[truncated]` in them says.
+    pub truncated: i64,
+}
+
+impl Untold {
+    /// A line for each, in the order of the fields.
+    pub fn lines(self) -> impl Iterator<Item = String> {
+        let lines = [
+            (
+                self.without_worker,
+                "have their stack but no pid, because the table by worker was full",
+            ),
+            (
+                self.without_labels,
+                "have their stack but no labels of their request, because the table of stacks was nearly full; record for a shorter time, at a lower rate (-F), with fewer labels, or only some requests (--path-prefix, --script)",
+            ),
+            (
+                self.truncated,
+                "are of stacks deeper than is read: [truncated] stands for what is left out, and its line says how many frames at least",
+            ),
+        ];
+        let counted = lines.into_iter().filter(|(count, _)| *count > 0);
+        counted.map(|(count, what)| format!("{count} samples {what}"))
+    }
 }
 
 #[derive(Serialize)]
@@ -224,6 +257,11 @@ struct SampleCounts {
     #[serde(skip_serializing_if = "is_zero")]
     cpu_uncounted: u64,
     without_worker: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    without_labels: i64,
+    /// Samples of stacks of which a part is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    truncated: i64,
     /// Samples that end below a name that could not be checked. Few runs have any.
     #[serde(skip_serializing_if = "is_zero")]
     unnamed: u64,
@@ -310,11 +348,12 @@ pub fn of_workers(
         samples: i64::try_from(workers.len()).unwrap_or(i64::MAX),
         ..Lost::default()
     };
-    writer.comment(comment(snapshot, &all, 0, 0, of_sampler));
+    let untold = Untold::default();
+    writer.comment(comment(snapshot, &all, 0, untold, of_sampler));
     ProfileFile {
         bytes: writer.finish(),
         samples: workers.len() as u64,
-        without_worker: 0,
+        untold,
         unnamed: unnamed::Counts::default(),
         lost: Lost::default(),
     }
@@ -341,7 +380,11 @@ pub fn output(
     // In order, so that the same samples give the same file; and one by one, because all of them at
     // once take many megabytes.
     let settled = &snapshot.samples.settled;
-    let (mut lines, mut without_worker, mut lost) = (Vec::new(), 0, Lost::default());
+    let (mut lines, mut lost) = (Vec::new(), Lost::default());
+    let mut untold = Untold {
+        without_labels: settled.without_labels,
+        ..Untold::default()
+    };
     let mut texts = String::new();
     let unstable = settled.each(|stack| {
         let Settlement {
@@ -371,20 +414,17 @@ pub fn output(
         all.extend(waits(stack.held, frames.first()));
         writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);
         if *tid == ANY_WORKER {
-            without_worker += sum.samples;
+            untold.without_worker += sum.samples;
+        }
+        if lines.iter().any(|(name, _)| *name == FunctionNames::TRUNCATED) {
+            untold.truncated += sum.samples;
         }
     });
-    writer.comment(comment(
-        snapshot,
-        &lost,
-        unstable,
-        without_worker,
-        of_sampler,
-    ));
+    writer.comment(comment(snapshot, &lost, unstable, untold, of_sampler));
     ProfileFile {
         bytes: writer.finish(),
         samples: u64::try_from(lost.samples).unwrap_or(0),
-        without_worker: u64::try_from(without_worker).unwrap_or(0),
+        untold,
         unnamed: unnamed(snapshot, lost.samples, unstable),
         lost,
     }
@@ -408,7 +448,7 @@ fn comment(
     snapshot: &Snapshot,
     lost: &Lost,
     unstable: i64,
-    without_worker: i64,
+    untold: Untold,
     of_sampler: OfSampler,
 ) -> String {
     let quality = snapshot.samples.quality;
@@ -441,7 +481,9 @@ fn comment(
             cpu_wait_milliseconds: milliseconds(snapshot.cpu_waited),
             cpu_unproven: snapshot.cpu_proofs.changed,
             cpu_uncounted: snapshot.cpu_proofs.uncounted,
-            without_worker,
+            without_worker: untold.without_worker,
+            without_labels: untold.without_labels,
+            truncated: untold.truncated,
             unnamed: quality.unnamed,
             unchecked_names: quality.unchecked_names,
             without_name: lost.names,

@@ -1,9 +1,9 @@
 //! Sums samples by stack, labels of the request, and worker: memory grows with distinct stacks, not
 //! with time.
 //!
-//! Invariant: no time is lost. Without room for a worker of its own, samples are summed without the
-//! worker (`withoutWorker` in the receipt); what cannot be proven is summed under a frame that says
-//! so.
+//! Invariant: no time is lost. Without room for all, samples are summed without the worker
+//! (`withoutWorker` in the receipt), then without the labels of the request (`withoutLabels`), and
+//! then without the stack; what cannot be proven is summed under a frame that says so.
 
 use rustc_hash::FxHashMap;
 
@@ -18,6 +18,9 @@ use crate::target::process::held::Held;
 const MAX_WITH_CANDIDATE: usize = 21_504;
 /// Beyond this many sums, new ones are without the worker.
 const MAX_BY_WORKER: usize = 28_672;
+/// Beyond this many sums, new ones are without the labels of the request: what ran says more than
+/// for whom, and thousands of routes would fill the table with the same stacks.
+const MAX_BY_LABELS: usize = 43_008;
 /// Beyond this many sums, new ones are without the stack. It is the capacity of a hash table of
 /// 2^16, in three megabytes.
 const MAX_SUMS: usize = 57_344;
@@ -99,6 +102,8 @@ pub struct Aggregate {
     /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it
     /// has no memory for it.
     heaps: Heaps,
+    /// Samples whose request has labels that had no room.
+    without_labels: i64,
 }
 
 fn times(sum: &StackSum) -> TimeSums {
@@ -117,6 +122,8 @@ pub struct Settled {
     paths: CallPaths,
     sums: Vec<(SumKey, TimeSums)>,
     heaps: Heaps,
+    /// Samples whose request has labels that had no room.
+    pub without_labels: i64,
 }
 
 /// The samples of one stack and worker.
@@ -302,6 +309,9 @@ impl Aggregate {
     /// Adds sums to a stack: from elsewhere, or values that become known after the sample.
     pub fn merge(&mut self, sample: Labelled, tid: i32, sum: StackSum) {
         let key = self.key(sample, tid);
+        if key.0.labels != sample.labels {
+            self.without_labels = self.without_labels.saturating_add(sum.samples);
+        }
         add(self.sums.entry(key).or_default(), times(&sum));
         let heap = [sum.heap_growth, sum.heap_change];
         if heap != [0, 0] {
@@ -311,8 +321,12 @@ impl Aggregate {
 
     /// Adds all of another aggregate.
     pub fn absorb(&mut self, other: Self) {
+        self.without_labels = self.without_labels.saturating_add(other.without_labels);
         for ((sample, tid), sum) in other.sums {
             let key = self.key(sample, tid);
+            if key.0.labels != sample.labels {
+                self.without_labels = self.without_labels.saturating_add(sum[0]);
+            }
             add(self.sums.entry(key).or_default(), sum);
         }
         for ((sample, tid), heap) in other.heaps {
@@ -322,7 +336,7 @@ impl Aggregate {
     }
 
     /// The key under which the samples of a stack are summed: without room, without the candidate,
-    /// the worker, and then the stack.
+    /// the worker, the labels, and then the stack.
     fn key(&self, sample: Labelled, tid: i32) -> SumKey {
         let count = self.sums.len();
         let plain = Labelled {
@@ -332,10 +346,15 @@ impl Aggregate {
             },
             ..sample
         };
+        let bare = Labelled {
+            labels: SetId::default(),
+            ..plain
+        };
         let key = [
             (count < MAX_WITH_CANDIDATE, (sample, tid)),
             (count < MAX_BY_WORKER, (plain, tid)),
-            (count < MAX_SUMS - 1, (plain, ANY_WORKER)),
+            (count < MAX_BY_LABELS, (plain, ANY_WORKER)),
+            (count < MAX_SUMS - 1, (bare, ANY_WORKER)),
         ]
         .into_iter()
         .find_map(|(has_room, key)| (has_room || self.sums.contains_key(&key)).then_some(key));
@@ -352,6 +371,7 @@ impl Aggregate {
             paths: tree.settle(edges),
             sums: sums.map(|(&key, &sum)| (key, sum)).collect(),
             heaps: self.heaps.clone(),
+            without_labels: self.without_labels,
         }
     }
 }

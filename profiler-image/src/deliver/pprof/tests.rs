@@ -68,7 +68,7 @@ fn check_without_worker(workers: i32, are_some: bool) {
         .map(|sample| sample.value[0])
         .sum();
     assert_eq!(comment["quality"]["withoutWorker"], unlabelled);
-    assert_eq!(i64::try_from(output.without_worker), Ok(unlabelled));
+    assert_eq!(output.untold.without_worker, unlabelled);
     assert_eq!((unlabelled > 0, output.samples), (are_some, workers as u64));
 }
 
@@ -233,6 +233,8 @@ fn the_comment_has_the_fields_of_the_contract() {
             cpu_unproven: 9,
             cpu_uncounted: 6,
             without_worker: 3,
+            without_labels: 8,
+            truncated: 4,
             unnamed: 0,
             unchecked_names: 0,
             without_name: 5,

@@ -1,6 +1,7 @@
 //! What an aggregate keeps of the samples that it is given.
 
 use super::*;
+use crate::request::values::{RequestValues, Set};
 use crate::stack::call_tree::CallPath;
 use crate::stack::edges::{Edge, EdgeKnowledge};
 use phpprof_zend::site::Relation;
@@ -193,6 +194,45 @@ fn workers_that_find_no_room_are_summed_together() {
     let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
     assert_eq!(all, 99_999);
     assert!(stacks.iter().any(|stack| stack.tid == ANY_WORKER));
+}
+
+/// A thousand routes, with a hundred stacks each.
+#[test]
+fn labels_without_room_leave_their_stacks() {
+    let (mut values, mut tree) = (RequestValues::default(), CallTree::default());
+    let mut aggregate = Aggregate::default();
+    let routes = (0..1000).map(|route| {
+        let route: Set = std::array::from_fn(|label| if label == 0 { route + 1 } else { 0 });
+        values.set(route)
+    });
+    let routes: Vec<SetId> = routes.collect();
+    for op in 0..100 {
+        let call = CallPath::default();
+        let path = tree.add(PathId::NONE, FunctionNames::IDLE, op, op, call);
+        for &labels in &routes {
+            let stack = SummedStack {
+                path: path.unwrap(),
+                ending: Ending::Whole,
+                phase: None,
+                candidate: PathId::NONE,
+            };
+            let sample = Labelled {
+                labels,
+                ..stack.into()
+            };
+            aggregate.add(sample, 42, 1);
+        }
+    }
+    let settled = aggregate.settle(&tree, &Edges::default());
+    let (stacks, _) = settled.sum();
+    assert!(stacks.iter().all(|stack| stack.leaf.is_none()));
+    let is_bare = |stack: &&Settlement| stack.labels == SetId::default();
+    let bare = stacks.iter().filter(is_bare).map(|stack| stack.sum.samples);
+    let bare: i64 = bare.sum();
+    assert_eq!(settled.without_labels, bare);
+    assert_eq!(bare, 100_000 - MAX_BY_LABELS as i64);
+    let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
+    assert_eq!(all, 100_000);
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn measure(
         Ok(ThreadAccount {
             chance: f64::max(chance(0), chance(1)),
             samples: of_thread.map(|stack| stack.sum.samples).sum(),
-            delay_percent: 100.0 * delay as f64 / recording.took.as_nanos() as f64,
+            delay_percent: 100.0 * delay as f64 / recording.facts.took.as_nanos() as f64,
             truth: said.account(&time),
             sampled: accounts.get(&said.tid).copied().unwrap_or_default(),
         })

@@ -110,8 +110,8 @@ pub fn time(recording: &Recording) -> Result<Range<u64>> {
         Ok(i64::try_from(Duration::from(clock.now()?).as_nanos())?)
     };
     let apart = now(ClockId::CLOCK_REALTIME)? - now(ClockId::CLOCK_MONOTONIC)?;
-    let begin = u64::try_from(recording.began_unix_nanoseconds - apart)?;
-    Ok(begin..begin + u64::try_from(recording.took.as_nanos())?)
+    let begin = u64::try_from(recording.facts.began_unix_nanoseconds - apart)?;
+    Ok(begin..begin + u64::try_from(recording.facts.took.as_nanos())?)
 }
 
 /// A name without the folder of its script.

@@ -130,7 +130,7 @@ fn judge(
     writeln!(
         csv,
         "{},{},{},{},{},{},{},{:.4},{},{},{},{},{},{},{},{:.3}",
-        recording.engine.version,
+        recording.facts.engine.version,
         if row.engine.opcache { "on" } else { "off" },
         row.engine.jit,
         mode(row),
@@ -235,7 +235,7 @@ fn measure(
         true_small_percent,
         reads_per_sample: reads_per_sample(&recording, &counts),
         own_cpu_percent: unpaced
-            .then(|| 100.0 * spent as f64 / (recording.took.as_nanos() as f64).max(1.0)),
+            .then(|| 100.0 * spent as f64 / (recording.facts.took.as_nanos() as f64).max(1.0)),
     };
     Ok((counts, how, recording))
 }

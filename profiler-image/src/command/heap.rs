@@ -10,7 +10,7 @@ const NEAR: u64 = 80;
 
 /// Prints the size of the highest heap, and for how many workers nothing is known.
 pub fn summarize(recording: &Recording) {
-    let Some(told) = recording.heap else {
+    let Some(told) = recording.facts.heap else {
         return;
     };
     if let Some(highest) = told.highest {

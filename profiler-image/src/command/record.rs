@@ -253,7 +253,7 @@ fn deliver(
     let of_sampler = of_sampler(spoken.unwrap_or(contract::NUMBER));
     let output = match &begin {
         Some(begin) => {
-            let said = begin.look(&recording.seen);
+            let said = begin.look(&recording.facts.seen);
             let workers = now::workers(&snapshot, &said);
             of_workers(&snapshot, &workers, &arguments.label, of_sampler)
         }
@@ -390,14 +390,14 @@ fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOpt
     };
     say(&format!(
         "PHP {} ({}), {} workers: {} samples, {} idle, {} late{how}",
-        recording.engine.version,
-        recording.engine.sapi,
-        recording.busy.workers(),
+        recording.facts.engine.version,
+        recording.facts.engine.sapi,
+        recording.facts.busy.workers(),
         output.samples,
         quality.idle,
         quality.late
     ));
-    if let Some(count) = recording.not_running {
+    if let Some(count) = recording.facts.not_running {
         say(&format!("{count} samples of sleeping workers are left out"));
     }
     for line in output.untold.lines() {
@@ -412,19 +412,24 @@ fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOpt
     if let Some(told) = waiting::told_of_stopped(quality.stopped, quality.taken - quality.idle) {
         say(&told);
     }
-    let busy = (quality.taken - quality.idle) as f64 * recording.effective_period.as_secs_f64();
-    if let Some(told) = waiting::told_of_cpu(recording.cpu_waited.as_secs_f64(), busy) {
+    let busy =
+        (quality.taken - quality.idle) as f64 * recording.facts.effective_period.as_secs_f64();
+    if let Some(told) = waiting::told_of_cpu(recording.facts.cpu_waited.as_secs_f64(), busy) {
         say(&told);
     }
-    let workers = recording.seen.values().map(|seen| seen.pid);
+    let workers = recording.facts.seen.values().map(|seen| seen.pid);
     if let Some(told) = host::of_masters(&options.scope, workers) {
         say(&told);
     }
-    tell_without_room(recording.without_room);
-    tell_missed(recording.missed);
+    tell_without_room(recording.facts.without_room);
+    tell_missed(recording.facts.missed);
     requests::summarize(recording);
     heap::summarize(recording);
-    let [asked, kept] = [recording.asked_period, recording.effective_period].map(per_second);
+    let [asked, kept] = [
+        recording.facts.asked_period,
+        recording.facts.effective_period,
+    ]
+    .map(per_second);
     // Single turns come late on each machine.
     if kept < 0.95 * asked {
         say(&format!(

@@ -90,7 +90,7 @@ impl LabelArguments {
 
 /// Prints how many samples the filter dropped, and how many have no labels.
 pub fn summarize(recording: &Recording) {
-    let Some(told) = &recording.requests else {
+    let Some(told) = &recording.facts.requests else {
         return;
     };
     let counts = told.counts;

@@ -70,8 +70,11 @@ impl Keep for Deltas {
         let nanoseconds = i64::try_from(until.as_nanos()).unwrap_or(i64::MAX);
         *until = sampled;
         let mut delta = snapshot();
-        delta.began_unix_nanoseconds = delta.began_unix_nanoseconds.saturating_add(nanoseconds);
-        delta.took = since;
+        delta.facts.began_unix_nanoseconds = delta
+            .facts
+            .began_unix_nanoseconds
+            .saturating_add(nanoseconds);
+        delta.facts.took = since;
         // If the thread has ended, the samples are dropped; something else ends the run.
         let _ = self.to_thread.try_send(delta);
     }

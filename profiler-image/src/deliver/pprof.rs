@@ -19,6 +19,7 @@ use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{ANY_WORKER, Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
+use crate::stack::names::FunctionNames;
 use heap::HeapData;
 use rows::{frames, of_worker, waits};
 
@@ -292,14 +293,14 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 
 fn writer(snapshot: &Snapshot) -> Writer {
     Writer::new(Settings {
-        period: i64::try_from(snapshot.effective_period.as_nanos()).unwrap_or(i64::MAX),
-        time_nanos: snapshot.began_unix_nanoseconds,
-        duration_nanos: i64::try_from(snapshot.took.as_nanos()).unwrap_or(i64::MAX),
+        period: i64::try_from(snapshot.facts.effective_period.as_nanos()).unwrap_or(i64::MAX),
+        time_nanos: snapshot.facts.began_unix_nanoseconds,
+        duration_nanos: i64::try_from(snapshot.facts.took.as_nanos()).unwrap_or(i64::MAX),
         mapping: MappingInfo {
-            filename: snapshot.engine.module.path.clone(),
-            build_id: snapshot.engine.build_id.clone(),
+            filename: snapshot.facts.engine.module.path.clone(),
+            build_id: snapshot.facts.engine.build_id.clone(),
         },
-        ..match snapshot.heap {
+        ..match snapshot.facts.heap {
             Some(_) => Settings::default().with_heap(),
             None => Settings::default(),
         }
@@ -406,17 +407,20 @@ pub fn output(
             .iter()
             .map(|(key, value)| SampleTag::Str(key, value))
             .collect();
-        if let Some(told) = &snapshot.requests {
+        if let Some(told) = &snapshot.facts.requests {
             let of_request = told.table.labels(*of_request);
             all.extend(of_request.map(|(key, value)| SampleTag::Str(key, value)));
         }
         all.extend(of_worker(snapshot, *tid).into_iter().flatten());
         all.extend(waits(stack.held, frames.first()));
-        writer.add(&frames, &values(sum, snapshot.heap.is_some()), &all);
+        writer.add(&frames, &values(sum, snapshot.facts.heap.is_some()), &all);
         if *tid == ANY_WORKER {
             untold.without_worker += sum.samples;
         }
-        if lines.iter().any(|(name, _)| *name == FunctionNames::TRUNCATED) {
+        if lines
+            .iter()
+            .any(|(name, _)| *name == FunctionNames::TRUNCATED)
+        {
             untold.truncated += sum.samples;
         }
     });
@@ -431,7 +435,7 @@ pub fn output(
 }
 
 fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts {
-    let opcache = snapshot.extensions.and_then(|it| it.opcache);
+    let opcache = snapshot.facts.extensions.and_then(|it| it.opcache);
     let restarts = match opcache {
         Some(OpcacheState::On { restarts, .. }) => restarts,
         Some(OpcacheState::Off) | None => 0,
@@ -455,18 +459,22 @@ fn comment(
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
-        php: PhpBuild::of(&snapshot.engine, snapshot.jit, snapshot.extensions),
-        workers: snapshot.busy.workers(),
-        workers_not_sampled: snapshot.without_room,
-        missed: snapshot.missed.map(|missed| MissedCounts {
+        php: PhpBuild::of(
+            &snapshot.facts.engine,
+            snapshot.facts.jit,
+            snapshot.facts.extensions,
+        ),
+        workers: snapshot.facts.busy.workers(),
+        workers_not_sampled: snapshot.facts.without_room,
+        missed: snapshot.facts.missed.map(|missed| MissedCounts {
             processes: missed.processes,
             cpu_milliseconds: milliseconds(missed.reaped),
         }),
-        throttled: snapshot.throttled.map(|throttled| ThrottledTime {
+        throttled: snapshot.facts.throttled.map(|throttled| ThrottledTime {
             periods: throttled.periods,
             milliseconds: milliseconds(throttled.time),
         }),
-        busy_percents: snapshot.busy.busiest(MAX_BUSY_PERCENTS),
+        busy_percents: snapshot.facts.busy.busiest(MAX_BUSY_PERCENTS),
         samples: lost.samples,
         quality: SampleCounts {
             due: quality.due,
@@ -477,10 +485,10 @@ fn comment(
             denied: quality.denied,
             idle: quality.idle,
             open: quality.open,
-            cpu_unattributed_milliseconds: milliseconds(snapshot.cpu_unattributed),
-            cpu_wait_milliseconds: milliseconds(snapshot.cpu_waited),
-            cpu_unproven: snapshot.cpu_proofs.changed,
-            cpu_uncounted: snapshot.cpu_proofs.uncounted,
+            cpu_unattributed_milliseconds: milliseconds(snapshot.facts.cpu_unattributed),
+            cpu_wait_milliseconds: milliseconds(snapshot.facts.cpu_waited),
+            cpu_unproven: snapshot.facts.cpu_proofs.changed,
+            cpu_uncounted: snapshot.facts.cpu_proofs.uncounted,
             without_worker: untold.without_worker,
             without_labels: untold.without_labels,
             truncated: untold.truncated,
@@ -491,18 +499,21 @@ fn comment(
             without_stack: lost.stacks,
             folded: quality.folded,
             stopped: i64::try_from(quality.stopped).unwrap_or(i64::MAX),
-            not_running: snapshot.not_running,
+            not_running: snapshot.facts.not_running,
         },
-        duration_seconds: snapshot.took.as_secs_f64().round() as u64,
-        samples_per_second: per_second(snapshot.asked_period).round() as u64,
-        effective_samples_per_second: one_decimal(per_second(snapshot.effective_period)),
-        seed: snapshot.seed,
+        duration_seconds: snapshot.facts.took.as_secs_f64().round() as u64,
+        samples_per_second: per_second(snapshot.facts.asked_period).round() as u64,
+        effective_samples_per_second: one_decimal(per_second(snapshot.facts.effective_period)),
+        seed: snapshot.facts.seed,
         sampler_cpu_milliseconds: of_sampler.cpu_milliseconds,
-        workers_gave_way_milliseconds: milliseconds(snapshot.gave_way),
+        workers_gave_way_milliseconds: milliseconds(snapshot.facts.gave_way),
         sampler_peak_bytes: of_sampler.peak_bytes,
-        requests: (snapshot.requests.as_ref())
+        requests: (snapshot.facts.requests.as_ref())
             .map(|told| RequestFates::of(told, snapshot.list_stored)),
-        heap: snapshot.heap.map(|told| HeapData::of(snapshot, &told)),
+        heap: snapshot
+            .facts
+            .heap
+            .map(|told| HeapData::of(snapshot, &told)),
     };
     serde_json::to_string(&comment).unwrap_or_default()
 }

@@ -22,7 +22,7 @@ use crate::stack::trace::SummedStack;
 #[must_use]
 pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     let empty = ValueTable::default();
-    let requests = snapshot.requests.as_ref();
+    let requests = snapshot.facts.requests.as_ref();
     let table = requests.map_or(&empty, |told| &told.table);
     let mut paths = MomentPaths::of(snapshot);
     let began = recorder.began;
@@ -30,7 +30,7 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     let requests = slowest
         .map(|seen| request(seen, began, snapshot, table, &mut paths))
         .collect();
-    let took = signed(snapshot.took.as_nanos());
+    let took = signed(snapshot.facts.took.as_nanos());
     let parts = recorder.parts.renamed(|stack| paths.leaf(stack));
     let unlisted_requests = recorder.slowest.unlisted;
     let (workers, other_workers) = recorder.workers.finish();
@@ -58,7 +58,7 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
     });
     Timeline {
         version: VERSION,
-        began_unix_nanoseconds: snapshot.began_unix_nanoseconds,
+        began_unix_nanoseconds: snapshot.facts.began_unix_nanoseconds,
         duration_nanoseconds: took,
         step_nanoseconds: signed(recorder.step.into()),
         workers: workers.chain(other_workers).collect(),
@@ -114,7 +114,7 @@ fn request(
 
 /// The process and, if it has several workers, the thread under which the samples were summed.
 fn worker(summed_as: i32, snapshot: &Snapshot) -> (i32, i32) {
-    match snapshot.seen.get(&summed_as) {
+    match snapshot.facts.seen.get(&summed_as) {
         Some(seen) if seen.engine.is_thread_safe() => (seen.pid, summed_as),
         Some(seen) => (seen.pid, 0),
         None => (0, 0),

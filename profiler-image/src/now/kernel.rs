@@ -103,7 +103,7 @@ impl Keep for Begin {
     fn keep(&self, _: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
         let count = |(tid, seen): (&i32, &WorkerLabels)| Some((*tid, timeslices(seen.pid, *tid)?));
         let mut begin = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        begin.get_or_insert_with(|| snapshot().seen.iter().filter_map(count).collect());
+        begin.get_or_insert_with(|| snapshot().facts.seen.iter().filter_map(count).collect());
     }
 
     fn have_worked(&self) -> bool {

@@ -69,7 +69,7 @@ fn worker(
     said: &KernelReport,
 ) -> Option<DumpWorker> {
     // A thread id that is no worker's has the samples of all workers without room of their own.
-    let seen = snapshot.seen.get(&tid)?;
+    let seen = snapshot.facts.seen.get(&tid)?;
     let mut lines = Vec::new();
     snapshot.samples.settled.lines(&sampled.most, &mut lines);
     let is_idle = matches!(lines.last(), Some(&(FunctionNames::IDLE, _)));
@@ -94,7 +94,7 @@ fn worker(
         state == DumpState::Running && sampled.most.held == Held::Cpu && said.is_runnable;
     let slept = state == DumpState::Waiting && sampled.is_only;
     let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
-    let told = snapshot.requests.as_ref().map(|told| &told.table);
+    let told = snapshot.facts.requests.as_ref().map(|told| &told.table);
     let of_request = |key: &str| {
         let mut labels = told?.labels(sampled.most.labels);
         labels

@@ -36,8 +36,7 @@ impl RunLoop<'_> {
             .filter(|_| !self.options.unpaced);
         let until = at + u64::try_from(self.options.duration.as_nanos()).unwrap_or(u64::MAX / 2);
         self.budget = Budget::new(percent, self.period, self.clock.own_cpu(), at, until);
-        self.missed_before = self.scanner.missed(SCAN_TAKES).unwrap_or_default();
-        self.sampled_of_ended = 0;
+        self.watch.begin(SCAN_TAKES);
         Begun {
             engine,
             unix_nanoseconds,

@@ -13,28 +13,22 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::SignalFd;
 use phpprof_zend::engine::Engine;
-use phpprof_zend::extensions::Extensions;
 
 use crate::raw::shorten_slices;
 use crate::read::heap::HeapWatch;
-use crate::read::on_cpu::CpuProofs;
 use crate::read::own_cpu::{CpuReaders, SLICE};
-use crate::read::place::OwnTimes;
-use crate::read::punctuality::Punctuality;
-use crate::read::quiescent::QuiescentReader;
 use crate::read::request_watch::RequestWatch;
 use crate::sample::StackSampler;
 use crate::target::diagnosis::Refused;
-use crate::target::discovery::Missed;
 use crate::target::files::raise_limit;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::last_pid::LastPid;
 use crate::target::process::throttle::{ThrottleCounts, ThrottleFile};
 use crate::target::scanner::{Found, Scan, ScanReport, Scanner};
 
 pub mod aggregate;
 mod begin;
 mod budget;
+pub mod facts;
 mod first;
 pub mod heap;
 pub mod lateness;
@@ -56,24 +50,29 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod time;
+mod totals;
 mod turn;
+mod watch;
 
 use aggregate::{ANY_WORKER, Aggregate};
 use budget::Budget;
-use heap::{HeapAccount, HeapTold};
+use heap::HeapAccount;
 use lateness::Lateness;
 use member::Member;
-use quiescent::{ASK_AT_LEAST, AskHistory};
+use own_cpu::OwnCpuTurns;
+use quiescent::QuiescentAsks;
 use recorder::Recorder;
 pub use recording::{RecordError, Recording, RecordingOptions};
 use requests::RunRequests;
 use schedule::{SampleSlot, WakeSchedule};
 pub use seen::WorkerLabels;
-use seen::{Busy, Workers};
+use seen::Workers;
 use snapshot::RunCounts;
 pub use snapshot::RunEnd;
 pub use time::own_cpu;
 use time::{Clock, SECOND, SystemClock};
+use totals::RunTotals;
+use watch::ProcessWatch;
 
 /// How often processes that have started, the budget and the checkpoints are checked. A new worker
 /// is noticed within 100 ms: this, the turn that it waits for, and a scan.
@@ -125,80 +124,32 @@ struct Begun {
 struct RunLoop<'a> {
     options: &'a RecordingOptions,
     clock: Box<dyn Clock + 'a>,
-    scanner: Box<dyn Scan + 'a>,
-    last_pid: LastPid,
-    /// The same, asked in each turn.
-    newest: LastPid,
-    /// Processes that could not be read in this turn.
-    failed: Vec<i32>,
-    /// A process may become PHP soon, so the next turn looks even if nothing is born.
-    is_fresh: bool,
-    next_quick: u64,
-    /// What came and went unseen before the run, and the CPU time in samples of workers that have
-    /// ended.
-    missed_before: Missed,
-    missed: Option<Missed>,
-    sampled_of_ended: u64,
-    /// A worker could not be read, so it may have ended or done an `execve`.
-    may_be_gone: bool,
-    /// The best reason so far why a process of the target was not sampled.
-    refused: Option<Arc<Refused>>,
-    is_target_gone: bool,
-    /// The most workers at one time that were not sampled, because the limit of open files had no
-    /// room for them.
-    without_room: usize,
+    watch: ProcessWatch<'a>,
     members: Vec<Member>,
     sampler: StackSampler,
     aggregate: Aggregate,
     /// The samples that were already given, if each is given once.
     given: Aggregate,
     requests: RunRequests,
-    /// The largest heap, and the data of workers that have ended.
-    heap: HeapTold,
     recorder: Option<Recorder>,
-    quiescent: QuiescentReader,
-    /// Reads workers on their own CPUs; `None` if that is not wanted.
-    on_own_cpu: Option<CpuReaders>,
-    own_times: OwnTimes,
-    /// When this thread woke up for this turn.
-    came_at: u64,
-    home: own_cpu::Home,
-    punctuality: Punctuality,
-    /// It was kept from its CPU in this turn.
-    is_late: bool,
+    asking: QuiescentAsks,
+    own: OwnCpuTurns,
     /// What the due times are drawn with.
     seed: u32,
     period: u64,
     /// The slot of the current turn.
     slot: Option<SampleSlot>,
     next_look: u64,
-    next_ask: u64,
-    ask_interval: u64,
-    asks: AskHistory,
     budget: Budget,
-    /// How busy the workers were that have ended.
-    busy: Busy,
-    /// CPU time that no sample could be given, of workers that have ended, in nanoseconds.
-    cpu_unattributed: u64,
-    /// How long workers that have ended waited for a CPU, in nanoseconds.
-    cpu_waited: u64,
-    /// How long those waited for the sampler, in nanoseconds.
-    gave_way: u64,
+    /// Of the workers that have ended.
+    totals: RunTotals,
     /// What the limit of the control group cost, and what it had cost when the run began.
     throttle: Option<(ThrottleFile, ThrottleCounts)>,
-    /// How often it was not proven whether a worker was on a CPU.
-    cpu_proofs: CpuProofs,
-    idle_calls: SystemCallCounts,
-    /// Samples that were left out because the worker slept.
-    not_running: u64,
     lateness: Lateness,
     /// How many turns were taken.
     turns: u32,
     /// Whether a leaf of this name says what it waits for.
     says: turn::Says,
-    /// The JIT has compiled code for a worker.
-    jit: bool,
-    extensions: Option<Extensions>,
     workers: Workers,
 }
 
@@ -212,7 +163,7 @@ impl<'a> RunLoop<'a> {
         let mut run = Self::by(options, Box::new(SystemClock), Box::new(scanner))?;
         if !options.unpaced {
             shorten_slices(SLICE);
-            run.on_own_cpu = Some(CpuReaders::new(options.quiescent_cpus)?);
+            run.own.readers = Some(CpuReaders::new(options.quiescent_cpus)?);
         }
         Ok(run)
     }
@@ -227,54 +178,25 @@ impl<'a> RunLoop<'a> {
         Ok(Self {
             options,
             clock,
-            scanner,
-            last_pid: LastPid::open(),
-            newest: LastPid::open(),
-            failed: Vec::new(),
-            is_fresh: false,
-            next_quick: 0,
-            missed_before: Missed::default(),
-            missed: None,
-            sampled_of_ended: 0,
-            may_be_gone: false,
-            refused: None,
-            is_target_gone: false,
-            without_room: 0,
+            watch: ProcessWatch::new(scanner),
             members: Vec::new(),
             sampler: StackSampler::new(),
             aggregate: Aggregate::default(),
             given: Aggregate::default(),
             requests: RunRequests::new(&options.requests),
-            heap: HeapTold::default(),
             recorder: None,
-            quiescent: QuiescentReader::start(options.quiescent_cpus)?,
-            on_own_cpu: None,
-            own_times: OwnTimes::open(),
-            came_at: 0,
-            home: own_cpu::Home::default(),
-            punctuality: Punctuality::default(),
-            is_late: false,
+            asking: QuiescentAsks::start(options.quiescent_cpus)?,
+            own: OwnCpuTurns::new(),
             seed: time::seed(),
             period: asked_period(options),
             slot: None,
             next_look: 0,
-            next_ask: 0,
-            ask_interval: ASK_AT_LEAST,
-            asks: AskHistory::default(),
             budget,
-            busy: Busy::default(),
-            cpu_unattributed: 0,
-            cpu_waited: 0,
-            gave_way: 0,
+            totals: RunTotals::default(),
             throttle: None,
-            cpu_proofs: CpuProofs::default(),
-            idle_calls: SystemCallCounts::default(),
-            not_running: 0,
             lateness: Lateness::default(),
             turns: 0,
             says: turn::Says::default(),
-            jit: false,
-            extensions: None,
             workers: Workers::default(),
         })
     }
@@ -289,7 +211,7 @@ impl<'a> RunLoop<'a> {
                 return Err(RecordError::Stopped);
             }
             // Without a worker the scanner needs no request.
-            if let Some(report) = self.scanner.wait(Duration::from_nanos(LOOK_EVERY)) {
+            if let Some(report) = self.watch.scanner.wait(Duration::from_nanos(LOOK_EVERY)) {
                 self.follow(report, self.clock.now());
                 patience = GIVE_UP_AFTER;
             }
@@ -297,14 +219,14 @@ impl<'a> RunLoop<'a> {
                 return Ok(Arc::clone(&first.worker.process.engine));
             }
             // Waiting does not help if this PHP cannot be sampled.
-            let hopeless = self.refused.as_deref().is_some_and(Refused::is_final);
+            let hopeless = self.watch.refused.as_deref().is_some_and(Refused::is_final);
             let waited = self.clock.now() - began;
             let is_late = !self.options.of_program
                 && waited > patience
                 && waited > *wait.get_or_insert_with(|| first::wait(self.options));
             if hopeless || is_late {
                 return Err(RecordError::NoPhp(
-                    self.refused.take().map(Arc::unwrap_or_clone),
+                    self.watch.refused.take().map(Arc::unwrap_or_clone),
                 ));
             }
         }
@@ -333,7 +255,7 @@ impl<'a> RunLoop<'a> {
             }
             // New workers are noticed within 100 ms of their begin, which the scan itself takes:
             // nothing may delay that.
-            while let Some(report) = self.scanner.poll() {
+            while let Some(report) = self.watch.scanner.poll() {
                 self.follow(report, current);
                 schedule.follow(self.period, self.members.len());
             }
@@ -351,7 +273,7 @@ impl<'a> RunLoop<'a> {
         self.leave_home();
         let calls = SystemCallCounts::now().since(calls);
         self.ask_at_the_end();
-        self.finish(ended, begun, took, calls)
+        self.finish(ended, &begun, took, calls)
     }
 
     /// Checks some ten times a second whether the run has to end, whether to look for workers, the
@@ -361,16 +283,13 @@ impl<'a> RunLoop<'a> {
             return Some(RunEnd::Stopped);
         }
         // The target may be between two workers; a target that is gone takes the sampler with it.
-        if self.is_target_gone {
+        if self.watch.is_target_gone {
             return Some(RunEnd::WorkersGone);
         }
-        // Both are asked: each forgets what it has reported.
-        if std::mem::take(&mut self.may_be_gone) | self.last_pid.take_move() {
-            self.scanner.ask();
-        }
+        self.watch.ask_if_moved();
         self.hold_budget(current);
         // A program may have ended when the run ends, so its extensions are read now.
-        if self.extensions.is_none() && self.samples() > 0 {
+        if self.totals.extensions.is_none() && self.samples() > 0 {
             self.read_extensions(&begun.engine);
         }
         self.keep_so_far(begun, Duration::from_nanos(current - begun.at));
@@ -379,10 +298,8 @@ impl<'a> RunLoop<'a> {
 
     /// Applies the result of a scan.
     fn follow(&mut self, report: ScanReport, current: u64) {
+        self.watch.note(&report);
         let changes = report.changes;
-        self.refused = report.refused;
-        self.is_target_gone = report.is_target_gone;
-        self.without_room = self.without_room.max(report.without_room);
         for tid in changes.gone {
             if let Some(index) = self
                 .members
@@ -393,7 +310,7 @@ impl<'a> RunLoop<'a> {
                 self.sampler.functions.forget(&mut member.worker.local);
                 self.workers.end(member.summed_as);
                 if member.worker.process.has_parent {
-                    self.sampled_of_ended += member.cpu_seen();
+                    self.watch.sampled_of_ended += member.cpu_seen();
                 }
                 self.count(member);
             }
@@ -434,17 +351,10 @@ impl<'a> RunLoop<'a> {
     fn count(&mut self, mut member: Member) {
         member.settle(&mut self.aggregate, self.recorder.as_mut());
         self.requests.idle(&mut member.served, self.clock.now());
-        self.heap.add(&member.worker.reader);
         if let Some(recorder) = &mut self.recorder {
             recorder.idle(member.worker.process.tid);
         }
-        self.jit |= member.worker.reader.has_jit_code == Some(true);
-        if let Some(percent) = member.busy_percent() {
-            self.busy.add(percent);
-        }
-        self.cpu_unattributed += member.cpu_unattributed();
-        self.cpu_waited += member.waited();
-        self.gave_way += member.worker.place.gave_way;
+        self.totals.count(&member);
     }
 
     /// Applies the budget.
@@ -463,7 +373,7 @@ impl<'a> RunLoop<'a> {
         let processes = self.members.iter().map(|member| &member.worker.process);
         let mut ours = processes.filter(|process| process.engine.module == engine.module);
         let read = ours.find_map(|process| process.extensions());
-        self.extensions = read.or(self.extensions);
+        self.totals.extensions = read.or(self.totals.extensions);
     }
 
     fn keep_so_far(&mut self, begun: &Begun, took: Duration) {
@@ -472,7 +382,7 @@ impl<'a> RunLoop<'a> {
         };
         let counted = RunCounts {
             quality: self.sampler.quality,
-            idle: self.idle_calls,
+            idle: self.totals.idle_calls,
             workers: self.members.len(),
             samples: self.samples(),
         };
@@ -480,7 +390,7 @@ impl<'a> RunLoop<'a> {
         checkpoints.keep(took, &mut || {
             // A thread is started to keep it, which shall run anywhere.
             self.leave_home();
-            let snapshot = self.snapshot(&begun.engine, begun.unix_nanoseconds, took);
+            let snapshot = self.snapshot(begun, took);
             if checkpoints.gives_once() {
                 // CPU time that samples get later has separate rows until the end.
                 self.given.absorb(std::mem::take(&mut self.aggregate));

@@ -5,13 +5,9 @@
 //! Invariant: a worker that is found in a turn has a sample in it exactly if it would have one had
 //! it been known before, so its samples represent its time from its first moment on.
 
-use std::time::Duration;
-
 use super::RunLoop;
 use super::schedule::SampleTurn;
 use super::time::SECOND;
-use crate::target::Scope;
-use crate::target::discovery::Missed;
 use crate::target::scanner::Found;
 
 /// At higher rates not each turn looks.
@@ -20,20 +16,20 @@ const LOOK_EVERY: u64 = 4 * SECOND / 1000;
 impl RunLoop<'_> {
     /// Looks for newborn workers, and samples those that are due in this turn.
     pub(super) fn take_newborn(&mut self, turn: SampleTurn, current: u64) {
-        if turn.slot.is_none() || current < self.next_quick {
+        if turn.slot.is_none() || current < self.watch.next_quick {
             return;
         }
-        self.next_quick = current + LOOK_EVERY;
-        if !self.newest.take_move() && self.failed.is_empty() && !self.is_fresh {
+        self.watch.next_quick = current + LOOK_EVERY;
+        if !self.watch.newest.take_move() && self.watch.failed.is_empty() && !self.watch.is_fresh {
             return;
         }
-        let Some((reports, is_fresh)) = self.scanner.quick(&self.failed) else {
+        let Some((reports, is_fresh)) = self.watch.scanner.quick(&self.watch.failed) else {
             // The scan that is under way has them.
-            self.failed.clear();
+            self.watch.failed.clear();
             return;
         };
-        self.failed.clear();
-        self.is_fresh = is_fresh;
+        self.watch.failed.clear();
+        self.watch.is_fresh = is_fresh;
         for report in reports {
             let before = self.members.len();
             let is_newborn = report.found != Found::ByScan;
@@ -49,7 +45,7 @@ impl RunLoop<'_> {
     fn take_those_from(&mut self, first: usize, turn: SampleTurn) {
         let mut wanted = None;
         // They are read when they are found, not at a time that was drawn.
-        self.is_late = false;
+        self.own.is_late = false;
         for index in first..self.members.len() {
             let is_due = index % turn.groups.max(1) == turn.group;
             if is_due && self.members[index].is_unsampled() {
@@ -58,29 +54,5 @@ impl RunLoop<'_> {
             }
         }
         self.ask_for(wanted, false);
-    }
-
-    /// What came and went unseen in this run; what was last known if a scan does not end in this
-    /// time.
-    pub(super) fn missed(&mut self, patience: Duration) -> Option<Missed> {
-        let missed = self.scanner.missed(patience);
-        self.missed = missed
-            .map(|missed| self.in_this_run(missed))
-            .or(self.missed);
-        self.missed
-    }
-
-    fn in_this_run(&self, until_now: Missed) -> Missed {
-        let before = self.missed_before;
-        let reaped = until_now.reaped.saturating_sub(before.reaped);
-        let reaped = reaped.saturating_sub(Duration::from_nanos(self.sampled_of_ended));
-        // Elsewhere, the numbers are also those of other programs.
-        let is_container = matches!(self.options.scope, Scope::Container(_));
-        let counts = is_container || !reaped.is_zero();
-        let processes = until_now.processes.saturating_sub(before.processes);
-        Missed {
-            processes: if counts { processes } else { 0 },
-            reaped,
-        }
     }
 }

@@ -12,8 +12,8 @@ use super::schedule::WakeSchedule;
 use super::{RunLoop, WAIT_FOR_TURN};
 use crate::read::clocks::Mark;
 use crate::read::own_cpu::{CpuReaders, JobAnswer, ReadJob, WakeTimes};
-use crate::read::place::OwnCpu;
-use crate::read::punctuality::is_late;
+use crate::read::place::{OwnCpu, OwnTimes};
+use crate::read::punctuality::{Punctuality, is_late};
 
 /// Without a worker on its own CPU the loop wakes up so much later than the readers, to find their
 /// answers; nanoseconds.
@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(4);
 
 /// The CPU that this thread is bound to: that of most workers that are due.
 #[derive(Debug, Default)]
-pub(super) struct Home {
+struct Home {
     cpu: Option<usize>,
     /// A CPU that has had more of them in this many turns in a row.
     better: Option<(usize, u32)>,
@@ -61,15 +61,42 @@ impl Home {
     }
 }
 
+/// What reads on the workers' own CPUs, and how this thread came to its turn.
+pub(super) struct OwnCpuTurns {
+    /// `None` if workers are not read on their own CPUs.
+    pub readers: Option<CpuReaders>,
+    pub times: OwnTimes,
+    /// When this thread woke up for this turn.
+    pub came_at: u64,
+    home: Home,
+    punctuality: Punctuality,
+    /// It was kept from its CPU in this turn.
+    pub is_late: bool,
+}
+
+impl OwnCpuTurns {
+    /// Without readers.
+    pub fn new() -> Self {
+        Self {
+            readers: None,
+            times: OwnTimes::open(),
+            came_at: 0,
+            home: Home::default(),
+            punctuality: Punctuality::default(),
+            is_late: false,
+        }
+    }
+}
+
 impl RunLoop<'_> {
     /// Lends the readers of the workers that the next turn reads on other CPUs than this thread's.
     pub(super) fn arm(&mut self, schedule: &WakeSchedule) {
-        self.punctuality.pass();
-        if !self.punctuality.may_be_bound() {
+        self.own.punctuality.pass();
+        if !self.own.punctuality.may_be_bound() {
             self.leave_home();
             return;
         }
-        let Some(readers) = &mut self.on_own_cpu else {
+        let Some(readers) = &mut self.own.readers else {
             return;
         };
         readers.prepare();
@@ -82,14 +109,14 @@ impl RunLoop<'_> {
             }
         }
         let cpus: SmallVec<[usize; 64]> = jobs.iter().map(|&(_, cpu)| cpu).collect();
-        let home = self.home.next(&cpus);
+        let home = self.own.home.next(&cpus);
         let bound_to = self.sampler.own_cpu.map(|own| own.number);
         if home != bound_to {
             let bound_to = home.filter(|&cpu| readers.bind(cpu));
             self.sampler.own_cpu = bound_to.map(|number| OwnCpu { number, used: 0 });
             if self.sampler.own_cpu.is_none() {
                 readers.unbind();
-                self.home = Home::default();
+                self.own.home = Home::default();
             }
         }
         if !CpuReaders::is_in_time(due, self.clock.now()) {
@@ -109,29 +136,29 @@ impl RunLoop<'_> {
 
     /// Notes that this thread woke up for a turn that was due then.
     pub(super) fn come(&mut self, due: u64, current: u64) {
-        self.came_at = current;
-        self.is_late = false;
+        self.own.came_at = current;
+        self.own.is_late = false;
         if let Some(own) = &mut self.sampler.own_cpu {
-            let arrival = self.own_times.come();
+            let arrival = self.own.times.come();
             own.used = arrival.used;
-            self.is_late = is_late(due, current, arrival);
-            self.punctuality.note(self.is_late);
+            self.own.is_late = is_late(due, current, arrival);
+            self.own.punctuality.note(self.own.is_late);
         }
     }
 
     /// Lets this thread, and those that it starts, run on each CPU.
     pub(super) fn leave_home(&mut self) {
-        if let Some(readers) = &mut self.on_own_cpu
+        if let Some(readers) = &mut self.own.readers
             && self.sampler.own_cpu.take().is_some()
         {
             readers.unbind();
-            self.home = Home::default();
+            self.own.home = Home::default();
         }
     }
 
     /// How long the reads of the next turn take, if this thread has none of its own.
     fn reads_take(&self) -> u64 {
-        let is_armed = self.on_own_cpu.as_ref().is_some_and(CpuReaders::is_armed);
+        let is_armed = self.own.readers.as_ref().is_some_and(CpuReaders::is_armed);
         if is_armed && self.sampler.own_cpu.is_none() {
             READS_TAKE
         } else {
@@ -163,7 +190,7 @@ impl RunLoop<'_> {
 
     /// The workers whose readers are lent.
     pub(super) fn lent(&self) -> SmallVec<[usize; 64]> {
-        let readers = self.on_own_cpu.as_ref();
+        let readers = self.own.readers.as_ref();
         readers.map_or_else(SmallVec::new, |readers| {
             SmallVec::from_slice(readers.lent())
         })
@@ -172,7 +199,8 @@ impl RunLoop<'_> {
     /// Takes the readers back, with their answers; waits for these if the turn `is_due`.
     pub(super) fn collect(&mut self, is_due: bool) {
         let Some(readers) = self
-            .on_own_cpu
+            .own
+            .readers
             .as_mut()
             .filter(|readers| readers.is_armed())
         else {

@@ -3,11 +3,14 @@
 //! `sample/quiescent.rs` decides what a quiescent read proves. Invariant: nothing waits for an
 //! answer while the run continues.
 
+use nix::sched::CpuSet;
+
 use super::{RunLoop, SECOND};
+use crate::read::quiescent::QuiescentReader;
 
 /// The quiescent reader is not asked more often than this, and less and less often while it does
 /// not help.
-pub(super) const ASK_AT_LEAST: u64 = SECOND / 1000;
+const ASK_AT_LEAST: u64 = SECOND / 1000;
 const ASK_AT_MOST: u64 = SECOND / 20;
 /// Quiescent reads at the end of a run for edges that are still open, and how long they may take.
 const LAST_ASKS: usize = 64;
@@ -18,7 +21,7 @@ const IN_VAIN: u32 = 16;
 
 /// What came of the last asks.
 #[derive(Debug, Default)]
-pub(super) struct AskHistory {
+struct AskHistory {
     /// How many in a row gave no quiescent read of a worker that ran.
     in_vain: u32,
 }
@@ -40,6 +43,26 @@ impl AskHistory {
     }
 }
 
+/// The quiescent reader, and when it is asked next.
+pub(super) struct QuiescentAsks {
+    reader: QuiescentReader,
+    next: u64,
+    interval: u64,
+    history: AskHistory,
+}
+
+impl QuiescentAsks {
+    /// Starts the reader's thread, which may use these CPUs; by default all that the kernel allows.
+    pub fn start(cpus: Option<CpuSet>) -> std::io::Result<Self> {
+        Ok(Self {
+            reader: QuiescentReader::start(cpus)?,
+            next: 0,
+            interval: ASK_AT_LEAST,
+            history: AskHistory::default(),
+        })
+    }
+}
+
 impl RunLoop<'_> {
     /// Asks for a quiescent read of a worker whose last stack has an open edge, or was cut. A new
     /// (`is_new`) stack is likely to last, and may be rare, so it is read now.
@@ -48,30 +71,30 @@ impl RunLoop<'_> {
             return;
         };
         if is_new {
-            self.next_ask = 0;
+            self.asking.next = 0;
         }
-        self.seek(index, self.ask_interval);
+        self.seek(index, self.asking.interval);
     }
 
     /// Asks for a proof for a worker; the next one may follow after `pause`.
     fn seek(&mut self, index: usize, pause: u64) {
         let current = self.clock.now();
-        if current < self.next_ask || self.quiescent.is_busy() {
+        if current < self.asking.next || self.asking.reader.is_busy() {
             return;
         }
-        self.next_ask = current + pause;
-        if !self.quiescent.ask(&mut self.members[index].worker) {
+        self.asking.next = current + pause;
+        if !self.asking.reader.ask(&mut self.members[index].worker) {
             self.note_ask(None);
         }
     }
 
     fn note_ask(&mut self, was_asleep: Option<bool>) {
-        self.asks.note(was_asleep);
-        self.sampler.is_without_quiescent_reads = self.asks.are_in_vain();
+        self.asking.history.note(was_asleep);
+        self.sampler.is_without_quiescent_reads = self.asking.history.are_in_vain();
     }
 
     pub(super) fn take_quiescent_answer(&mut self) {
-        let Some(answer) = self.quiescent.answer() else {
+        let Some(answer) = self.asking.reader.answer() else {
             return;
         };
         let unsettled = self.sampler.edges.unsettled();
@@ -87,10 +110,10 @@ impl RunLoop<'_> {
         }
         self.note_ask(was_asleep);
         let helped = self.sampler.edges.unsettled() < unsettled;
-        self.ask_interval = if helped {
+        self.asking.interval = if helped {
             ASK_AT_LEAST
         } else {
-            (self.ask_interval * 2).min(ASK_AT_MOST)
+            (self.asking.interval * 2).min(ASK_AT_MOST)
         };
     }
 
@@ -105,8 +128,8 @@ impl RunLoop<'_> {
                 return;
             }
             let index = turn % self.members.len();
-            self.quiescent.ask(&mut self.members[index].worker);
-            while self.quiescent.is_busy() && self.clock.now() < until {
+            self.asking.reader.ask(&mut self.members[index].worker);
+            while self.asking.reader.is_busy() && self.clock.now() < until {
                 self.clock.sleep_until(self.clock.now() + SECOND / 10_000);
                 self.take_quiescent_answer();
             }

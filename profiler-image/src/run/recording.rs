@@ -1,30 +1,21 @@
 //! The options of a run, and its result.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sched::CpuSet;
-use phpprof_zend::engine::Engine;
-use phpprof_zend::extensions::Extensions;
 
 use super::aggregate::Aggregate;
-use super::heap::HeapTold;
+use super::facts::RunFacts;
 use super::lateness::Lateness;
 use super::recorder::Recorder;
-use super::requests::RequestReport;
-use super::seen::Busy;
-use super::seen::WorkerLabels;
 use super::snapshot::{Keep, RunEnd};
 use super::stop::StopSwitch;
-use crate::read::on_cpu::CpuProofs;
 use crate::request::asked::RequestSettings;
 use crate::sample::StackSampler;
 use crate::target::Scope;
 use crate::target::diagnosis::Refused;
-use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::throttle::ThrottleCounts;
 
 /// What to record.
 #[derive(Debug, Clone)]
@@ -63,58 +54,16 @@ pub struct RecordingOptions {
 /// A run's result.
 #[derive(Debug)]
 pub struct Recording {
+    /// All but the samples.
+    pub facts: RunFacts,
     /// The known functions, call paths and edges.
     pub sampler: StackSampler,
     /// All samples.
     pub aggregate: Aggregate,
-    /// The data about requests, if it was requested.
-    pub requests: Option<RequestReport>,
-    /// The data about heaps, if it was requested.
-    pub heap: Option<HeapTold>,
     /// What ran when, if the label Route was requested.
     pub recorder: Option<Recorder>,
-    /// The engine of the worker that was found first.
-    pub engine: Arc<Engine>,
-    /// The JIT had compiled code for a worker.
-    pub jit: bool,
-    /// The extensions of a worker, when they were last read.
-    pub extensions: Option<Extensions>,
-    /// The workers of the run, by the number that their samples were summed under
-    /// ([`crate::target::process::Process::tid`]).
-    pub seen: HashMap<i32, WorkerLabels>,
-    /// How busy the workers were that were busy at least once.
-    pub busy: Busy,
     /// Why the run ended.
     pub ended: RunEnd,
-    /// The Unix time of the first turn.
-    pub began_unix_nanoseconds: i64,
-    /// How long the run took.
-    pub took: Duration,
-    /// The requested time between two samples of a worker.
-    pub asked_period: Duration,
-    /// The average time between two samples of a worker, of the turns that were taken.
-    pub effective_period: Duration,
-    /// What the due times were drawn with ([`super::schedule`]).
-    pub seed: u32,
-    /// CPU time that is in no sample: workers used it between requests, or no sample saw them
-    /// running.
-    pub cpu_unattributed: Duration,
-    /// How long workers waited for a CPU.
-    pub cpu_waited: Duration,
-    /// How long they waited for the sampler, which had theirs to read them; not part of the above.
-    pub gave_way: Duration,
-    /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
-    /// read.
-    pub throttled: Option<ThrottleCounts>,
-    /// How often it was not proven whether a worker was on a CPU.
-    pub cpu_proofs: CpuProofs,
-    /// Samples that were left out because the worker slept; `None` if all are kept.
-    pub not_running: Option<u64>,
-    /// The most workers at one time that were not sampled, because the limit of open files had no
-    /// room for them.
-    pub without_room: usize,
-    /// What came and went unseen; `None` if that could not be found out.
-    pub missed: Option<Missed>,
     /// System calls that read targets, from the first turn to the last.
     pub calls: SystemCallCounts,
     /// Those of turns that found a worker between two requests.

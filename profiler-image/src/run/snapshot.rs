@@ -2,25 +2,15 @@
 //!
 //! Taking one takes as long as there are distinct stacks; names are shared.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-
-use phpprof_zend::engine::Engine;
-use phpprof_zend::extensions::Extensions;
 
 use super::Recording;
 use super::aggregate::{Aggregate, Settled};
-use super::heap::HeapTold;
-use super::requests::RequestReport;
-use super::seen::{Busy, WorkerLabels};
-use crate::read::on_cpu::CpuProofs;
+use super::facts::RunFacts;
 use crate::sample::{SampleQuality, StackSampler};
 use crate::stack::names::NameList;
-use crate::target::discovery::Missed;
 use crate::target::process::calls::SystemCallCounts;
-use crate::target::process::throttle::ThrottleCounts;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,49 +28,8 @@ pub enum RunEnd {
 pub struct Snapshot {
     /// The samples.
     pub samples: Samples,
-    /// The data about requests, if it was requested.
-    pub requests: Option<RequestReport>,
-    /// The data about heaps, if it was requested.
-    pub heap: Option<HeapTold>,
-    /// The engine of the worker that was found first.
-    pub engine: Arc<Engine>,
-    /// The JIT had compiled code for a worker.
-    pub jit: bool,
-    /// The extensions of a worker, if they could be read.
-    pub extensions: Option<Extensions>,
-    /// The workers, by the number that their samples were summed under.
-    pub seen: HashMap<i32, WorkerLabels>,
-    /// How busy the workers were that were busy at least once.
-    pub busy: Busy,
-    /// Unix time of the first turn.
-    pub began_unix_nanoseconds: i64,
-    /// How long the run has taken.
-    pub took: Duration,
-    /// The requested time between two samples of a worker.
-    pub asked_period: Duration,
-    /// The average one, of the turns that were taken.
-    pub effective_period: Duration,
-    /// What the due times were drawn with ([`super::schedule`]).
-    pub seed: u32,
-    /// CPU time that is in no sample: workers used it between requests, or no sample saw them
-    /// running.
-    pub cpu_unattributed: Duration,
-    /// How long workers waited for a CPU.
-    pub cpu_waited: Duration,
-    /// How long they waited for the sampler, which had theirs to read them; not part of the above.
-    pub gave_way: Duration,
-    /// What the CPU limit of the first worker's control group has cost; `None` if that could not be
-    /// read.
-    pub throttled: Option<ThrottleCounts>,
-    /// How often it was not proven whether a worker was on a CPU.
-    pub cpu_proofs: CpuProofs,
-    /// Samples that were left out because the worker slept; `None` if all are kept.
-    pub not_running: Option<u64>,
-    /// The most workers at one time that were not sampled, because the limit of open files had no
-    /// room for them.
-    pub without_room: usize,
-    /// What came and went unseen; `None` if that could not be found out.
-    pub missed: Option<Missed>,
+    /// All but the samples.
+    pub facts: RunFacts,
     /// Whether the list of requests is stored, if one was wanted.
     pub list_stored: Option<bool>,
 }
@@ -114,26 +63,7 @@ impl Recording {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             samples: Samples::of(&self.sampler, &self.aggregate),
-            requests: self.requests.clone(),
-            heap: self.heap,
-            engine: Arc::clone(&self.engine),
-            jit: self.jit,
-            extensions: self.extensions,
-            seen: self.seen.clone(),
-            busy: self.busy,
-            began_unix_nanoseconds: self.began_unix_nanoseconds,
-            took: self.took,
-            asked_period: self.asked_period,
-            effective_period: self.effective_period,
-            seed: self.seed,
-            cpu_unattributed: self.cpu_unattributed,
-            cpu_waited: self.cpu_waited,
-            gave_way: self.gave_way,
-            throttled: self.throttled,
-            cpu_proofs: self.cpu_proofs,
-            not_running: self.not_running,
-            without_room: self.without_room,
-            missed: self.missed,
+            facts: self.facts.clone(),
             list_stored: None,
         }
     }

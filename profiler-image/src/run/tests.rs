@@ -57,9 +57,12 @@ fn each_slot_has_one_sample() {
     let recording = of_one(&paced(), &FakeClock::new(), Vec::new());
     let quality = recording.sampler.quality;
     assert_eq!(recording.ended, RunEnd::Done);
-    assert_eq!(recording.took, SECONDS(10));
+    assert_eq!(recording.facts.took, SECONDS(10));
     assert_eq!((quality.due, quality.taken, quality.late), (990, 990, 0));
-    assert_eq!(recording.effective_period, recording.asked_period);
+    assert_eq!(
+        recording.facts.effective_period,
+        recording.facts.asked_period
+    );
 }
 
 #[test]
@@ -73,7 +76,8 @@ fn sampler_over_budget_lowers_its_rate() {
     // 30 % of a core at 99 Hz.
     clock.work.set(3 * MILLISECOND);
     let recording = of_one(&options, &clock, Vec::new());
-    let slower = recording.effective_period.as_secs_f64() / recording.asked_period.as_secs_f64();
+    let slower =
+        recording.facts.effective_period.as_secs_f64() / recording.facts.asked_period.as_secs_f64();
     // Three times as slow is enough. The period grows by half at a time, which may be one step more
     // than needed; the slots' drawn times decide whether a further step follows.
     assert!((2.0..3.0 * 1.5 * 1.5).contains(&slower), "{slower}");
@@ -97,7 +101,7 @@ fn late_turns_are_counted_and_not_repeated() {
     assert!((280..=400).contains(&quality.taken), "{quality:?}");
     let late = recording.lateness.percentile(0.5);
     assert!((15..=30).contains(&(late / MILLISECOND)), "{late}");
-    assert!(recording.effective_period > recording.asked_period * 2);
+    assert!(recording.facts.effective_period > recording.facts.asked_period * 2);
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn later_worker_has_its_own_samples() {
 fn a_run_ends_soon_after_its_target() {
     let recording = of_one(&paced(), &FakeClock::new(), vec![(SECONDS(3), gone())]);
     assert_eq!(recording.ended, RunEnd::WorkersGone);
-    let late = recording.took - SECONDS(3);
+    let late = recording.facts.took - SECONDS(3);
     assert!(late < Duration::from_millis(165), "{late:?}");
 }
 
@@ -190,7 +194,7 @@ impl snapshot::Keep for KeepOnce {
         let mut kept = self.kept.lock().unwrap();
         if sampled >= SECONDS(2) && kept.is_none() {
             let snapshot = snapshot();
-            assert_eq!(snapshot.took, sampled);
+            assert_eq!(snapshot.facts.took, sampled);
             *kept = Some((sampled, snapshot.samples.quality.taken));
             self.stop.request("keep");
         }
@@ -218,6 +222,6 @@ fn checkpoint_has_samples_and_stop_keeps_them() {
     assert!(at < SECONDS(2) + Duration::from_millis(100), "{at:?}");
     assert!((198..=208).contains(&taken), "{taken}");
     assert_eq!(recording.ended, RunEnd::Stopped);
-    assert!(recording.took < at + Duration::from_millis(165));
+    assert!(recording.facts.took < at + Duration::from_millis(165));
     assert!(recording.sampler.quality.taken >= taken);
 }

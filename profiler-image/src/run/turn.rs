@@ -38,9 +38,6 @@ struct SeenByKernel {
 /// Whether a leaf of this name says what it waits for.
 pub(super) type Says = FxHashMap<NameId, bool>;
 
-/// The failed workers that the next short look checks; a scan checks the others.
-const MAX_FAILED: usize = 64;
-
 impl RunLoop<'_> {
     /// Takes the turn that is due.
     pub(super) fn turn(&mut self, schedule: &mut WakeSchedule, current: u64) -> SampleTurn {
@@ -100,7 +97,7 @@ impl RunLoop<'_> {
         let (idle, calls) = (self.sampler.quality.idle, SystemCallCounts::now());
         self.take_one(index, wanted);
         if self.sampler.quality.idle > idle {
-            self.idle_calls += SystemCallCounts::now().since(calls);
+            self.totals.idle_calls += SystemCallCounts::now().since(calls);
         }
     }
 
@@ -114,7 +111,7 @@ impl RunLoop<'_> {
         let mark = member.mark();
         match member.still_unmoved(mark) {
             Some(unmoved) => self.stayed(index, current, unmoved),
-            None if self.is_late => self.sampler.quality.late += 1,
+            None if self.own.is_late => self.sampler.quality.late += 1,
             None => self.read_one(index, current, mark, wanted),
         }
     }
@@ -178,7 +175,7 @@ impl RunLoop<'_> {
                 }
             }
         }
-        if let Some(readers) = &mut self.on_own_cpu {
+        if let Some(readers) = &mut self.own.readers {
             readers.keep(observation);
         }
     }
@@ -209,7 +206,7 @@ impl RunLoop<'_> {
                 let is_in_doubt = stands == Stands::Displaced && !is_steady;
                 let watch = member.worker.watch().filter(|_| is_in_doubt);
                 let was_on_cpu =
-                    watch.and_then(|watch| self.own_times.was_on_cpu(&watch, self.came_at));
+                    watch.and_then(|watch| self.own.times.was_on_cpu(&watch, self.own.came_at));
                 let activity = activity_here(stands, is_steady, was_on_cpu);
                 (Ok(numbers), stands == Stands::Asleep, activity)
             }
@@ -219,7 +216,7 @@ impl RunLoop<'_> {
                 let may_sleep = member.stands_still(look.ok(), current) || may_sleep;
                 let is_asleep = may_sleep && member.worker.clocks.ask_asleep() == Some(true);
                 let before = mark.and_then(Mark::of_thread);
-                let told = &mut self.cpu_proofs;
+                let told = &mut self.totals.cpu_proofs;
                 let activity = member.activity(before, look.ok(), is_asleep, told);
                 (look, is_asleep || activity == Activity::Slept, activity)
             }
@@ -333,12 +330,8 @@ impl RunLoop<'_> {
     fn failed(&mut self, index: usize) {
         let failed = self.members.get(index);
         let failed = failed.map(|member| member.worker.process.pid);
-        if self.failed.len() < MAX_FAILED {
-            let failed = failed.filter(|pid| !self.failed.contains(pid));
-            self.failed.extend(failed);
-        }
+        self.watch.note_failed(failed);
         self.sampler.quality.denied += 1;
-        self.may_be_gone = true;
     }
 
     /// Adds a sample of a stack, `None` between requests. `seen` is what the scheduler told, and
@@ -383,7 +376,7 @@ impl RunLoop<'_> {
                     .served
                     .give(fate, member.summed_as, change, aggregate);
             });
-            self.heap.offer(heap.highest(fate));
+            self.totals.heap.offer(heap.highest(fate));
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
@@ -421,7 +414,7 @@ impl RunLoop<'_> {
             self.sampler.quality.stopped += 1;
         }
         if self.options.only_running && did != Did::Ran {
-            self.not_running += 1;
+            self.totals.not_running += 1;
             return Fate::Dropped;
         }
         let served = &mut member.served;

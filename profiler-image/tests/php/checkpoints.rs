@@ -133,14 +133,14 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     ensure!(deltas.len() == expected, "{} deltas", deltas.len());
     let whole = decode(&profile(&recording.snapshot()), &DecodeLimits::default())?;
     let (mut samples, mut cpu) = (0, 0);
-    let mut until = recording.began_unix_nanoseconds;
+    let mut until = recording.facts.began_unix_nanoseconds;
     for delta in &deltas {
         let profile = decode(&profile(delta), &DecodeLimits::default())?;
         samples += total(&profile, "samples");
         cpu += total(&profile, "cpu");
         ensure!(profile.string_table.iter().any(|text| text == "spin"));
         ensure!(profile.time_nanos == until, "a gap at {until}");
-        ensure!(delta.took >= SECOND, "{:?}", delta.took);
+        ensure!(delta.facts.took >= SECOND, "{:?}", delta.facts.took);
         until += profile.duration_nanos;
     }
     let quality = recording.sampler.quality;
@@ -154,7 +154,7 @@ fn check_seconds(slow: Duration, expected: usize) -> Result<()> {
     // run: longer on a busy machine.
     let share = total(&whole, "cpu") as f64 / on_cpu as f64;
     ensure!(share > 0.5 && share <= 1.0, "{share} of its CPU time");
-    let unattributed = recording.cpu_unattributed.as_nanos() as f64 / on_cpu as f64;
+    let unattributed = recording.facts.cpu_unattributed.as_nanos() as f64 / on_cpu as f64;
     ensure!(unattributed < 0.05, "{unattributed} of it is in no sample");
     Ok(())
 }

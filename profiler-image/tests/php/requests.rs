@@ -287,7 +287,7 @@ fn costs(fpm: &Fpm, labels: SampleLabels) -> Result<(f64, f64)> {
     let samples = (quality.taken - quality.idle) as f64;
     ensure!(samples > 300.0, "{quality:?}");
     let gathers = recorded.calls.gathers - recorded.idle_calls.gathers;
-    let told = recorded.requests.map(|told| told.counts);
+    let told = recorded.facts.requests.map(|told| told.counts);
     let read = told.map_or(0, |counts| counts.requests + counts.changed);
     Ok((gathers as f64 / samples, read as f64 / samples))
 }

@@ -270,7 +270,7 @@ fn check(recording: &Recording) -> Result<()> {
 }
 
 fn restarts_of(recording: &Recording) -> u64 {
-    match recording.extensions.and_then(|it| it.opcache) {
+    match recording.facts.extensions.and_then(|it| it.opcache) {
         Some(OpcacheState::On { restarts, .. }) => restarts,
         _ => 0,
     }

@@ -157,7 +157,7 @@ fn check_of(php: &Path, program: &str, milliseconds: u32, may_miss: f64) -> Resu
         ran.truth / 1e9,
         ran.samples,
         ran.cpu / 1e9,
-        ran.recording.missed,
+        ran.recording.facts.missed,
     );
     ensure!(
         share >= 1.0 - may_miss - chance - late,
@@ -205,7 +205,7 @@ fn thread_safe_jobs_have_nine_tenths() -> Result<()> {
 #[test]
 fn what_nobody_saw_is_a_number() -> Result<()> {
     let ran = ran(Path::new(PHP), FORKS, 2)?;
-    let missed = ran.recording.missed.context("nothing is known")?;
+    let missed = ran.recording.facts.missed.context("nothing is known")?;
     let (unseen, all) = (missed.reaped.as_secs_f64() * 1e9, ran.true_cpu);
     eprintln!("{missed:?}, {} ns sampled, of {all} ns", ran.all_cpu);
     ensure!(missed.processes > 0, "{missed:?}");

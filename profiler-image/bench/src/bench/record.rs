@@ -93,7 +93,7 @@ pub fn run(asked: &str) -> Result<()> {
     let watch = Arc::new(CountsWatch::new(asked.steady_after_seconds));
     let begin = CountsAt::now();
     let recording = record(&options(&asked, &watch))?;
-    let whole = CountsAt::now().since(&begin, &counted(&recording), recording.took);
+    let whole = CountsAt::now().since(&begin, &counted(&recording), recording.facts.took);
     let said = said(&asked, &recording, whole, &watch);
     println!("{}", serde_json::to_string(&said)?);
     Ok(())
@@ -275,7 +275,7 @@ fn said(
         lateness_p50_us: microseconds(0.5),
         lateness_p99_us: microseconds(0.99),
         unstable: u64::try_from(unstable).unwrap_or(0),
-        effective_rate: 1.0 / recording.effective_period.as_secs_f64(),
+        effective_rate: 1.0 / recording.facts.effective_period.as_secs_f64(),
         stacks: stacks.collect(),
     }
 }

@@ -58,17 +58,17 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
     };
     let recording = record(&options);
     let recording = recording.map_err(|error| with_listing(failure_of(&error, &options)))?;
-    let workers = now::workers(&recording.snapshot(), &begin.look(&recording.seen));
+    let workers = now::workers(&recording.snapshot(), &begin.look(&recording.facts.seen));
     let workers = dump::ordered(workers);
-    let unread = recording.seen.len().saturating_sub(workers.len());
+    let unread = recording.facts.seen.len().saturating_sub(workers.len());
     if unread > 0 {
         say(&format!("{unread} workers ended, or could not be read"));
     }
-    let pids = recording.seen.values().map(|seen| seen.pid);
+    let pids = recording.facts.seen.values().map(|seen| seen.pid);
     if let Some(told) = of_masters(&options.scope, pids) {
         say(&told);
     }
-    tell_without_room(recording.without_room);
+    tell_without_room(recording.facts.without_room);
     let text = match arguments.output.as_str() {
         "json" => dump::json(&workers),
         _ => dump::text(&workers),

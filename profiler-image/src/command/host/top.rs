@@ -81,7 +81,8 @@ pub fn run(arguments: &TopArguments) -> Result<String, SamplerFailure> {
     drop(give);
     let stop = options.stop.clone();
     let run = Builder::new().name("run".to_owned()).spawn(move || {
-        let ended = record(&options).map(|recording| (recording.ended, recording.without_room));
+        let ended =
+            record(&options).map(|recording| (recording.ended, recording.facts.without_room));
         ended.map_err(|error| (failure_of(&error, &options), error))
     });
     let run = run.map_err(|error| internal(format!("the run could not be started: {error}")))?;
@@ -140,7 +141,7 @@ fn options(
         let _ = give.send(tick(&delta));
         // Once: on the screen until a key is pressed, and after the table.
         if masters.get().is_none() {
-            let pids = delta.seen.values().map(|seen| seen.pid);
+            let pids = delta.facts.seen.values().map(|seen| seen.pid);
             if let Some(told) = masters.get_or_init(|| of_masters(&of_scope, pids)) {
                 let _ = give.send(Update::Message(told.clone()));
             }
@@ -170,7 +171,7 @@ fn options(
 fn tick(delta: &Snapshot) -> Update {
     let made = output(delta, &[], OfSampler::default());
     match decode(&made.bytes, &DecodeLimits::of_own()) {
-        Ok(profile) => Update::Tick(vec![profile], delta.took),
+        Ok(profile) => Update::Tick(vec![profile], delta.facts.took),
         Err(error) => Update::Message(format!("a second is missing: {error}")),
     }
 }

@@ -62,7 +62,7 @@ impl Peak {
         }
         let names = &snapshot.samples.names;
         let innermost = lines.iter().rev().take(PEAK_DEPTH);
-        let told = snapshot.requests.as_ref().map(|told| &told.table);
+        let told = snapshot.facts.requests.as_ref().map(|told| &told.table);
         let route = told.and_then(|table| {
             let mut labels = table.labels(highest.sample.labels);
             labels.find(|(key, _)| *key == SampleLabel::Route.key())

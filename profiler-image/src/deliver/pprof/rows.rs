@@ -47,7 +47,7 @@ pub(super) fn frames<'a>(
 
 /// The labels of a worker. A container may run several PHP versions, so each sample has its own.
 pub(super) fn of_worker(snapshot: &Snapshot, tid: i32) -> Option<SmallVec<[SampleTag<'_>; 4]>> {
-    let worker = snapshot.seen.get(&tid)?;
+    let worker = snapshot.facts.seen.get(&tid)?;
     let ([php, sapi], [pid, thread]) = (OF_ENGINES, OF_WORKERS);
     let mut labels = SmallVec::from_iter([
         SampleTag::Str(php, &worker.engine.version),

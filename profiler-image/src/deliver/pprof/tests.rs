@@ -10,6 +10,7 @@ use super::*;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
 use crate::run::aggregate::{Aggregate, Labelled};
+use crate::run::facts::RunFacts;
 use crate::run::seen::Busy;
 use crate::run::snapshot::Samples;
 use crate::sample::StackSampler;
@@ -32,26 +33,28 @@ fn snapshot_of(workers: i32) -> Snapshot {
     }
     Snapshot {
         samples: Samples::of(&StackSampler::new(), &aggregate),
-        requests: None,
-        heap: None,
-        engine,
-        jit: false,
-        extensions: None,
-        seen,
-        busy: Busy::default(),
-        began_unix_nanoseconds: 0,
-        took: Duration::from_secs(1),
-        asked_period: Duration::from_millis(10),
-        effective_period: Duration::from_millis(10),
-        seed: 7,
-        cpu_unattributed: Duration::ZERO,
-        cpu_waited: Duration::ZERO,
-        gave_way: Duration::ZERO,
-        throttled: None,
-        cpu_proofs: CpuProofs::default(),
-        not_running: None,
-        without_room: 0,
-        missed: None,
+        facts: RunFacts {
+            requests: None,
+            heap: None,
+            engine,
+            jit: false,
+            extensions: None,
+            seen,
+            busy: Busy::default(),
+            began_unix_nanoseconds: 0,
+            took: Duration::from_secs(1),
+            asked_period: Duration::from_millis(10),
+            effective_period: Duration::from_millis(10),
+            seed: 7,
+            cpu_unattributed: Duration::ZERO,
+            cpu_waited: Duration::ZERO,
+            gave_way: Duration::ZERO,
+            throttled: None,
+            cpu_proofs: CpuProofs::default(),
+            not_running: None,
+            without_room: 0,
+            missed: None,
+        },
         list_stored: None,
     }
 }

@@ -135,7 +135,7 @@ fn read_of_another_program_is_not_summed() {
     for failed in 1..=2 {
         run.read_one(0, now(), None, &mut None);
         assert_eq!(counts(&run), (0, failed, vec![]));
-        assert!(std::mem::take(&mut run.may_be_gone));
+        assert!(std::mem::take(&mut run.watch.may_be_gone));
     }
     end(child);
 }
@@ -149,15 +149,15 @@ fn turns_that_are_missed_lower_the_effective_rate() {
     };
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
-    let engine = Arc::clone(&run.members[0].worker.process.engine);
+    let begun = run.begin(Arc::clone(&run.members[0].worker.process.engine));
     let mut schedule = WakeSchedule::new(1, 0, run.period, 1);
     // Each turn comes three periods after the one before: two of three are missed.
     for number in 0..10 {
         let turn = run.turn(&mut schedule, run.period * (number * 3 + 3) - 1);
         run.take(turn);
     }
-    let snapshot = run.snapshot(&engine, 0, Duration::from_secs(1));
-    let (asked, effective) = (snapshot.asked_period, snapshot.effective_period);
+    let facts = run.snapshot(&begun, Duration::from_secs(1)).facts;
+    let (asked, effective) = (facts.asked_period, facts.effective_period);
     assert!(effective >= asked * 3, "{effective:?} instead of {asked:?}");
     let quality = run.sampler.quality;
     assert_eq!((quality.due, quality.late, quality.taken), (30, 20, 10));
@@ -251,14 +251,14 @@ fn turn_kept_from_its_cpu_reads_nothing() {
     let options = options();
     let scene = Scene::frameless("strpos", IS_NULL);
     let mut run = run_of(&options, &scene, pid);
-    run.is_late = true;
+    run.own.is_late = true;
     run.take_one(0, &mut None);
     assert_eq!((run.sampler.quality.late, counts(&run).0), (1, 0));
-    run.is_late = false;
+    run.own.is_late = false;
     take_until_asleep(&mut run);
     // A worker that has not run since is where it was, however late the turn.
     let taken = counts(&run).0;
-    run.is_late = true;
+    run.own.is_late = true;
     run.take_one(0, &mut None);
     assert_eq!((run.sampler.quality.late, counts(&run).0), (1, taken + 1));
     end(child);

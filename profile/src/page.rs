@@ -70,8 +70,8 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// The value for the header of the same name. The page contains it too. A test compares the hashes
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-tgbKrmTHqhIn4lL3+4AC8/RcSsfKswmf9fu2IXvGfoE=' \
-    'sha256-8xih77qfyDKQNkw4IgaECTZ0H5SJG9l6d0SzYv5z2Dk='; \
+    script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
+    'sha256-tgbKrmTHqhIn4lL3+4AC8/RcSsfKswmf9fu2IXvGfoE='; \
     style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -16,15 +16,16 @@ use serde::Serialize;
 
 use crate::contract;
 use crate::request::asked::SampleLabel;
-use crate::run::aggregate::{ANY_WORKER, Full, Settlement, StackSum};
+use crate::run::aggregate::{Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
-use crate::stack::names::FunctionNames;
 use heap::HeapData;
 use rows::{frames, of_worker, waits};
+pub use untold::Untold;
 
 mod heap;
 mod rows;
+mod untold;
 
 /// How many workers' busy shares are in the receipt: the contract allows 4 KiB for all of it.
 const MAX_BUSY_PERCENTS: usize = 64;
@@ -64,39 +65,6 @@ pub struct ProfileFile {
     pub unnamed: unnamed::Counts,
     /// What was lost for lack of room.
     pub lost: Lost,
-}
-
-/// Samples that say less than they might, for lack of room.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Untold {
-    /// Those that are not told apart by worker.
-    pub without_worker: i64,
-    /// Those without the labels of their request.
-    pub without_labels: i64,
-    /// Those of stacks of which a part is left out, as `[truncated]` in them says.
-    pub truncated: i64,
-}
-
-impl Untold {
-    /// A line for each, in the order of the fields.
-    pub fn lines(self) -> impl Iterator<Item = String> {
-        let lines = [
-            (
-                self.without_worker,
-                "have their stack but no pid, because the table by worker was full",
-            ),
-            (
-                self.without_labels,
-                "have their stack but no labels of their request, because the table of stacks was nearly full; record for a shorter time, at a lower rate (-F), with fewer labels, or only some requests (--path-prefix, --script)",
-            ),
-            (
-                self.truncated,
-                "are of stacks deeper than is read: [truncated] stands for what is left out, and its line says how many frames at least",
-            ),
-        ];
-        let counted = lines.into_iter().filter(|(count, _)| *count > 0);
-        counted.map(|(count, what)| format!("{count} samples {what}"))
-    }
 }
 
 #[derive(Serialize)]
@@ -382,10 +350,7 @@ pub fn output(
     // once take many megabytes.
     let settled = &snapshot.samples.settled;
     let (mut lines, mut lost) = (Vec::new(), Lost::default());
-    let mut untold = Untold {
-        without_labels: settled.without_labels,
-        ..Untold::default()
-    };
+    let mut untold = Untold::of(settled);
     let mut texts = String::new();
     let unstable = settled.each(|stack| {
         let Settlement {
@@ -414,15 +379,7 @@ pub fn output(
         all.extend(of_worker(snapshot, *tid).into_iter().flatten());
         all.extend(waits(stack.held, frames.first()));
         writer.add(&frames, &values(sum, snapshot.facts.heap.is_some()), &all);
-        if *tid == ANY_WORKER {
-            untold.without_worker += sum.samples;
-        }
-        if lines
-            .iter()
-            .any(|(name, _)| *name == FunctionNames::TRUNCATED)
-        {
-            untold.truncated += sum.samples;
-        }
+        untold.count(&stack, &lines);
     });
     writer.comment(comment(snapshot, &lost, unstable, untold, of_sampler));
     ProfileFile {

@@ -9,7 +9,7 @@ use phpprof_zend::testing::IS_NULL;
 use super::*;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
-use crate::run::aggregate::{Aggregate, Labelled};
+use crate::run::aggregate::{ANY_WORKER, Aggregate, Labelled};
 use crate::run::facts::RunFacts;
 use crate::run::seen::Busy;
 use crate::run::snapshot::Samples;

@@ -405,6 +405,36 @@ fn unnamed(snapshot: &Snapshot, samples: i64, unstable: i64) -> unnamed::Counts 
     }
 }
 
+/// The counts of the comment.
+fn counts(snapshot: &Snapshot, lost: &Lost, unstable: i64, untold: Untold) -> SampleCounts {
+    let quality = snapshot.samples.quality;
+    SampleCounts {
+        due: quality.due,
+        taken: quality.taken,
+        late: quality.late,
+        quiescent: quality.quiescent,
+        unstable,
+        denied: quality.denied,
+        idle: quality.idle,
+        open: quality.open,
+        cpu_unattributed_milliseconds: milliseconds(snapshot.facts.cpu_unattributed),
+        cpu_wait_milliseconds: milliseconds(snapshot.facts.cpu_waited),
+        cpu_unproven: snapshot.facts.cpu_proofs.changed,
+        cpu_uncounted: snapshot.facts.cpu_proofs.uncounted,
+        without_worker: untold.without_worker,
+        without_labels: untold.without_labels,
+        truncated: untold.truncated,
+        unnamed: quality.unnamed,
+        unchecked_names: quality.unchecked_names,
+        without_name: lost.names,
+        without_path: lost.paths,
+        without_stack: lost.stacks,
+        folded: quality.folded,
+        stopped: i64::try_from(quality.stopped).unwrap_or(i64::MAX),
+        not_running: snapshot.facts.not_running,
+    }
+}
+
 fn comment(
     snapshot: &Snapshot,
     lost: &Lost,
@@ -412,7 +442,6 @@ fn comment(
     untold: Untold,
     of_sampler: OfSampler,
 ) -> String {
-    let quality = snapshot.samples.quality;
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
@@ -433,31 +462,7 @@ fn comment(
         }),
         busy_percents: snapshot.facts.busy.busiest(MAX_BUSY_PERCENTS),
         samples: lost.samples,
-        quality: SampleCounts {
-            due: quality.due,
-            taken: quality.taken,
-            late: quality.late,
-            quiescent: quality.quiescent,
-            unstable,
-            denied: quality.denied,
-            idle: quality.idle,
-            open: quality.open,
-            cpu_unattributed_milliseconds: milliseconds(snapshot.facts.cpu_unattributed),
-            cpu_wait_milliseconds: milliseconds(snapshot.facts.cpu_waited),
-            cpu_unproven: snapshot.facts.cpu_proofs.changed,
-            cpu_uncounted: snapshot.facts.cpu_proofs.uncounted,
-            without_worker: untold.without_worker,
-            without_labels: untold.without_labels,
-            truncated: untold.truncated,
-            unnamed: quality.unnamed,
-            unchecked_names: quality.unchecked_names,
-            without_name: lost.names,
-            without_path: lost.paths,
-            without_stack: lost.stacks,
-            folded: quality.folded,
-            stopped: i64::try_from(quality.stopped).unwrap_or(i64::MAX),
-            not_running: snapshot.facts.not_running,
-        },
+        quality: counts(snapshot, lost, unstable, untold),
         duration_seconds: snapshot.facts.took.as_secs_f64().round() as u64,
         samples_per_second: per_second(snapshot.facts.asked_period).round() as u64,
         effective_samples_per_second: one_decimal(per_second(snapshot.facts.effective_period)),

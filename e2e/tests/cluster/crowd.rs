@@ -100,7 +100,7 @@ async fn retain_all(requests: &Api<ProfileRequest>, status: &Value) -> Result<()
     retain(requests, json!({"name": "the-last"}), 0, status).await
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -214,7 +214,7 @@ fn the_commands_of_the_shorter_pages_run() -> Result<()> {
     })
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -129,7 +129,7 @@ async fn hanging(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// No other test of this cluster runs at the same time; those on the second one may.
 mod quiet {
     use super::*;
 

@@ -112,7 +112,7 @@ fn check_annotation(request: &ProfileRequest, calls: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -28,7 +28,7 @@ async fn left(objects: &str) -> Result<String> {
     kubectl(&get).await
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

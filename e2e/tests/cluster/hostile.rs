@@ -178,7 +178,7 @@ async fn pretend(fixture: &Fixture, request: &ProfileRequest, upload: &Upload) -
     .await
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -17,7 +17,7 @@ fn unix_now() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?)
 }
 
-/// Nothing else runs beside these.
+/// No other test of this cluster runs at the same time; those on the second one may.
 mod quiet {
     use super::*;
 

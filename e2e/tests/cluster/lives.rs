@@ -191,7 +191,7 @@ fn a_job_completes_while_its_sampler_runs() -> Result<()> {
     })
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

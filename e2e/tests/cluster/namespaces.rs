@@ -74,7 +74,7 @@ async fn install(fixture: &Fixture) -> Result<()> {
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -28,7 +28,7 @@ fn a_dead_webhook_delays_its_own_pods_only() -> Result<()> {
     })
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

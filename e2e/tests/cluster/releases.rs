@@ -85,7 +85,7 @@ fn every_page_about_the_release_is_tested() -> Result<()> {
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

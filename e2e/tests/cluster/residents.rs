@@ -260,7 +260,7 @@ fn a_deleted_pod_ends_its_resident_run() -> Result<()> {
     })
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

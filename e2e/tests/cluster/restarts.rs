@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::{api_server, exclusive, pods};
 use serde_json::json;
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

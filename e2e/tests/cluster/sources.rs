@@ -46,7 +46,7 @@ async fn masqueraded(fixture: &Fixture) -> Result<()> {
     relayed(fixture).await
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -94,7 +94,7 @@ async fn check_checksums(fixture: &Fixture, grant: &Call) -> Result<()> {
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -97,7 +97,7 @@ async fn found_in_the_archive(
     Ok(())
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -223,7 +223,7 @@ mod on_volume {
     }
 }
 
-/// Nothing else runs beside these.
+/// These have the second cluster, one by one.
 mod alone {
     use super::*;
 

@@ -309,9 +309,7 @@ impl Aggregate {
     /// Adds sums to a stack: from elsewhere, or values that become known after the sample.
     pub fn merge(&mut self, sample: Labelled, tid: i32, sum: StackSum) {
         let key = self.key(sample, tid);
-        if key.0.labels != sample.labels {
-            self.without_labels = self.without_labels.saturating_add(sum.samples);
-        }
+        self.note_labels(sample, key, sum.samples);
         add(self.sums.entry(key).or_default(), times(&sum));
         let heap = [sum.heap_growth, sum.heap_change];
         if heap != [0, 0] {
@@ -324,14 +322,19 @@ impl Aggregate {
         self.without_labels = self.without_labels.saturating_add(other.without_labels);
         for ((sample, tid), sum) in other.sums {
             let key = self.key(sample, tid);
-            if key.0.labels != sample.labels {
-                self.without_labels = self.without_labels.saturating_add(sum[0]);
-            }
+            self.note_labels(sample, key, sum[0]);
             add(self.sums.entry(key).or_default(), sum);
         }
         for ((sample, tid), heap) in other.heaps {
             let key = self.key(sample, tid);
             add(self.heaps.entry(key).or_default(), heap);
+        }
+    }
+
+    /// Counts samples that keep their stack under this key, but not their labels.
+    fn note_labels(&mut self, sample: Labelled, key: SumKey, samples: i64) {
+        if key.0.labels != sample.labels && key.0.stack != SummedStack::NO_ROOM {
+            self.without_labels = self.without_labels.saturating_add(samples);
         }
     }
 

@@ -141,7 +141,7 @@ struct RunLoop<'a> {
     slot: Option<SampleSlot>,
     next_look: u64,
     budget: Budget,
-    /// Of the workers that have ended.
+    /// Of the workers that have ended, and of all turns.
     totals: RunTotals,
     /// What the limit of the control group cost, and what it had cost when the run began.
     throttle: Option<(ThrottleFile, ThrottleCounts)>,

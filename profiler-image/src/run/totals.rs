@@ -11,7 +11,7 @@ use super::seen::Busy;
 use crate::read::on_cpu::CpuProofs;
 use crate::target::process::calls::SystemCallCounts;
 
-/// The sums of the workers that were counted.
+/// The sums of the workers that were counted, and of all turns.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RunTotals {
     /// How busy they were.

@@ -260,10 +260,19 @@ fn stacks_without_room_are_summed_as_overflow() {
         }
     }
     assert_eq!(aggregate.sums.len(), MAX_SUMS);
+    // What has no stack is not counted for its labels, too.
+    let labels = RequestValues::default().set(Set::from([1; 5]));
+    let unknown = SummedStack::of_phase(FunctionNames::COMPILING);
+    let labelled = Labelled {
+        labels,
+        ..unknown.into()
+    };
+    aggregate.add(labelled, 42, 1);
+    assert_eq!(aggregate.without_labels, 0);
     let settled = aggregate.settle(&tree, &edges);
     let (stacks, _) = settled.sum();
     let all: i64 = stacks.iter().map(|stack| stack.sum.samples).sum();
-    assert_eq!(all, 114_000);
+    assert_eq!(all, 114_001);
     let over = stacks
         .iter()
         .find(|stack| stack.leaf == Some(FunctionNames::OVERFLOW));

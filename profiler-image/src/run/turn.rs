@@ -111,7 +111,11 @@ impl RunLoop<'_> {
         let mark = member.mark();
         match member.still_unmoved(mark) {
             Some(unmoved) => self.stayed(index, current, unmoved),
-            None if self.own.is_late => self.sampler.quality.late += 1,
+            // The first sample is worth more than its moment: a snapshot has few turns, and beside
+            // busy programs all of them may be late.
+            None if self.own.is_late && !self.members[index].is_unsampled() => {
+                self.sampler.quality.late += 1;
+            }
             None => self.read_one(index, current, mark, wanted),
         }
     }
@@ -167,6 +171,10 @@ impl RunLoop<'_> {
                     queued: is_queued.then_some(Mark::Thread(numbers)),
                 };
                 self.finish_one(index, at, outcome, seen, wanted);
+            }
+            JobAnswer::Late if member.is_unsampled() => {
+                let mark = member.mark();
+                self.read_one(index, at, mark, wanted);
             }
             JobAnswer::Late => self.sampler.quality.late += 1,
             JobAnswer::Unmoved | JobAnswer::Pending | JobAnswer::Elsewhere => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::command::{kubectl, run};
-use crate::fixture::poll;
 use crate::test_cluster;
+use crate::wait::poll;
 
 /// Kills it, and waits until the next one is ready; all watches and connections end.
 pub async fn restart() -> Result<()> {

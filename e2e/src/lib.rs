@@ -9,6 +9,7 @@
 pub mod api_server;
 pub mod application;
 pub mod audit;
+mod calls;
 mod command;
 pub mod cut;
 pub mod examples;
@@ -17,12 +18,14 @@ mod hold;
 pub mod line;
 pub mod masquerade;
 pub mod older;
+pub mod operator;
 pub mod outage;
 pub mod pods;
 mod proxy;
 pub mod release;
 pub mod requests;
 pub mod results;
+mod runner;
 pub mod samples;
 mod sign;
 pub mod store;
@@ -31,13 +34,14 @@ pub mod test_cluster;
 pub mod toy;
 pub mod users;
 pub mod volume;
+mod wait;
 pub mod webhook;
+mod workloads;
 
 pub use command::{kubectl, run};
-pub use fixture::{
-    ENABLED, Fixture, NOT_ENABLED, RESTRICTED, exclusive, exclusive_on, poll, prepare, shared,
-    shared_on,
-};
+pub use fixture::{ENABLED, Fixture, NOT_ENABLED, RESTRICTED};
+pub use runner::{exclusive, exclusive_on, prepare, shared, shared_on};
+pub use wait::poll;
 
 use std::io::Write as _;
 use std::time::Duration;

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::command::kubectl;
-use crate::poll;
 use crate::proxy::Proxy;
 use crate::release::{NAMESPACE, SERVICE};
+use crate::wait::poll;
 
 const PROXY: Proxy = Proxy {
     name: "held",

@@ -8,8 +8,10 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::command::kubectl;
+use crate::fixture::Fixture;
+use crate::pods;
 use crate::proxy::Proxy;
-use crate::{Fixture, pods, poll};
+use crate::wait::poll;
 
 const NAMESPACE: &str = "phpprof-store";
 const PROXY: Proxy = Proxy {

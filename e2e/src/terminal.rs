@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 
-use crate::fixture::poll;
+use crate::wait::poll;
 
 /// A terminal of 200 columns and 50 lines.
 pub struct Terminal {

@@ -23,8 +23,8 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::fixture::poll;
 use crate::terminal::Terminal;
+use crate::wait::poll;
 use crate::{Fixture, command, kubectl, release};
 
 /// Longer than any command of the tests takes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, pods, poll, release};
+use e2e::{ENABLED, Fixture, NOT_ENABLED, exclusive, operator, pods, poll, release};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource as _, ResourceExt as _};
@@ -130,7 +130,7 @@ mod alone {
                         .completed(json!({"target": {"podName": "web"}, "durationSeconds": 1}))
                         .await?;
                     ensure!(status(&request).succeeded == 1, "{}", request.name_any());
-                    release::keeps_within_its_memory(fixture, &operator).await
+                    operator::keeps_within_its_memory(fixture, &operator).await
                 })
                 .await
         })
@@ -165,7 +165,7 @@ mod alone {
                         "{} are left",
                         left.items.len()
                     );
-                    release::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
+                    operator::keeps_within_a_part_of_its_memory(fixture, &operator, 2).await
                 })
                 .await
         })

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::pods::without_php;
 use e2e::requests::failed_with;
 use e2e::store::sha256;
-use e2e::{Fixture, exclusive_on, poll, release};
+use e2e::{Fixture, exclusive_on, operator, poll, release};
 use flate2::{Compression, write::GzEncoder};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Patch, PatchParams};
@@ -210,7 +210,7 @@ mod alone {
                 let target = failed_with(&fixture.ended(request).await?, upload.reason)?;
                 ensure!(target.message.contains(upload.message), "{target:?}");
             }
-            release::keeps_within_its_memory(fixture, &operator).await
+            operator::keeps_within_its_memory(fixture, &operator).await
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::{Sampler, only_target, status};
-use e2e::{ENABLED, Fixture, pods, poll, promised, release, say, shared};
+use e2e::{ENABLED, Fixture, operator, pods, poll, promised, release, say, shared};
 use phpprof_crds::{ProfileRequest, TargetReason, UploadRoute};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn the_relay_serves_despite_1000_hostile_connections() -> Result<()> {
         let (seen, ()) = tokio::try_join!(siege, honest(fixture))?;
         let seen: Seen = serde_json::from_slice(&seen).context("the script says no JSON")?;
         check_siege(&seen)?;
-        release::keeps_within_its_memory(fixture, &operator).await
+        operator::keeps_within_its_memory(fixture, &operator).await
     })
 }
 

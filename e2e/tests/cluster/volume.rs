@@ -7,7 +7,7 @@ use e2e::release::{self, ON_VOLUME};
 use e2e::requests::{holds, only_target, status};
 use e2e::results::access_key;
 use e2e::store::{Call, sha256};
-use e2e::{Fixture, exclusive, exclusive_on, line, pods, poll, promised, shared_on};
+use e2e::{Fixture, exclusive, exclusive_on, line, operator, pods, poll, promised, shared_on};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -307,7 +307,7 @@ mod alone {
             let held = fixture.until(&request, "is there", |_| true).await?;
             let target = only_target(&held)?;
             ensure!(target.state == TargetState::Sampling, "{target:?}");
-            release::kill(fixture, &operator).await?;
+            operator::kill(fixture, &operator).await?;
             let request = fixture.ended(&request).await?;
             fixture.has_retried(&target).await?;
             line::restore().await?;

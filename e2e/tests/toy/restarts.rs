@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
-use e2e::{Fixture, exclusive, is_long_form, pods, release};
+use e2e::{Fixture, exclusive, is_long_form, operator, pods, release};
 use phpprof_crds::{ProfileRequest, TargetState};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ async fn killed_when(
         .apply(json!({"target": target, "durationSeconds": 3}))
         .await?;
     let request = fixture.until(&request, moment, holds_then).await?;
-    release::kill(fixture, &operator).await?;
+    operator::kill(fixture, &operator).await?;
     let ended = fixture.ended(&request).await?;
     let checked = fixture.has_each_pod_once(&ended, 2).await;
     checked.with_context(|| format!("killed when it {moment}"))

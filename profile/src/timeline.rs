@@ -5,6 +5,7 @@
 //! Invariant: a decoded [`Timeline`] has no invalid index, and no list is longer than its bound
 //! here.
 
+mod bounded;
 mod codec;
 mod merge;
 mod parts;
@@ -19,7 +20,7 @@ pub use parts::{MAX_PARTS, MAX_STACKS, PartStack, Parts, TimelinePart};
 pub use rows::{Slot, TimelineRows};
 pub use tree::TimelineTree;
 
-use codec::bounded;
+use bounded::bounded;
 
 /// The version of the file's format. Other versions are refused.
 pub const VERSION: u32 = 1;

@@ -15,6 +15,7 @@ use kube::Client;
 use kube::core::Status;
 use serde_json::{Value, json};
 
+mod row;
 mod rows;
 mod selectors;
 

@@ -83,7 +83,7 @@ impl TestCluster {
     /// Waits for it, and gives it the kind that both programs list.
     fn install(&self) {
         let admin = self.folder.join("admin.kubeconfig");
-        let config = crate::rows::config(
+        let config = crate::kubeconfig::config(
             &self.cluster("10.99.0.1"),
             &serde_json::json!({"token": "admin"}),
         );

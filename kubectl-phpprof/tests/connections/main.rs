@@ -15,6 +15,7 @@
 
 mod authority;
 mod cluster;
+mod kubeconfig;
 mod outcome;
 mod plugins;
 mod provider;

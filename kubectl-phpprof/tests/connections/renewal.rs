@@ -18,7 +18,7 @@ pub fn check(cluster: &TestCluster) {
     let second = cluster.client("renewal", made::P256, made::CLIENT);
     let user = json!({"client-certificate": first.certificate, "client-key": first.key});
     let path = cluster.folder.join("renewal.kubeconfig");
-    let config = crate::rows::config(&cluster.cluster("10.99.0.1"), &user);
+    let config = crate::kubeconfig::config(&cluster.cluster("10.99.0.1"), &user);
     std::fs::write(&path, config).unwrap();
     let admin = cluster.folder.join("admin.kubeconfig");
     let kubectl = |arguments: &[&str]| {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::authority::{self as made, Authority, Pair, text};
 use crate::cluster::TestCluster;
+use crate::kubeconfig::config;
 use crate::outcome::ConnectionOutcome;
 
 pub struct ConnectionRow {
@@ -39,17 +40,6 @@ pub enum Same {
 }
 
 use ConnectionOutcome::{Answered, NoConnection, Unauthorized};
-
-/// A kubeconfig with one context. JSON is valid YAML.
-pub fn config(cluster: &Value, user: &Value) -> String {
-    json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": "ann", "user": user}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "ann"}}],
-    })
-    .to_string()
-}
 
 fn row(
     name: &'static str,

@@ -4,18 +4,16 @@
 //! each list ends at its bound). The result of [`decode`] is complete: every index exists, cells
 //! and moments are in order, and only values that may be negative are.
 
-use std::fmt;
 use std::io::{self, BufReader, Read as _, Write};
-use std::marker::PhantomData;
 
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds;
 
+use super::bounded::MAX_TIME;
 use super::{
     FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Timeline, TimelineCell, TimelinePart,
     TimelineRequest, TimelineTree, VERSION,
@@ -25,10 +23,6 @@ use super::{
 pub const MAX_BYTES: usize = 4 << 20;
 /// The most bytes of the JSON in it.
 const MAX_INFLATED: u64 = 16 << 20;
-/// The largest difference between two times, about 70 years in nanoseconds. So sums of a few of
-/// them do not overflow.
-pub(super) const MAX_TIME: i64 = i64::MAX / 4;
-
 /// Why a file is not a timeline.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
@@ -278,36 +272,6 @@ fn are_moments(moments: &[Moment], nodes: usize) -> bool {
     };
     moments.iter().all(is_right)
         && moments.is_sorted_by(|one, next| one.begin + one.duration <= next.begin)
-}
-
-/// Reads a list of at most this many elements.
-pub(super) fn bounded<'de, D, T, const MOST: usize>(from: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct BoundedList<T, const MOST: usize>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for BoundedList<T, MOST> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MOST} elements")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut list = Vec::new();
-            while let Some(element) = elements.next_element()? {
-                if list.len() == MOST {
-                    return Err(A::Error::custom(format_args!("more than {MOST} elements")));
-                }
-                list.push(element);
-            }
-            Ok(list)
-        }
-    }
-
-    from.deserialize_seq(BoundedList::<T, MOST>(PhantomData))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 
 use std::cmp::Reverse;
 
-use super::codec::{MAX_TIME, step_of};
+use super::bounded::MAX_TIME;
+use super::codec::step_of;
 use super::parts::Parts;
 use super::tree::{NodeNumbers, OtherTree};
 use super::{

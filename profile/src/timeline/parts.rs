@@ -11,7 +11,7 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::{MAX_TIME, bounded};
+use super::bounded::{MAX_TIME, bounded};
 
 /// The most parts of a run.
 pub const MAX_PARTS: usize = 30;

@@ -9,7 +9,7 @@ use super::aggregate::Aggregate;
 use super::facts::RunFacts;
 use super::lateness::Lateness;
 use super::recorder::Recorder;
-use super::snapshot::{Keep, RunEnd};
+use super::snapshot::{Keep, RunEnd, Samples, Snapshot};
 use super::stop::StopSwitch;
 use crate::request::asked::RequestSettings;
 use crate::sample::StackSampler;
@@ -70,6 +70,18 @@ pub struct Recording {
     pub idle_calls: SystemCallCounts,
     /// How late the turns were.
     pub lateness: Lateness,
+}
+
+impl Recording {
+    /// A snapshot of the whole run.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            samples: Samples::of(&self.sampler, &self.aggregate),
+            facts: self.facts.clone(),
+            list_stored: None,
+        }
+    }
 }
 
 /// Why nothing could be recorded.

@@ -5,7 +5,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Recording;
 use super::aggregate::{Aggregate, Settled};
 use super::facts::RunFacts;
 use crate::sample::{SampleQuality, StackSampler};
@@ -53,18 +52,6 @@ impl Samples {
             settled: aggregate.settle(&sampler.tree, &sampler.edges),
             names: sampler.functions.names.list(),
             quality: sampler.quality,
-        }
-    }
-}
-
-impl Recording {
-    /// A snapshot of the whole run.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            samples: Samples::of(&self.sampler, &self.aggregate),
-            facts: self.facts.clone(),
-            list_stored: None,
         }
     }
 }

@@ -9,6 +9,7 @@
 mod beside;
 mod copy;
 mod delegates;
+mod generators;
 mod outermost;
 
 use crate::layouts::Layout;

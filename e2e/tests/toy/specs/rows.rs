@@ -2,30 +2,15 @@
 
 use serde_json::{Value, json};
 
+use super::row::{Row, named, target, xs};
 use super::selectors;
 
-/// What is wrong, and the spec.
-pub type Row = (String, Value);
 /// What is wrong, the name of a stored request, and the change of its spec.
 pub type Change = (String, &'static str, Value);
 
 pub fn invalid() -> Vec<Row> {
     let rows = [fields(), of_target(), references(), targets()];
     [rows.concat(), selectors::invalid()].concat()
-}
-
-pub fn named<const COUNT: usize>(rows: [(&str, Value); COUNT]) -> Vec<Row> {
-    let owned = rows.map(|(case, spec)| (case.to_owned(), spec));
-    owned.into()
-}
-
-pub fn target(target: Value) -> Value {
-    json!({"target": target})
-}
-
-/// A text of this many characters.
-pub fn xs(count: usize) -> String {
-    "x".repeat(count)
 }
 
 /// Rows that are named by their field and value, which `place` puts into a spec.

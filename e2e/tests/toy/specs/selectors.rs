@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::rows::{Row, named, target, xs};
+use super::row::{Row, named, target, xs};
 
 fn selector(labels: Value, expressions: Value) -> Value {
     target(json!({"selector": {"matchLabels": labels, "matchExpressions": expressions}}))

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::delegates::GeneratorChain;
+use super::generators::GeneratorChain;
 use super::{Beside, Frame};
 use crate::layouts::Layout;
 use crate::memory::{Memory, Piece, word_at};

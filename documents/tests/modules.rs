@@ -1,25 +1,16 @@
 //! No circle between modules: of two modules side by side, one uses the other or neither does.
 //!
 //! It reads each crate's sources as tokens, takes the paths that begin with `crate`, `self` or
-//! `super`, and leaves out what is compiled for tests only. A module stands for all that is below
-//! it, so folders are compared as well as files.
+//! `super`, and leaves out what is compiled for tests only. A name that a module has from another
+//! one (`pub use`) counts as that one's. A module stands for all that is below it, so folders are
+//! compared as well as files.
 //!
-//! Invariant: `KNOWN` only gets shorter.
+//! Invariant: it leaves out no crate, and no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-
-/// Circles that are left: the crate's folder, the module around them, and those that use each
-/// other.
-const KNOWN: [(&str, &str, &[&str]); 1] = [(
-    "e2e/src",
-    "",
-    &[
-        "fixture", "hold", "line", "outage", "pods", "proxy", "release", "store",
-    ],
-)];
 
 /// The path of a module from its crate's root.
 type ModulePath = Vec<String>;
@@ -134,12 +125,58 @@ fn files(folder: &Path, module: &ModulePath, into: &mut BTreeMap<ModulePath, Pat
     }
 }
 
-/// The module that a path in a module leads to; `None` if it leaves the crate's modules.
-fn target(
-    from: &ModulePath,
-    path: &ModulePath,
-    known: &BTreeMap<ModulePath, PathBuf>,
-) -> Option<ModulePath> {
+/// One crate's modules.
+#[derive(Default)]
+struct Crate {
+    /// Each module's file.
+    files: BTreeMap<ModulePath, PathBuf>,
+    /// Where the names are that a module has from elsewhere, as paths in that module.
+    imports: BTreeMap<ModulePath, BTreeMap<String, ModulePath>>,
+}
+
+impl Crate {
+    fn read(root: &Path) -> Self {
+        let mut all = Crate::default();
+        files(root, &Vec::new(), &mut all.files);
+        for (module, file) in &all.files {
+            let code = std::fs::read_to_string(file).expect("a source");
+            all.imports.insert(module.clone(), imports(&code));
+        }
+        all
+    }
+
+    /// The module that a path in a module leads to; `None` if it leaves the crate's modules.
+    fn target(&self, from: &ModulePath, path: &ModulePath) -> Option<ModulePath> {
+        let mut to = resolved(from, path);
+        for _ in 0..MOST_STEPS {
+            let mut module = to.clone();
+            while !self.files.contains_key(&module) {
+                module.pop()?;
+            }
+            let imports = &self.imports[&module];
+            let from_elsewhere = to.get(module.len()).and_then(|name| imports.get(name));
+            match from_elsewhere.map(|path| self.import(&module, path)) {
+                Some(Some(elsewhere)) if elsewhere != to => to = elsewhere,
+                _ => return Some(module),
+            }
+        }
+        None
+    }
+
+    /// Where an import leads; `None` to another crate.
+    fn import(&self, module: &ModulePath, path: &ModulePath) -> Option<ModulePath> {
+        let first = path.first()?;
+        let below = [&module[..], std::slice::from_ref(first)].concat();
+        let is_ours = is_root(first) || self.files.contains_key(&below);
+        is_ours.then(|| resolved(module, path))
+    }
+}
+
+/// More than a name goes through.
+const MOST_STEPS: usize = 8;
+
+/// A path in a module, from the crate's root.
+fn resolved(from: &ModulePath, path: &ModulePath) -> ModulePath {
     let mut to = from.clone();
     for name in path {
         match name.as_str() {
@@ -149,21 +186,48 @@ fn target(
             name => to.push(name.to_owned()),
         }
     }
-    while !known.contains_key(&to) {
-        to.pop()?;
+    to
+}
+
+/// The names that a file's `use` items give its module, with their paths.
+fn imports(code: &str) -> BTreeMap<String, ModulePath> {
+    let mut names = BTreeMap::new();
+    for item in syn::parse_file(code).expect("Rust").items {
+        if let syn::Item::Use(item) = item {
+            import(&item.tree, &Vec::new(), &mut names);
+        }
     }
-    Some(to)
+    names
+}
+
+fn import(tree: &syn::UseTree, before: &ModulePath, into: &mut BTreeMap<String, ModulePath>) {
+    let with = |name: &syn::Ident| [&before[..], &[name.to_string()]].concat();
+    match tree {
+        syn::UseTree::Path(path) => import(&path.tree, &with(&path.ident), into),
+        syn::UseTree::Group(group) => {
+            for tree in &group.items {
+                import(tree, before, into);
+            }
+        }
+        syn::UseTree::Name(name) if name.ident == "self" => {
+            if let Some(last) = before.last() {
+                into.insert(last.clone(), before.clone());
+            }
+        }
+        syn::UseTree::Name(name) => drop(into.insert(name.ident.to_string(), with(&name.ident))),
+        syn::UseTree::Rename(name) => drop(into.insert(name.rename.to_string(), with(&name.ident))),
+        _ => {}
+    }
 }
 
 /// Which modules side by side use each other, by the module around them.
 fn siblings(root: &Path) -> BTreeMap<ModulePath, Uses> {
-    let mut known = BTreeMap::new();
-    files(root, &Vec::new(), &mut known);
+    let all = Crate::read(root);
     let mut levels: BTreeMap<ModulePath, Uses> = BTreeMap::new();
-    for (from, file) in &known {
+    for (from, file) in &all.files {
         let code = std::fs::read_to_string(file).expect("a source");
         for path in Paths::of(&code).found {
-            let Some(to) = target(from, &path, &known) else {
+            let Some(to) = all.target(from, &path) else {
                 continue;
             };
             let same = from.iter().zip(&to).take_while(|(one, other)| one == other);
@@ -205,7 +269,8 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
     circles.filter(|circle| !circle.is_empty()).collect()
 }
 
-/// The folders with a crate's root: `src` of each crate, and each program next to it.
+/// The folders with a crate's root: `src` of each crate, and each program and each folder of tests
+/// next to it.
 fn roots() -> Vec<PathBuf> {
     let manifest = phpprof_documents::root().join("Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).expect("the workspace's manifest");
@@ -216,9 +281,11 @@ fn roots() -> Vec<PathBuf> {
         let src = phpprof_documents::root()
             .join(member.trim().trim_matches('"'))
             .join("src");
-        let programs = std::fs::read_dir(src.join("bin")).into_iter().flatten();
-        let programs = programs.map(|entry| entry.expect("an entry").path());
-        roots.extend(programs.filter(|path| path.is_dir()));
+        for folder in ["bin", "../tests"] {
+            let programs = std::fs::read_dir(src.join(folder)).into_iter().flatten();
+            let programs = programs.map(|entry| entry.expect("an entry").path());
+            roots.extend(programs.filter(|path| path.join("main.rs").is_file()));
+        }
         roots.push(src);
     }
     roots.retain(|root| root.is_dir());
@@ -231,31 +298,18 @@ fn modules_have_no_circles() {
     let root = phpprof_documents::root();
     let roots = roots();
     assert!(roots.len() > 10, "{roots:?}");
-    let (mut new, mut left) = (Vec::new(), BTreeSet::new());
+    let mut found = Vec::new();
     for folder in &roots {
         let of_crate = folder.strip_prefix(&root).unwrap().display().to_string();
         for (level, uses) in siblings(folder) {
             let level = level.join("::");
-            for circle in circles(&uses) {
-                let is_known = |(known, at, modules): &&(&str, &str, &[&str])| {
-                    let all = circle.iter().all(|one| modules.contains(&one.as_str()));
-                    *known == of_crate && *at == level && all
-                };
-                match KNOWN.iter().find(is_known) {
-                    Some(known) => drop(left.insert(known)),
-                    None => new.push(format!("{of_crate} {level}: {circle:?}")),
-                }
-            }
+            let circles = circles(&uses).into_iter();
+            found.extend(circles.map(|circle| format!("{of_crate} {level}: {circle:?}")));
         }
     }
     assert!(
-        new.is_empty(),
-        "modules use each other in a circle: {new:#?}"
-    );
-    let gone: Vec<_> = KNOWN.iter().filter(|known| !left.contains(known)).collect();
-    assert!(
-        gone.is_empty(),
-        "no circles any more; take them out of KNOWN: {gone:#?}"
+        found.is_empty(),
+        "modules use each other in a circle: {found:#?}"
     );
 }
 
@@ -284,6 +338,30 @@ fn paths_leave_out_code_for_tests() {
         "self::below",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_name_from_elsewhere_is_that_modules() {
+    let path = |text: &str| -> ModulePath { text.split("::").map(str::to_owned).collect() };
+    let mut all = Crate::default();
+    let modules = [
+        (
+            "",
+            "pub use one::{self as first, Name}; use std::fmt; mod one; mod two;",
+        ),
+        ("one", "pub use crate::two::Other as Name;"),
+        ("two", "pub struct Other;"),
+    ];
+    for (name, code) in modules {
+        let module = path(name).into_iter().filter(|name| !name.is_empty());
+        let module: ModulePath = module.collect();
+        all.files.insert(module.clone(), PathBuf::new());
+        all.imports.insert(module, imports(code));
+    }
+    let target = |to: &str| all.target(&path("two"), &path(to));
+    assert_eq!(target("crate::Name"), Some(path("two")));
+    assert_eq!(target("super::first::Missing"), Some(path("one")));
+    assert_eq!(target("crate::fmt::Display"), Some(Vec::new()));
 }
 
 #[test]

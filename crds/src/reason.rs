@@ -1,4 +1,5 @@
-//! The closed list of reasons: of a request's conditions, and of a pod without a profile.
+//! The closed list of reasons: of a request's conditions and events, and of a pod without a
+//! profile.
 //!
 //! Generated from contract/reasons.yaml by `make generate`; do not edit.
 
@@ -513,6 +514,88 @@ impl TargetReason {
     }
 }
 
+/// What an event of a request reports.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventReason {
+    /// The operator has accepted the request; the note has its message, and who requested it.
+    Accepted,
+    /// Samplers were added to pods; the note says to how many.
+    Injected,
+    /// A pod's profile is stored, but is only a part of what was requested; the note has the pod's
+    /// reason.
+    Uploaded,
+    /// There is no profile of a pod; the note has the pod's reason.
+    TargetFailed,
+    /// The request is complete; a Warning has the reason why its profile lacks something.
+    Complete,
+    /// The request was refused or has failed; the note has its reason.
+    Failed,
+    /// The merged profile was pushed to Pyroscope.
+    Pushed,
+    /// The merged profile, or a part of it, was not pushed to Pyroscope; the note has the error.
+    PushFailed,
+    /// The request is an annotation in Grafana.
+    Annotated,
+    /// Grafana did not take the annotation; the note has the error.
+    AnnotationFailed,
+    /// Nothing was sent to Pyroscope and Grafana, because too many requests were waiting to be
+    /// sent.
+    NotSent,
+}
+
+impl EventReason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Accepted,
+        Self::Injected,
+        Self::Uploaded,
+        Self::TargetFailed,
+        Self::Complete,
+        Self::Failed,
+        Self::Pushed,
+        Self::PushFailed,
+        Self::Annotated,
+        Self::AnnotationFailed,
+        Self::NotSent,
+    ];
+
+    /// What it says, for users.
+    #[rustfmt::skip] // One reason a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Accepted => "the operator has accepted the request; the note has its message, and who requested it.",
+            Self::Injected => "samplers were added to pods; the note says to how many.",
+            Self::Uploaded => "a pod's profile is stored, but is only a part of what was requested; the note has the pod's reason.",
+            Self::TargetFailed => "there is no profile of a pod; the note has the pod's reason.",
+            Self::Complete => "the request is complete; a Warning has the reason why its profile lacks something.",
+            Self::Failed => "the request was refused or has failed; the note has its reason.",
+            Self::Pushed => "the merged profile was pushed to Pyroscope.",
+            Self::PushFailed => "the merged profile, or a part of it, was not pushed to Pyroscope; the note has the error.",
+            Self::Annotated => "the request is an annotation in Grafana.",
+            Self::AnnotationFailed => "Grafana did not take the annotation; the note has the error.",
+            Self::NotSent => "nothing was sent to Pyroscope and Grafana, because too many requests were waiting to be sent.",
+        }
+    }
+
+    /// What to do about it; none if the request goes on, or ended as the user wanted.
+    #[rustfmt::skip] // One reason a line.
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::Accepted => None,
+            Self::Injected => None,
+            Self::Uploaded => Some("Look at the pod's reason; kubectl phpprof explain REASON says what to do."),
+            Self::TargetFailed => Some("Look at the pod's reason; kubectl phpprof explain REASON says what to do."),
+            Self::Complete => None,
+            Self::Failed => Some("Look at the request's reason; kubectl phpprof explain REASON says what to do."),
+            Self::Pushed => None,
+            Self::PushFailed => Some("Check the address and the credentials in the chart (pyroscope), and Pyroscope's log. The profile is in the store: kubectl phpprof download NAME"),
+            Self::Annotated => None,
+            Self::AnnotationFailed => Some("Check the address and the token in the chart (grafana), and the rights of its service account."),
+            Self::NotSent => Some("Find out why Pyroscope or Grafana is slow: the events of other requests have the errors. The profile is in the store: kubectl phpprof download NAME"),
+        }
+    }
+}
+
 impl fmt::Display for RequestReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -520,6 +603,12 @@ impl fmt::Display for RequestReason {
 }
 
 impl fmt::Display for TargetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for EventReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

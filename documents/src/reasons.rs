@@ -43,6 +43,7 @@ pub enum ReasonsError {
 pub struct Reasons {
     requests: Vec<RequestRow>,
     pods: Vec<PodRow>,
+    events: Vec<EventRow>,
     done: Vec<SuccessRow>,
     plugin: Vec<PluginRow>,
 }
@@ -93,6 +94,15 @@ struct PodRow {
     remedy: String,
 }
 
+/// A reason of a request's events.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EventRow {
+    reason: String,
+    meaning: String,
+    remedy: Option<String>,
+}
+
 /// How a sampler ends that has not failed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -129,6 +139,7 @@ impl Reasons {
         let done = reasons.done.iter().map(|it| it.reason.as_str());
         once(reasons.requests.iter().map(|it| it.reason.as_str()))?;
         once(of_pods.chain(done))?;
+        once(reasons.events.iter().map(|it| it.reason.as_str()))?;
         once(reasons.plugin.iter().map(|it| it.exit.as_str()))?;
         once(reasons.pods.iter().filter_map(|it| it.exit_code))?;
         once(reasons.plugin.iter().map(|it| it.exit_code))?;
@@ -172,6 +183,11 @@ impl Reasons {
         let mut all: Vec<_> = done.chain(failed).collect();
         all.sort_by_key(|it| it.code);
         all
+    }
+
+    /// The reasons of events.
+    pub fn of_events(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().map(|it| it.reason.as_str())
     }
 
     /// The files that are written whole, by their paths.
@@ -221,6 +237,9 @@ requests:
 pods:
   - {reason: Cancelled, exitCode: 31, receipt: \"cancelled; `detail` is empty\", meaning: It was cancelled., remedy: Ask again.}
   - {reason: PodDeleted, meaning: It was deleted., remedy: Ask again.}
+events:
+  - {reason: Accepted, meaning: it was accepted.}
+  - {reason: Injected, meaning: samplers were added.}
 done:
   - {reason: Uploaded, receipt: stored}
 plugin:
@@ -239,6 +258,7 @@ plugin:
         assert!(Reasons::parse(GOOD).is_ok());
         check("PodDeleted", "Cancelled", "Cancelled stands twice");
         check("Uploaded", "PodDeleted", "PodDeleted stands twice");
+        check("Injected", "Accepted", "Accepted stands twice");
         check(
             "PodDeleted,",
             "PodDeleted, exitCode: 31,",

@@ -1,6 +1,7 @@
 //! What is generated from `contract/reasons.yaml` is as the list says it today.
 
 use std::fs;
+use std::path::Path;
 
 use phpprof_documents::reasons::{LIST, PAGES, Reasons};
 use phpprof_documents::root;
@@ -35,6 +36,35 @@ fn tables_of_pages_are_generated() {
     for path in PAGES {
         check(path, &reasons().tables(&read(path)).unwrap());
     }
+}
+
+/// All sources of the operator, without those of tests.
+fn operator(folder: &Path) -> String {
+    let mut sources = String::new();
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().unwrap_or_default();
+        if name == "tests" || name == "testing" {
+            continue;
+        }
+        sources += &if path.is_dir() {
+            operator(&path)
+        } else {
+            fs::read_to_string(&path).expect("a source")
+        };
+    }
+    sources
+}
+
+#[test]
+fn each_event_of_the_list_is_written() {
+    let sources = operator(&root().join("operator/src"));
+    let reasons = reasons();
+    let unused: Vec<_> = reasons
+        .of_events()
+        .filter(|reason| !sources.contains(&format!("EventReason::{reason}")))
+        .collect();
+    assert!(unused.is_empty(), "the operator has no event {unused:?}");
 }
 
 #[test]

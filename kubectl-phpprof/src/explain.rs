@@ -5,25 +5,35 @@
 //!
 //! Invariant: every reason of the API and every finding is explained.
 
-use phpprof_crds::{RequestReason, TargetReason};
+use std::fmt::Display;
+
+use phpprof_crds::{EventReason, RequestReason, TargetReason};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Exit, Failure};
 
-/// Name and meaning of each reason, those of requests first.
+/// Name and meaning of each reason: those of requests, of pods and of events.
 pub fn reasons() -> Vec<(String, String)> {
     let of_requests = RequestReason::ALL.iter();
     let mut all: Vec<_> = of_requests
         .map(|reason| (reason.to_string(), reason.meaning().to_owned()))
         .collect();
     for reason in TargetReason::ALL {
-        let (name, meaning) = (reason.to_string(), reason.meaning());
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = format!("{known} For a pod: {meaning}"),
-            None => all.push((name, meaning.to_owned())),
-        }
+        add(&mut all, "For a pod", reason, reason.meaning());
+    }
+    for reason in EventReason::ALL {
+        add(&mut all, "In an event", reason, reason.meaning());
     }
     all
+}
+
+/// Adds a reason, or another meaning of one that is there.
+fn add(all: &mut Vec<(String, String)>, place: &str, reason: impl Display, meaning: &str) {
+    let name = reason.to_string();
+    match all.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, known)) => *known = format!("{known} {place}: {meaning}"),
+        None => all.push((name, meaning.to_owned())),
+    }
 }
 
 /// The reference page of findings, with a section for each.
@@ -43,11 +53,12 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-/// The remedy of a request's reason, or else of a pod's.
+/// The remedy of a request's reason, else of a pod's, else of an event's.
 fn remedy(name: &str) -> Option<&'static str> {
     named(name)
         .and_then(RequestReason::remedy)
         .or_else(|| named(name).map(TargetReason::remedy))
+        .or_else(|| named(name).and_then(EventReason::remedy))
 }
 
 pub fn text(asked: Option<&str>) -> Result<String, Failure> {
@@ -107,9 +118,20 @@ mod tests {
         let failure = text(Some("upload")).unwrap_err();
         assert_eq!(
             failure.hint,
-            "did you mean UploadDeadlineExceeded, UploadRefused?"
+            "did you mean UploadDeadlineExceeded, UploadRefused, Uploaded?"
         );
         assert_eq!(text(Some("Nothing")).unwrap_err().exit, Exit::NotFound);
+    }
+
+    #[test]
+    fn reasons_of_events_are_explained() {
+        let said = text(Some("PushFailed")).unwrap();
+        assert!(said.contains("\nWhat to do: Check the address"), "{said}");
+        let said = text(Some("Complete")).unwrap();
+        assert!(
+            said.contains(". In an event: the request is complete"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ const WIDTH: usize = 100;
 
 /// The API's reasons.
 pub fn crds(reasons: &Reasons) -> String {
-    let mut text = "//! The closed list of reasons: of a request's conditions, and of a pod without a profile.\n//!\n".to_owned();
+    let mut text = "//! The closed list of reasons: of a request's conditions and events, and of a pod without a\n//! profile.\n//!\n".to_owned();
     text += GENERATED;
     text += CRDS_USE;
     text += REASON;
@@ -46,14 +46,10 @@ pub fn crds(reasons: &Reasons) -> String {
         }),
     );
     text += &texts(
-        "What to do about it; none if the request goes on, or ended as the user wanted.",
+        OPTIONAL_REMEDY,
         "remedy",
         "Option<&'static str>",
-        reasons.requests.iter().map(|of| {
-            let remedy = of.remedy.as_ref();
-            let remedy = remedy.map_or_else(|| "None".to_owned(), |it| format!("Some({it:?})"));
-            (of.reason.as_str(), remedy)
-        }),
+        (reasons.requests.iter()).map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
     );
     text += "}\n";
     text += TARGET_REASON;
@@ -80,7 +76,35 @@ pub fn crds(reasons: &Reasons) -> String {
         let _ = writeln!(text, "            {0:?} => Some(Self::{0}),", of.reason);
     }
     text += "            _ => None,\n        }\n    }\n}\n";
+    text += &events(reasons);
     text + DISPLAY
+}
+
+/// The reasons of events.
+fn events(reasons: &Reasons) -> String {
+    let mut text = EVENT_REASON.to_owned();
+    for of in &reasons.events {
+        text += &variant(&sentence(of.meaning.trim_end_matches('.')), &of.reason);
+    }
+    text += "}\n\nimpl EventReason {\n";
+    text += &all(reasons.of_events());
+    text += &texts(
+        "What it says, for users.",
+        "meaning",
+        "&'static str",
+        (reasons.events.iter()).map(|of| (of.reason.as_str(), format!("{:?}", of.meaning))),
+    );
+    text += &texts(
+        OPTIONAL_REMEDY,
+        "remedy",
+        "Option<&'static str>",
+        (reasons.events.iter()).map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
+    );
+    text + "}\n"
+}
+
+fn optional(remedy: Option<&str>) -> String {
+    remedy.map_or_else(|| "None".to_owned(), |it| format!("Some({it:?})"))
 }
 
 /// The sampler's reasons and exit codes.
@@ -162,6 +186,13 @@ const TARGET_REASON: &str = "
 )]
 pub enum TargetReason {
 ";
+const EVENT_REASON: &str = "
+/// What an event of a request reports.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventReason {
+";
+const OPTIONAL_REMEDY: &str =
+    "What to do about it; none if the request goes on, or ended as the user wanted.";
 const DISPLAY: &str = "
 impl fmt::Display for RequestReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,6 +201,12 @@ impl fmt::Display for RequestReason {
 }
 
 impl fmt::Display for TargetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for EventReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

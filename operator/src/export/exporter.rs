@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use phpprof_crds::{ProfileRequest, Secret};
+use phpprof_crds::{EventReason, ProfileRequest, Secret};
 use phpprof_decide::limits::AdminLimits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -129,12 +129,12 @@ struct Annotations {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Exported {
     pub is_done: bool,
-    pub reason: &'static str,
+    pub reason: EventReason,
     pub note: String,
 }
 
 impl Exported {
-    fn done(reason: &'static str, note: String) -> Self {
+    fn done(reason: EventReason, note: String) -> Self {
         Exported {
             is_done: true,
             reason,
@@ -142,7 +142,7 @@ impl Exported {
         }
     }
 
-    fn failed(reason: &'static str, note: String) -> Self {
+    fn failed(reason: EventReason, note: String) -> Self {
         Exported {
             is_done: false,
             reason,
@@ -282,7 +282,7 @@ impl Exporter {
         let until = Instant::now() + self.patience;
         let Ok(_place) = self.places.try_acquire() else {
             let note = format!("{WAITING} others are waiting to be sent");
-            return vec![Exported::failed("NotSent", note)];
+            return vec![Exported::failed(EventReason::NotSent, note)];
         };
         let (pushed, annotated) = tokio::join!(
             self.push(collector, request, limits, until),
@@ -336,11 +336,11 @@ impl Exporter {
         Some(match sent {
             Ok(()) => {
                 let note = format!("{wanted} series pushed to {host}");
-                Exported::done("Pushed", note)
+                Exported::done(EventReason::Pushed, note)
             }
             Err(error) => {
                 let note = format!("{taken} of {wanted} series pushed to {host}: {error}");
-                Exported::failed("PushFailed", note)
+                Exported::failed(EventReason::PushFailed, note)
             }
         })
     }
@@ -357,11 +357,11 @@ impl Exporter {
         Some(match deliver(&self.client, &call, until).await {
             Ok(()) => {
                 let note = format!("annotated in Grafana at {host}");
-                Exported::done("Annotated", note)
+                Exported::done(EventReason::Annotated, note)
             }
             Err(error) => {
                 let note = format!("not annotated in Grafana at {host}: {error}");
-                Exported::failed("AnnotationFailed", note)
+                Exported::failed(EventReason::AnnotationFailed, note)
             }
         })
     }

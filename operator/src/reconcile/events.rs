@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use phpprof_crds::{
-    ProfileRequest, ProfileRequestStatus, REQUESTED_BY, RequestReason, TargetState, TargetStatus,
+    EventReason, ProfileRequest, ProfileRequestStatus, REQUESTED_BY, RequestReason, TargetState,
+    TargetStatus,
 };
 
 use crate::export::exporter::Exported;
@@ -23,7 +24,7 @@ pub fn between(
     let mut events = Vec::new();
     if old.start_time.is_none() && new.start_time.is_some() {
         let note = format!("{}{}", message(new), requested_by(request));
-        events.push(event(EventType::Normal, "Accepted", note, None));
+        events.push(event(EventType::Normal, EventReason::Accepted, note, None));
     }
     for target in &new.targets {
         let before = old.targets.iter().find(|old| old.pod_uid == target.pod_uid);
@@ -41,7 +42,7 @@ pub fn between(
 pub fn injected(count: usize) -> Event {
     event(
         EventType::Normal,
-        "Injected",
+        EventReason::Injected,
         format!("added samplers to {}", pods(count)),
         None,
     )
@@ -73,7 +74,12 @@ fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
             let samples = target.samples.unwrap_or_default();
             let (name, message) = (&target.pod_name, &target.message);
             let note = format!("pod {name}: {samples} samples stored; {reason}: {message}");
-            Some(event(EventType::Warning, "Uploaded", note, Some(pod)))
+            Some(event(
+                EventType::Warning,
+                EventReason::Uploaded,
+                note,
+                Some(pod),
+            ))
         }
         TargetState::Failed => {
             let reason = target
@@ -81,7 +87,12 @@ fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {
                 .map(|reason| reason.to_string())
                 .unwrap_or_default();
             let note = format!("pod {}: {reason}: {}", target.pod_name, target.message);
-            Some(event(EventType::Warning, "TargetFailed", note, Some(pod)))
+            Some(event(
+                EventType::Warning,
+                EventReason::TargetFailed,
+                note,
+                Some(pod),
+            ))
         }
         TargetState::Pending | TargetState::Sampling | TargetState::Verifying => None,
     }
@@ -92,11 +103,16 @@ fn of_end(status: &ProfileRequestStatus) -> Option<Event> {
     let complete = current.type_ == phpprof_crds::condition::COMPLETE;
     let note = format!("{}: {}", current.reason, current.message);
     Some(if !complete {
-        event(EventType::Warning, "Failed", note, None)
+        event(EventType::Warning, EventReason::Failed, note, None)
     } else if current.reason == RequestReason::Complete.to_string() {
-        event(EventType::Normal, "Complete", message(status), None)
+        event(
+            EventType::Normal,
+            EventReason::Complete,
+            message(status),
+            None,
+        )
     } else {
-        event(EventType::Warning, "Complete", note, None)
+        event(EventType::Warning, EventReason::Complete, note, None)
     })
 }
 
@@ -114,10 +130,15 @@ fn message(status: &ProfileRequestStatus) -> String {
         .unwrap_or_default()
 }
 
-fn event(kind: EventType, reason: &str, note: String, pod: Option<ObjectReference>) -> Event {
+fn event(
+    kind: EventType,
+    reason: EventReason,
+    note: String,
+    pod: Option<ObjectReference>,
+) -> Event {
     Event {
         type_: kind,
-        reason: reason.to_owned(),
+        reason: reason.to_string(),
         note: Some(printable(&note, NOTE)),
         action: "Profiling".to_owned(),
         secondary: pod,

@@ -108,7 +108,7 @@ impl ExportScene {
         let events = exporter
             .tell(&self.collector, &self.request, &self.limits)
             .await;
-        let told = |exported: Exported| (exported.reason.to_owned(), exported.note);
+        let told = |exported: Exported| (exported.reason.to_string(), exported.note);
         events.into_iter().map(told).collect()
     }
 

@@ -139,7 +139,7 @@ impl Fixture {
 impl Fixture {
     /// Checks that the request has the profiles of this many pods, with one sampler each, and no
     /// other sampler.
-    pub async fn has_each_pod_once(&self, request: &ProfileRequest, pods: i32) -> Result<()> {
+    pub async fn check_each_pod_once(&self, request: &ProfileRequest, pods: i32) -> Result<()> {
         holds(request, condition::COMPLETE)?;
         let status = status(request);
         ensure!(status.succeeded == pods, "{status:?}");
@@ -166,7 +166,7 @@ impl Fixture {
 
 impl Fixture {
     /// Waits until a sampler has failed to upload and will try again.
-    pub async fn has_retried(&self, target: &TargetStatus) -> Result<()> {
+    pub async fn wait_for_retry(&self, target: &TargetStatus) -> Result<()> {
         let container = format!("--container={}", target.ephemeral_container_name);
         let logs = [
             "--namespace",

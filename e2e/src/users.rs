@@ -116,7 +116,7 @@ impl User {
     }
 
     /// What the shell completion proposes for the last of these words.
-    pub async fn is_proposed(&self, line: &str) -> Result<String> {
+    pub async fn proposals(&self, line: &str) -> Result<String> {
         let words = line.split_whitespace().map(str::to_owned);
         let before = ["__complete".to_owned()]
             .into_iter()

@@ -15,7 +15,7 @@ use crate::global::Global;
 use crate::output::ListForm;
 use crate::output::OutputForm;
 use crate::request::RequestView;
-use crate::run::{as_object, create, has_profile, tell_failed};
+use crate::run::{as_object, create, require_profile, tell_failed};
 use crate::{source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
@@ -32,7 +32,7 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     let timeout = Some(arguments.timeout);
     let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
     let request = RequestView::of(&ended);
-    has_profile(&request, &cluster.suggest)?;
+    require_profile(&request, &cluster.suggest)?;
     tell_failed(&request);
     let source = source::of_request(&cluster, &name, None).await?;
     let workers = workers(&source.profile);

@@ -23,7 +23,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::request::{RequestView, ShownOutcome};
 use crate::results::{self, AccessKey, LiveSecond};
-use crate::run::{as_object, create, has_profile, tell_failed};
+use crate::run::{as_object, create, require_profile, tell_failed};
 use crate::{cancel, target, wait};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ async fn end(
 ) -> Result<String, Failure> {
     if let Ok(Some(object)) = &watched {
         let request = RequestView::of(object);
-        has_profile(&request, &cluster.suggest)?;
+        require_profile(&request, &cluster.suggest)?;
         tell_failed(&request);
         return Ok(format!(
             "{name} has ended; the whole profile: {}\n",

@@ -184,7 +184,7 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
 }
 
 /// Fails if a finished request has no profile.
-pub fn has_profile(request: &RequestView<'_>, suggest: &Suggest) -> Result<(), Failure> {
+pub fn require_profile(request: &RequestView<'_>, suggest: &Suggest) -> Result<(), Failure> {
     if request.outcome() != ShownOutcome::Failed {
         return Ok(());
     }
@@ -238,7 +238,7 @@ async fn finish(
 ) -> Result<(), Failure> {
     let request = RequestView::of(object);
     let name = request.name();
-    has_profile(&request, &cluster.suggest)?;
+    require_profile(&request, &cluster.suggest)?;
     eprintln!("{}", ending(&request));
     tell_failed(&request);
     let loaded = source::of_request(cluster, &name, None).await;
@@ -310,7 +310,7 @@ mod tests {
             "status": {"conditions": [{"type": "Failed", "status": "True", "reason": reason, "message": "no"}], "targets": targets}
         });
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let failure = has_profile(&RequestView::of(&object), &Suggest::default()).unwrap_err();
+        let failure = require_profile(&RequestView::of(&object), &Suggest::default()).unwrap_err();
         failure.hint
     }
 

@@ -49,6 +49,9 @@ const SOURCES: [&str; 10] = [
     "", "rs", "js", "css", "html", "sh", "py", "go", "php", "yaml",
 ];
 
+/// Files and lines where types of a name are.
+type Places = BTreeMap<String, Vec<(PathBuf, usize)>>;
+
 /// The sources below a folder, by their paths from the project's folder.
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     let root = phpprof_documents::root();
@@ -87,7 +90,7 @@ fn offences() -> Vec<Offence> {
     sources(&phpprof_documents::root(), &mut files);
     assert!(files.len() > 900, "{}", files.len());
     let mut found = Vec::new();
-    let mut types: BTreeMap<String, Vec<(PathBuf, usize)>> = BTreeMap::new();
+    let (mut types, mut vague) = (Places::new(), Places::new());
     for file in &files {
         let Ok(code) = std::fs::read_to_string(phpprof_documents::root().join(file)) else {
             continue;
@@ -108,24 +111,31 @@ fn offences() -> Vec<Offence> {
             for (name, line) in reader.types {
                 types.entry(name).or_default().push((file.clone(), line));
             }
+            for (name, line) in reader.vague {
+                vague.entry(name).or_default().push((file.clone(), line));
+            }
         }
     }
     types.retain(|name, places| {
         let shared = SHARED.iter().find(|(shared, ..)| shared == name);
         places.len() > shared.map_or(1, |(_, number, _)| *number)
     });
-    for (name, places) in types {
-        for (file, line) in places {
-            let what = name.clone();
-            found.push(Offence {
-                rule: Rule::SharedTypeName,
-                file,
-                line,
-                what,
-            });
-        }
-    }
+    vague.retain(|_, places| places.len() > 1);
+    found.extend(shared(Rule::SharedTypeName, types));
+    found.extend(shared(Rule::VagueTypeName, vague));
     found
+}
+
+/// An offence for each place of each name.
+fn shared(rule: Rule, names: Places) -> impl Iterator<Item = Offence> {
+    names.into_iter().flat_map(move |(name, places)| {
+        places.into_iter().map(move |(file, line)| Offence {
+            rule,
+            file,
+            line,
+            what: name.clone(),
+        })
+    })
 }
 
 #[test]

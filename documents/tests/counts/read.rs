@@ -24,18 +24,30 @@ pub enum Rule {
     LongFile,
     /// A type whose name another type of the workspace has.
     SharedTypeName,
+    /// A word for anything (`VAGUE`) as the name of a second type, also in tests.
+    VagueTypeName,
+    /// A function that is called `is_…` or `has_…`, and does not answer yes or no, perhaps later or
+    /// with an error.
+    NotAQuestion,
     /// A test whose name has more than eight words.
     LongTestName,
 }
 
-pub const RULES: [Rule; 7] = [
+pub const RULES: [Rule; 9] = [
     Rule::TupleParameter,
     Rule::MatchOnBool,
     Rule::MatchOnNothing,
     Rule::LongFunction,
     Rule::LongFile,
     Rule::SharedTypeName,
+    Rule::VagueTypeName,
+    Rule::NotAQuestion,
     Rule::LongTestName,
+];
+
+/// Names that say nothing of their type: one may have each.
+pub const VAGUE: [&str; 8] = [
+    "Answer", "Asked", "Found", "Outcome", "Place", "Row", "Seen", "Shown",
 ];
 
 const LINES_OF_FUNCTION: usize = 60;
@@ -68,6 +80,8 @@ pub struct Reader<'a> {
     pub found: Vec<Offence>,
     /// Types that are not for tests only, with their lines.
     pub types: Vec<(String, usize)>,
+    /// All types whose name is vague, with their lines.
+    pub vague: Vec<(String, usize)>,
 }
 
 impl Reader<'_> {
@@ -81,8 +95,11 @@ impl Reader<'_> {
     }
 
     /// A function's name, parameters and length.
-    fn function(&mut self, signature: &syn::Signature, end: Span) {
+    fn function(&mut self, attributes: &[syn::Attribute], signature: &syn::Signature, end: Span) {
         let name = &signature.ident;
+        if !attributes.iter().any(is_test) && is_question(name) && !answers(signature) {
+            self.offence(Rule::NotAQuestion, signature.span(), name);
+        }
         for parameter in &signature.inputs {
             if let syn::FnArg::Typed(parameter) = parameter
                 && is_tuple(&parameter.ty)
@@ -99,9 +116,12 @@ impl Reader<'_> {
     }
 
     fn type_name(&mut self, name: &syn::Ident) {
+        let (name, line) = (name.to_string(), name.span().start().line);
+        if VAGUE.contains(&name.as_str()) {
+            self.vague.push((name.clone(), line));
+        }
         if !self.is_test {
-            self.types
-                .push((name.to_string(), name.span().start().line));
+            self.types.push((name, line));
         }
     }
 
@@ -144,7 +164,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
-        self.function(&function.sig, function.block.span());
+        self.function(&function.attrs, &function.sig, function.block.span());
         visit::visit_item_fn(self, function);
     }
 
@@ -156,12 +176,12 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
-        self.function(&function.sig, function.block.span());
+        self.function(&function.attrs, &function.sig, function.block.span());
         visit::visit_impl_item_fn(self, function);
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
-        self.function(&function.sig, function.span());
+        self.function(&function.attrs, &function.sig, function.span());
         visit::visit_trait_item_fn(self, function);
     }
 
@@ -222,6 +242,34 @@ fn is_bool(pattern: &syn::Pat) -> bool {
     }
 }
 
+/// Whether a name says that its function only asks.
+fn is_question(name: &syn::Ident) -> bool {
+    let name = name.to_string();
+    ["is_", "has_"].iter().any(|begin| name.starts_with(begin))
+}
+
+/// Whether a function's answer is a yes or no.
+fn answers(signature: &syn::Signature) -> bool {
+    let mut yes_or_no = YesOrNo(false);
+    yes_or_no.visit_return_type(&signature.output);
+    yes_or_no.0
+}
+
+/// Whether a type has `bool` in it.
+struct YesOrNo(bool);
+
+impl<'ast> Visit<'ast> for YesOrNo {
+    fn visit_ident(&mut self, name: &'ast syn::Ident) {
+        self.0 |= name == "bool";
+    }
+}
+
+/// Whether an attribute makes a test.
+fn is_test(attribute: &syn::Attribute) -> bool {
+    let last = attribute.path().segments.last();
+    last.is_some_and(|last| last.ident == "test")
+}
+
 /// Whether an attribute is `test`, or of another crate with that name.
 fn is_test_attribute(attribute: TokenStream) -> bool {
     let tokens = attribute.into_iter().take_while(|token| match token {
@@ -261,6 +309,7 @@ pub fn read<'a>(file: &'a Path, code: &str) -> Reader<'a> {
         is_of_trait: false,
         found: Vec::new(),
         types: Vec::new(),
+        vague: Vec::new(),
     };
     let tokens: TokenStream = code.parse().expect("Rust");
     let tree = syn::parse2(tokens.clone());
@@ -302,6 +351,11 @@ fn each_rule_has_its_offences() {
         #[tokio::test(flavor = "multi_thread")]
         async fn one_two_three_four_five_six_seven_eight_nine() {}
         fn a_name_of_nine_words_that_is_no_test() {}
+        async fn is_new(of: &Vec<u8>) -> Result<()> {}
+        fn has_any(&self) -> Result<bool, Error> {}
+        fn is_old(self) -> Option<u8> {}
+        #[tokio::test]
+        async fn is_asked_for_its_rule() {}
     "#;
     let expected = [
         (Rule::TupleParameter, 2, "two"),
@@ -318,7 +372,14 @@ fn each_rule_has_its_offences() {
             "one_two_three_four_five_six_seven_eight_nine has 9 words",
         ),
     ];
-    let expected = expected.map(|(rule, line, what)| (rule, line, what.to_owned()));
+    let asking = [(22, "is_new"), (24, "is_old")];
+    let asking = asking.map(|(line, name)| (Rule::NotAQuestion, line, name));
+    let mut expected = [&asking[..], &expected[..]].concat();
+    expected.sort_by_key(|it| (it.0 == Rule::LongTestName, it.1));
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(rule, line, what)| (rule, line, what.to_owned()))
+        .collect();
     assert_eq!(broken("src/one.rs", code), expected);
 }
 
@@ -347,6 +408,9 @@ fn types_are_those_outside_tests() {
         #[cfg(test)]
         mod tests { struct Six; }
     "#;
+    let vague = "#[cfg(test)] mod tests { struct Row; }";
+    let vague = read(Path::new("src/one.rs"), vague).vague;
+    assert_eq!(vague, [("Row".to_owned(), 1)]);
     let types = read(Path::new("src/one.rs"), code).types;
     let expected = [("One", 2), ("Two", 4), ("Three", 5), ("Five", 6)];
     assert_eq!(types, expected.map(|(name, line)| (name.to_owned(), line)));

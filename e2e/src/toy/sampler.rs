@@ -149,7 +149,7 @@ pub async fn sample(
 ) -> Result<SamplerEnd> {
     let grant = grant(container)?;
     let seconds = duration(container)?;
-    let stopped = tokio::time::timeout(seconds, is_stopped(&client, &grant)).await;
+    let stopped = tokio::time::timeout(seconds, wait_for_stop(&client, &grant)).await;
     if stopped.ok().transpose()?.is_some_and(|word| word == "drop") {
         return Ok(SamplerEnd {
             exit_code: 31,
@@ -186,7 +186,7 @@ pub fn duration(container: &EphemeralContainer) -> Result<Duration> {
 }
 
 /// Asks until the answer is to stop. If the relay does not answer, it asks again.
-async fn is_stopped(client: &impl Fn() -> Result<Client>, grant: &Grant) -> Result<String> {
+async fn wait_for_stop(client: &impl Fn() -> Result<Client>, grant: &Grant) -> Result<String> {
     loop {
         let mut question = client()?.get(&grant.stop);
         // A store compares all headers with what was signed for the upload.

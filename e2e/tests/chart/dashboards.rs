@@ -108,14 +108,14 @@ struct Panel {
     r#type: String,
     title: String,
     datasource: Source,
-    grid_pos: Place,
+    grid_pos: GridPlace,
     field_config: Fields,
     targets: Vec<Target>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct GridPlace {
     x: u32,
     y: u32,
     w: u32,
@@ -190,7 +190,7 @@ fn unknown(query: &str) -> Vec<&str> {
 fn check_panel(panel: &Panel) -> Result<()> {
     let title = &panel.title;
     ensure!(panel.id > 0 && panel.r#type == "timeseries", "{title}");
-    let Place { x, w, h, .. } = panel.grid_pos;
+    let GridPlace { x, w, h, .. } = panel.grid_pos;
     ensure!(w > 0 && h > 0 && x + w <= COLUMNS, "{title}: its place");
     let ids = panel.targets.iter().map(|target| &target.ref_id);
     ensure!(

@@ -52,7 +52,11 @@ async fn has(
     .await
 }
 
-async fn has_third(fixture: &Fixture, on_volume: bool, request: &ProfileRequest) -> Result<()> {
+async fn wait_for_third(
+    fixture: &Fixture,
+    on_volume: bool,
+    request: &ProfileRequest,
+) -> Result<()> {
     has(fixture, on_volume, request, THIRD).await
 }
 
@@ -158,7 +162,7 @@ fn an_ended_container_leaves_its_direct_checkpoints() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let request = fixture.sampled(spec("web", "Direct", 60)).await?;
-        has_third(fixture, false, &request).await?;
+        wait_for_third(fixture, false, &request).await?;
         let sampler = fixture.sampler(&only_target(&request)?).await?;
         let grants = sampler.variable("PHPPROF_CHECKPOINTS");
         say(&format!(
@@ -211,8 +215,8 @@ mod on_volume {
             let cut = fixture.apply(spec("web", "Auto", 60)).await?;
             let whole = fixture.apply(spec("stays", "Auto", 25)).await?;
             let deleted = fixture.apply(spec("stays", "Auto", 60)).await?;
-            has_third(fixture, true, &cut).await?;
-            has_third(fixture, true, &deleted).await?;
+            wait_for_third(fixture, true, &cut).await?;
+            wait_for_third(fixture, true, &deleted).await?;
             let requests = fixture.api::<ProfileRequest>();
             let name = deleted.name_any();
             requests.delete(&name, &DeleteParams::default()).await?;

@@ -87,7 +87,7 @@ fn php_in_a_native_sidecar_is_profiled() -> Result<()> {
             ensure!(samples > 0, "{:?}", profile.string_table);
         }
         let user = fixture.administrator()?;
-        let proposed = user.is_proposed("run pod/sidecar -c p").await?;
+        let proposed = user.proposals("run pod/sidecar -c p").await?;
         ensure!(proposed.starts_with("php\n"), "{proposed}");
         let report = user.run("doctor pod/sidecar -o json").await?.well()?;
         ensure!(report.contains("SameUser: as user 33"), "{report}");

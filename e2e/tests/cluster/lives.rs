@@ -205,7 +205,7 @@ mod alone {
             outage::stop().await?;
             end_php(fixture, &request).await?;
             let target = only_target(&request)?;
-            fixture.has_retried(&target).await?;
+            fixture.wait_for_retry(&target).await?;
             // The kubelet ends the pod's sampler by SIGTERM within a second or two.
             tokio::time::sleep(Duration::from_secs(5)).await;
             ensure!(

@@ -37,7 +37,7 @@ mod alone {
     fn a_profile_arrives_when_the_store_returns() -> Result<()> {
         exclusive(async |fixture| {
             let request = sampled_without_store(fixture, 4).await?;
-            fixture.has_retried(&only_target(&request)?).await?;
+            fixture.wait_for_retry(&only_target(&request)?).await?;
             outage::start().await?;
             let request = fixture.ended(&request).await?;
             holds(&request, condition::COMPLETE)?;

@@ -172,7 +172,7 @@ fn sampler_id(pod: &Pod) -> Result<String> {
     Ok(id.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-async fn has_ended(fixture: &Fixture, receipt: &str) -> Result<()> {
+async fn wait_for_end(fixture: &Fixture, receipt: &str) -> Result<()> {
     poll("the resident sampler ends", NOTICED, async || {
         let statuses = web(fixture).await?.status.unwrap_or_default();
         let statuses = statuses.ephemeral_container_statuses.unwrap_or_default();
@@ -195,7 +195,7 @@ async fn ends_with_the_namespaces_label(fixture: &Fixture) -> Result<()> {
     namespaces
         .patch(&fixture.namespace, &params, &Patch::Merge(label))
         .await?;
-    has_ended(fixture, "LeaseEnded").await?;
+    wait_for_end(fixture, "LeaseEnded").await?;
     promised(
         "the end of a resident sampler where the namespace's label stops profiling",
         Duration::from_secs(5),
@@ -273,7 +273,7 @@ mod alone {
             holds(&first, condition::COMPLETE)?;
             let begin = Instant::now();
             release::scale(0).await?;
-            has_ended(fixture, "LeaseEnded").await?;
+            wait_for_end(fixture, "LeaseEnded").await?;
             promised(
                 "the end of a resident sampler without an operator",
                 RESIDENT_LEASE + Duration::from_secs(5),

@@ -25,7 +25,7 @@ mod alone {
             let after = fixture.apply(spec).await?;
             for request in [sampled, after] {
                 let request = fixture.ended(&request).await?;
-                fixture.has_each_pod_once(&request, 2).await?;
+                fixture.check_each_pod_once(&request, 2).await?;
             }
             ensure!(
                 pods::restarts(&fixture.operator().await?) == pods::restarts(&operator),

@@ -22,7 +22,7 @@ const RUNS_SECONDS: i32 = 60;
 
 /// The script's report.
 #[derive(Debug, Deserialize)]
-struct Seen {
+struct SiegeSeen {
     opened: usize,
     ended: usize,
     trickling: usize,
@@ -45,7 +45,7 @@ fn the_relay_serves_despite_1000_hostile_connections() -> Result<()> {
         let siege = ["php", "-d", "memory_limit=-1", "-r", SCRIPT];
         let siege = fixture.exec("hostile", &siege, grants.as_bytes());
         let (seen, ()) = tokio::try_join!(siege, honest(fixture))?;
-        let seen: Seen = serde_json::from_slice(&seen).context("the script says no JSON")?;
+        let seen: SiegeSeen = serde_json::from_slice(&seen).context("the script says no JSON")?;
         check_siege(&seen)?;
         operator::keeps_within_its_memory(fixture, &operator).await
     })
@@ -122,7 +122,7 @@ fn after_sampling(sampler: &Sampler) -> Result<Duration> {
 
 /// Checks that the attack was one: silent connections were ended, uploads with valid grants were
 /// slow, and nobody else was let in.
-fn check_siege(seen: &Seen) -> Result<()> {
+fn check_siege(seen: &SiegeSeen) -> Result<()> {
     say(&format!("{seen:?}"));
     ensure!(
         seen.opened >= 1000 && seen.ended >= 500 && seen.trickling == 4 * GRANTS,

@@ -24,7 +24,7 @@ async fn keys(fixture: &Fixture) -> Result<Secret> {
 
 /// Checks that the request has one profile, of one sampler, in the bucket as its status says, and
 /// that its access key opens it.
-async fn has_its_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
+async fn check_profile(fixture: &Fixture, request: &ProfileRequest) -> Result<()> {
     holds(request, condition::COMPLETE)?;
     let target = only_target(request)?;
     ensure!(
@@ -66,7 +66,7 @@ async fn goes_back(fixture: &Fixture, stored: &ProfileRequest, keys_before: &Sec
     fixture.ended(&lasting).await?;
     let next = fixture.completed(spec("web-b", 1, "Auto")).await?;
     for request in [stored, &next] {
-        has_its_profile(fixture, request).await?;
+        check_profile(fixture, request).await?;
     }
     ensure!(keys(fixture).await?.data == keys_before.data, "other keys");
     Ok(())
@@ -137,7 +137,7 @@ mod alone {
                 all.push(fixture.ended(request).await?);
             }
             for request in &all {
-                has_its_profile(fixture, request).await?;
+                check_profile(fixture, request).await?;
             }
             let after = keys(fixture).await?;
             ensure!(after.data == before.data, "other keys");

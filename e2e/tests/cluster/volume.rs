@@ -268,7 +268,7 @@ mod alone {
             fixture.files().await?;
             let request = fixture.sampled(spec(3)).await?;
             fixture.make_read_only(true).await?;
-            let retried = fixture.has_retried(&only_target(&request)?).await;
+            let retried = fixture.wait_for_retry(&only_target(&request)?).await;
             let files = fixture.files().await;
             fixture.make_read_only(false).await?;
             retried?;
@@ -309,7 +309,7 @@ mod alone {
             ensure!(target.state == TargetState::Sampling, "{target:?}");
             operator::kill(fixture, &operator).await?;
             let request = fixture.ended(&request).await?;
-            fixture.has_retried(&target).await?;
+            fixture.wait_for_retry(&target).await?;
             line::restore().await?;
             check_stored_once(fixture, &request).await?;
             fixture.clear_files().await

@@ -124,7 +124,7 @@ async fn names(fixture: &Fixture, key: &str) -> Result<Vec<String>> {
         .collect()
 }
 
-async fn is_refused(fixture: &Fixture, key: &str) -> Result<()> {
+async fn check_refused(fixture: &Fixture, key: &str) -> Result<()> {
     let reply = open(fixture, key).await?;
     ensure!(reply.status == 403, "{}: {}", reply.status, reply.text());
     Ok(())
@@ -164,7 +164,7 @@ fn profiles_outlive_their_request() -> Result<()> {
         }
         // The completion proposes nothing if the store does not answer within a second.
         poll("a name that is stored is proposed", SOON, async || {
-            let proposed = viewer.is_proposed("top fi").await?;
+            let proposed = viewer.proposals("top fi").await?;
             Ok(proposed.starts_with("first\tstored, for ").then_some(()))
         })
         .await?;
@@ -198,8 +198,8 @@ fn a_key_opens_its_namespace_until_rotation() -> Result<()> {
                 profiled(other, &other.administrator()?, "second").await?;
                 let theirs = key(other, "").await?;
                 ensure!(names(other, &theirs).await? == ["second"], "not listed");
-                is_refused(other, &first).await?;
-                is_refused(fixture, &theirs).await
+                check_refused(other, &first).await?;
+                check_refused(fixture, &theirs).await
             })
             .await?;
         let archives = fixture.api::<ProfileArchive>();
@@ -211,14 +211,14 @@ fn a_key_opens_its_namespace_until_rotation() -> Result<()> {
         };
         rotate(1).await?;
         let second = key(fixture, &first).await?;
-        is_refused(fixture, &first).await?;
+        check_refused(fixture, &first).await?;
         ensure!(names(fixture, &second).await? == ["first"], "not listed");
         ensure!(rotate(0).await.is_err(), "an old key would open it again");
         // A new archive has another key, whatever its generation.
         archives.delete(ARCHIVE, &DeleteParams::default()).await?;
         let third = key(fixture, &second).await?;
         ensure!(third != first, "the first key is back");
-        is_refused(fixture, &second).await?;
+        check_refused(fixture, &second).await?;
         ensure!(names(fixture, &third).await? == ["first"], "not listed");
         let named: ProfileArchive = serde_json::from_value(json!({
             "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileArchive", "metadata": {"name": "another"}, "spec": {},
@@ -237,12 +237,12 @@ fn a_recreated_namespace_reads_nothing_old() -> Result<()> {
         let old = key(fixture, "").await?;
         ensure!(names(fixture, &old).await? == ["first"], "not listed");
         make_anew(fixture).await?;
-        is_refused(fixture, &old).await?;
+        check_refused(fixture, &old).await?;
         fixture.start(&[pods::php("web")]).await?;
         profiled(fixture, &fixture.administrator()?, "second").await?;
         let new = key(fixture, &old).await?;
         ensure!(names(fixture, &new).await? == ["second"], "the old one's");
-        is_refused(fixture, &old).await
+        check_refused(fixture, &old).await
     })
 }
 

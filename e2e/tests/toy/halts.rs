@@ -163,7 +163,7 @@ fn server_side_apply_keeps_the_switch_annotation() -> Result<()> {
 
 /// Checks that a request is held while two upgrades of a release of Helm 4 change other things, and
 /// that only a key of the chart's is in the way of an upgrade.
-async fn is_held_over_upgrades(fixture: &Fixture) -> Result<()> {
+async fn check_held_over_upgrades(fixture: &Fixture) -> Result<()> {
     let upgrade = async |requests: u32, flags: &[&str]| {
         let value = format!("limits.requests={requests}");
         release::upgrade_by(release::HELM_4, &value, flags).await
@@ -270,7 +270,7 @@ mod alone {
         exclusive(async |fixture| {
             fixture.start(&[pods::php("web")]).await?;
             release::install_anew_by(release::HELM_4).await?;
-            let checked = is_held_over_upgrades(fixture).await;
+            let checked = check_held_over_upgrades(fixture).await;
             // The next test upgrades that release by Helm 3.
             switch(false).await?;
             checked

@@ -21,7 +21,7 @@ fn values(file: &Path, here: &str, other: &str) -> Result<String> {
 
 /// Sends what the chart renders to the API server, which admits and validates it, and stores
 /// nothing. Server-side, because the kinds are there already.
-async fn is_taken(file: &Path, here: &Fixture, other: &Fixture) -> Result<usize> {
+async fn objects_taken(file: &Path, here: &Fixture, other: &Fixture) -> Result<usize> {
     let values = values(file, &here.namespace, &other.namespace)?;
     let template = [
         "template",
@@ -55,7 +55,7 @@ fn the_api_server_accepts_every_values_example() -> Result<()> {
             let all: Vec<_> = files("values")?.into_iter().chain(of_schedules).collect();
             ensure!(all.len() >= 6, "{all:?}");
             for file in all {
-                let taken = is_taken(&file, here, other).await;
+                let taken = objects_taken(&file, here, other).await;
                 let taken = taken.with_context(|| file.display().to_string())?;
                 ensure!(taken >= 15, "{}: {taken} objects", file.display());
             }

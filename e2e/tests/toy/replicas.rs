@@ -88,7 +88,7 @@ async fn profiled_while(
     act(&leader).await?;
     let request = fixture.ended(&request).await?;
     fixture
-        .has_each_pod_once(&request, 2)
+        .check_each_pod_once(&request, 2)
         .await
         .context(what.to_owned())
 }
@@ -234,7 +234,7 @@ mod alone {
             let taken: Vec<&AuditedCall> = writes.iter().filter(|call| call.code < 400).collect();
             ensure!(taken.is_empty(), "{taken:#?}");
             let request = fixture.until(&request, "is there", |_| true).await?;
-            fixture.has_each_pod_once(&request, PODS as i32).await?;
+            fixture.check_each_pod_once(&request, PODS as i32).await?;
             let keys = fixture.keys().await?;
             ensure!(keys.len() == PODS + 2, "{keys:?}");
             Ok(())

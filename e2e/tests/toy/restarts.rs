@@ -26,7 +26,7 @@ async fn killed_when(
     let request = fixture.until(&request, moment, holds_then).await?;
     operator::kill(fixture, &operator).await?;
     let ended = fixture.ended(&request).await?;
-    let checked = fixture.has_each_pod_once(&ended, 2).await;
+    let checked = fixture.check_each_pod_once(&ended, 2).await;
     checked.with_context(|| format!("killed when it {moment}"))
 }
 

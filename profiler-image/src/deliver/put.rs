@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[derive(serde::Deserialize)]
-    struct Row {
+    struct AnswerRow {
         status: u16,
         code: String,
         sampler: String,
@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn store_verdicts_are_the_contracts() {
         let table = include_str!("../../../contract/store_answers.json");
-        let rows: Vec<Row> = serde_json::from_str(table).unwrap();
+        let rows: Vec<AnswerRow> = serde_json::from_str(table).unwrap();
         assert!(rows.len() > 30);
-        for Row {
+        for AnswerRow {
             status,
             code: name,
             sampler,

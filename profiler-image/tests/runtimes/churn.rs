@@ -32,7 +32,7 @@ const BYTES_PER_WORKER: u64 = 1024;
 
 /// A worker's data about a request; times are of the monotonic clock, in nanoseconds.
 #[derive(Deserialize)]
-struct Answer {
+struct LoadAnswer {
     pid: i64,
     begin: u64,
     end: u64,
@@ -83,7 +83,7 @@ fn wait_for(load: &Load, answers: u64) -> Result<()> {
 }
 
 fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Outcome> {
-    let answers: Vec<Answer> = answers
+    let answers: Vec<LoadAnswer> = answers
         .iter()
         .map(|answer| serde_json::from_str(answer).with_context(|| answer.clone()))
         .collect::<Result<_>>()?;
@@ -94,7 +94,7 @@ fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Out
     }
     // An idle worker has no stack. A worker is missed if it was busy at a turn when it had to be
     // known.
-    let was_due = |answer: &&Answer| {
+    let was_due = |answer: &&LoadAnswer| {
         let known = lives.get(&answer.pid).unwrap_or(&answer.begin) + NOTICED;
         answer.end.saturating_sub(answer.begin.max(known)) > TURN
     };

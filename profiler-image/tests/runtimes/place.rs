@@ -53,14 +53,14 @@ pub enum Server {
 }
 
 /// Where a server is to run.
-pub struct Place<'a> {
+pub struct PhpPlace<'a> {
     pub php: Php,
     pub folder: &'a Path,
     pub address: SocketAddr,
     pub workers: usize,
 }
 
-impl Place<'_> {
+impl PhpPlace<'_> {
     pub fn protocol(&self, server: Server) -> Option<Protocol> {
         match server {
             Server::Script { .. } | Server::Embed { .. } => None,

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::kinds::File;
 use crate::load::{Load, Protocol};
-use crate::place::{Place, Server, folder_of_scripts, ini};
+use crate::place::{PhpPlace, Server, folder_of_scripts, ini};
 use crate::programs;
 use crate::runtime::Php;
 
@@ -72,7 +72,7 @@ impl Running {
         // The port is free now, and no other test on this machine uses fixed ports.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         fs::write(folder.path().join("php.ini"), ini(php)?)?;
-        let place = Place {
+        let place = PhpPlace {
             php,
             folder: folder.path(),
             address,

@@ -99,7 +99,7 @@ impl Operator {
             lives: 1,
             before: Cost::default(),
         };
-        operator.is_ready().await?;
+        operator.wait_until_ready().await?;
         Ok(operator)
     }
 
@@ -119,10 +119,10 @@ impl Operator {
             &self.logs,
             self.lives,
         )?;
-        self.is_ready().await
+        self.wait_until_ready().await
     }
 
-    async fn is_ready(&mut self) -> Result<()> {
+    async fn wait_until_ready(&mut self) -> Result<()> {
         let address = format!("http://127.0.0.1:{}/readyz", self.health);
         let ready = async || {
             let answer = reqwest::get(&address).await.ok();

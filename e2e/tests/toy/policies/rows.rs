@@ -36,9 +36,9 @@ pub fn sampler(name: &str) -> Value {
 }
 
 /// A container for the pod `web`, or for one with a user namespace of its own: its name, its change, and the clause that refuses it.
-pub type Row = (&'static str, fn(&mut Value), Option<&'static str>);
+pub type PolicyRow = (&'static str, fn(&mut Value), Option<&'static str>);
 
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[PolicyRow] = &[
     ("nothing", |_| (), None),
     (
         "root with SYS_PTRACE",

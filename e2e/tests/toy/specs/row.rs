@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 /// What is wrong, and the spec.
-pub type Row = (String, Value);
+pub type SpecRow = (String, Value);
 
-pub fn named<const COUNT: usize>(rows: [(&str, Value); COUNT]) -> Vec<Row> {
+pub fn named<const COUNT: usize>(rows: [(&str, Value); COUNT]) -> Vec<SpecRow> {
     let owned = rows.map(|(case, spec)| (case.to_owned(), spec));
     owned.into()
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::row::{Row, named, target, xs};
+use super::row::{SpecRow, named, target, xs};
 use super::selectors;
 
 /// What is wrong, the name of a stored request, and the change of its spec.
 pub type Change = (String, &'static str, Value);
 
-pub fn invalid() -> Vec<Row> {
+pub fn invalid() -> Vec<SpecRow> {
     let rows = [fields(), of_target(), references(), targets()];
     [rows.concat(), selectors::invalid()].concat()
 }
@@ -17,7 +17,7 @@ pub fn invalid() -> Vec<Row> {
 fn rows<const COUNT: usize>(
     place: impl Fn(&str, Value) -> Value,
     fields: [(&str, Value); COUNT],
-) -> Vec<Row> {
+) -> Vec<SpecRow> {
     let row = |(field, value): (&str, Value)| {
         let shown = match value.to_string() {
             long if long.len() > 60 => format!("{} characters", long.len() - 2),
@@ -52,7 +52,7 @@ fn reference(field: &str, value: Value) -> Value {
     target(json!({"workloadRef": workload}))
 }
 
-fn fields() -> Vec<Row> {
+fn fields() -> Vec<SpecRow> {
     let fields = [
         ("durationSeconds", json!(0)),
         ("durationSeconds", json!(-1)),
@@ -97,7 +97,7 @@ fn fields() -> Vec<Row> {
     rows(with, fields)
 }
 
-fn of_target() -> Vec<Row> {
+fn of_target() -> Vec<SpecRow> {
     let fields = [
         ("podName", json!("")),
         ("podName", json!("../nodes/a")),
@@ -123,7 +123,7 @@ fn of_target() -> Vec<Row> {
     rows(beside, fields)
 }
 
-fn references() -> Vec<Row> {
+fn references() -> Vec<SpecRow> {
     let fields = [
         ("apiVersion", Value::Null),
         ("apiVersion", json!("apps")),
@@ -142,7 +142,7 @@ fn references() -> Vec<Row> {
     rows(reference, fields)
 }
 
-fn targets() -> Vec<Row> {
+fn targets() -> Vec<SpecRow> {
     let selector = json!({"matchLabels": {"app": "web"}});
     let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let all = json!({"podName": "web", "selector": selector, "workloadRef": workload});
@@ -208,7 +208,7 @@ pub fn changes() -> Vec<Change> {
 }
 
 /// Valid specs at the limits.
-pub fn valid() -> Vec<Row> {
+pub fn valid() -> Vec<SpecRow> {
     let fields = [
         ("durationSeconds", json!(1)),
         ("durationSeconds", json!(3600)),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::row::{Row, named, target, xs};
+use super::row::{SpecRow, named, target, xs};
 
 fn selector(labels: Value, expressions: Value) -> Value {
     target(json!({"selector": {"matchLabels": labels, "matchExpressions": expressions}}))
@@ -26,12 +26,12 @@ fn exist(count: usize) -> Value {
     vec![json!({"key": "app", "operator": "Exists"}); count].into()
 }
 
-fn is_in(values: Vec<String>) -> Value {
+fn in_values(values: Vec<String>) -> Value {
     json!({"key": "app", "operator": "In", "values": values})
 }
 
-pub fn invalid() -> Vec<Row> {
-    let many_values = vec![is_in(vec![xs(63); 64]); 4];
+pub fn invalid() -> Vec<SpecRow> {
+    let many_values = vec![in_values(vec![xs(63); 64]); 4];
     let unknown = json!({"matchLabels": {"app": "web"}, "app": "web"});
     named([
         ("an empty selector", target(json!({"selector": {}}))),
@@ -80,20 +80,20 @@ pub fn invalid() -> Vec<Row> {
         ),
         (
             "an expression with 65 values",
-            expression(is_in(vec!["web".to_owned(); 65])),
+            expression(in_values(vec!["web".to_owned(); 65])),
         ),
         (
             "an expression with a value of 64 characters",
-            expression(is_in(vec![xs(64)])),
+            expression(in_values(vec![xs(64)])),
         ),
         (
             "an expression with a value with a comma",
-            expression(is_in(vec!["web,shop".to_owned()])),
+            expression(in_values(vec!["web,shop".to_owned()])),
         ),
     ])
 }
 
-pub fn valid() -> Vec<Row> {
+pub fn valid() -> Vec<SpecRow> {
     named([
         ("64 labels", selector(labels(64, 188), json!([]))),
         (
@@ -101,7 +101,7 @@ pub fn valid() -> Vec<Row> {
             selector(labels(63, 10), exist(1)),
         ),
         ("64 expressions", selector(json!({}), exist(64))),
-        ("64 values", expression(is_in(vec![xs(63); 64]))),
+        ("64 values", expression(in_values(vec![xs(63); 64]))),
         ("the longest key and value", label(&xs(317), json!(xs(63)))),
         ("an empty value", label("app", json!(""))),
     ])

@@ -72,7 +72,7 @@ impl Drawing {
         let kind = *self.draws.one(&KINDS);
         let values = self.values(kind);
         let cost = self.draws.scaled(20, 6);
-        let work = self.draws.is_so(60).then(|| self.work(cost));
+        let work = self.draws.happens(60).then(|| self.work(cost));
         let wanted = 1 + self.draws.below(4);
         let mut calls: Vec<PlannedCall> = Vec::new();
         let mut left = LONGEST / values.max(1);
@@ -100,7 +100,7 @@ impl Drawing {
 
     /// Work that takes about this long.
     fn work(&mut self, cost: u64) -> PlannedWork {
-        let is_loop = cost > 600 || self.draws.is_so(40);
+        let is_loop = cost > 600 || self.draws.happens(40);
         let steps = [WorkStep::Empty, WorkStep::Adding, WorkStep::Storing];
         let step = *self.draws.one(if is_loop { &steps } else { &steps[1..] });
         PlannedWork {
@@ -114,7 +114,7 @@ impl Drawing {
     fn callee(&mut self) -> Callee {
         let mut shorter = (Callee::Unit(0), u64::MAX);
         for _ in 0..2 {
-            let (callee, cost) = if self.draws.is_so(45) {
+            let (callee, cost) = if self.draws.happens(45) {
                 let internal = *self.draws.one(&self.internals);
                 (Callee::Internal(internal), internal.cost)
             } else {
@@ -148,7 +148,7 @@ impl Drawing {
         let cost = cost_of_one(&once, &self.costs);
         let is_long = cost > longest;
         let wanted = self.draws.scaled(1, 6).min(longest / cost.max(1));
-        let is_loop = wanted > 4 || (wanted > 1 && self.draws.is_so(50));
+        let is_loop = wanted > 4 || (wanted > 1 && self.draws.happens(50));
         (!is_long).then_some(PlannedCall {
             times: wanted.max(1),
             is_loop,
@@ -190,7 +190,7 @@ impl Drawing {
                 call.times = times;
                 &mut once
             };
-            call.is_loop = call.times > 4 || (call.times > 1 && self.draws.is_so(50));
+            call.is_loop = call.times > 4 || (call.times > 1 && self.draws.happens(50));
             calls.push(call);
         }
         Plan {
@@ -198,7 +198,7 @@ impl Drawing {
             turns,
             in_turns,
             once,
-            is_in_function: self.draws.is_so(40),
+            is_in_function: self.draws.happens(40),
             units: self.units,
         }
     }

@@ -25,7 +25,7 @@ impl Draws {
     }
 
     /// Whether something of this probability in percent happens.
-    pub fn is_so(&mut self, percent: u64) -> bool {
+    pub fn happens(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 

@@ -336,7 +336,7 @@ fn http(address: SocketAddr, main: &Path) -> impl Fn() -> Result<()> + use<> {
             stream,
             "GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         )?;
-        is_done(stream)
+        check_done(stream)
     }
 }
 
@@ -346,7 +346,7 @@ fn fastcgi(socket: &Path, main: &Path) -> impl Fn() -> Result<()> + use<> {
     move || request(&socket, &main)
 }
 
-fn is_done(mut stream: impl Read) -> Result<()> {
+fn check_done(mut stream: impl Read) -> Result<()> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let is_done = answer.windows(4).any(|four| four == b"done");
@@ -382,5 +382,5 @@ fn request(socket: &Path, script: &OsString) -> Result<()> {
             ("SERVER_PROTOCOL", b"HTTP/1.1"),
         ],
     )?;
-    is_done(answer)
+    check_done(answer)
 }

@@ -32,11 +32,13 @@ pub struct Relay {
 }
 
 /// The answer to a poll; status 0 is not an answer at all.
-pub type Answer = (u16, String);
+pub type RelayAnswer = (u16, String);
 
 impl Relay {
     /// Starts it; it ends with the process.
-    pub fn start(answer: impl Fn(&Self) -> Answer + Send + Sync + 'static) -> Result<Arc<Self>> {
+    pub fn start(
+        answer: impl Fn(&Self) -> RelayAnswer + Send + Sync + 'static,
+    ) -> Result<Arc<Self>> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let certified = rcgen::generate_simple_self_signed(["relay".to_owned()])?;
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der());
@@ -73,7 +75,7 @@ impl Relay {
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
-        answer: &dyn Fn(&Self) -> Answer,
+        answer: &dyn Fn(&Self) -> RelayAnswer,
     ) -> Result<()> {
         let mut reader = BufReader::new(StreamOwned::new(ServerConnection::new(config)?, stream));
         let (mut line, mut length) = (String::new(), 0);
@@ -268,7 +270,7 @@ impl Relay {
     }
 
     /// An answer with these runs, which requests the next poll in a second.
-    pub fn answer(&self, lease_seconds: u32, runs: &[Value]) -> Answer {
+    pub fn answer(&self, lease_seconds: u32, runs: &[Value]) -> RelayAnswer {
         let answer = json!({
             "askAgainSeconds": 1,
             "leaseSeconds": lease_seconds,
@@ -284,6 +286,6 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The answer when profiling is stopped.
-pub fn stopped() -> Answer {
+pub fn stopped() -> RelayAnswer {
     (410, String::new())
 }

@@ -81,12 +81,12 @@ fn delegating_generators_stand_in_each_version() {
 }
 
 /// The same as [`Delegating`] with this many generators, without their bytes.
-struct Row {
+struct GeneratorRow {
     layout: &'static Layout,
     count: u64,
 }
 
-impl Row {
+impl GeneratorRow {
     fn word(&self, address: u64) -> u64 {
         let (header, row) = (&self.layout.execute_data, &self.layout.generator);
         let (index, offset) = ((address - BASE) / 0x1_0000, (address - BASE) % 0x1_0000);
@@ -121,7 +121,7 @@ impl Row {
     }
 }
 
-impl Memory for Row {
+impl Memory for GeneratorRow {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), crate::memory::MemoryFault> {
         for (byte, address) in bytes.iter_mut().zip(address..) {
             *byte = self.word(address & !7).to_le_bytes()[(address & 7) as usize];
@@ -133,7 +133,7 @@ impl Memory for Row {
 #[test]
 fn generators_end_at_the_frame_bound() {
     let check = |count: u64, expected: (usize, UnwindEnd)| {
-        let row = Row {
+        let row = GeneratorRow {
             layout: of_8_2(),
             count,
         };

@@ -1,8 +1,8 @@
-//! The page of promises says what their last records say; results are recorded next to older ones;
-//! and no document that a reader needs names a commit, which only means something to those who have
+//! The page of promises says what their last records say; results are recorded next to older ones,
+//! in files that the folder's page names; and no document that a reader needs names a commit, which only means something to those who have
 //! the history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -71,6 +71,89 @@ fn each_promise_says_what_its_last_record_says() -> Result<()> {
         assert_eq!(record.state(), *state, "{key:?}");
     }
     assert!(last.is_empty(), "not promised any more: {last:?}");
+    Ok(())
+}
+
+/// Where the records are, and the page that names them.
+const FOLDER: &str = "docs/measurements";
+/// The scripts that append to records.
+const RECORDING: [&str; 5] = [
+    "e2e/tools/scale",
+    "profiler-image/bench/bench.sh",
+    "profiler-image/bench/slowdown.sh",
+    "profiler-image/bench/truth.sh",
+    "tools/test-runs",
+];
+
+/// The words of a text with this ending, without what surrounds them.
+fn words_with<'a>(text: &'a str, ending: &'a str) -> BTreeSet<&'a str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let words = text.split(|c: char| !is_name(c));
+    let words = words.map(|word| word.trim_end_matches('.'));
+    words
+        .filter(|word| word.len() > ending.len() && word.ends_with(ending))
+        .collect()
+}
+
+/// The files to which a script appends: those of `tools/record NAME`, and one for each part of
+/// `truth PART`.
+fn recorded(script: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let commands = script.lines().filter(|line| !line.starts_with('#'));
+    for line in commands {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let is_name = pair[1].chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            match pair[0] {
+                "tools/record" if is_name => found.insert(format!("{}.csv", pair[1])),
+                "truth" if is_name => found.insert(format!("truth-{}.csv", pair[1])),
+                _ => false,
+            };
+        }
+    }
+    found
+}
+
+#[test]
+fn recorded_files_are_those_of_commands() {
+    let script = "# truth a\n  x || tools/record some a.csv; fi\nA=1 truth cpu b\ntruth() { #\n";
+    let expected = ["some.csv", "truth-cpu.csv"].map(str::to_owned);
+    assert_eq!(recorded(script), expected.into());
+}
+
+#[test]
+fn records_are_those_that_their_page_names() -> Result<()> {
+    let page = fs::read_to_string(root().join(FOLDER).join("README.md"))?;
+    let mut written: BTreeSet<String> = ["promises.csv".to_owned()].into();
+    for script in RECORDING {
+        let files = recorded(&fs::read_to_string(root().join(script))?);
+        assert!(!files.is_empty(), "{script} records nothing");
+        written.extend(files);
+    }
+    let written: BTreeSet<&str> = written.iter().map(String::as_str).collect();
+    assert_eq!(words_with(&page, ".csv"), written, "{FOLDER}/README.md");
+    for entry in fs::read_dir(root().join(FOLDER))? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let is_named = page.contains(&format!("]({name})")) || written.contains(&*name);
+        let is_picture = name.ends_with(".svg") || name == "README.md";
+        assert!(is_named || is_picture, "no page names {FOLDER}/{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn each_record_that_promises_name_exists() -> Result<()> {
+    let page = fs::read_to_string(root().join("docs/promises.md"))?;
+    let links = page.split("](measurements/").skip(1);
+    let links: BTreeSet<&str> = links
+        .map(|rest| rest.split([')', '#']).next().unwrap_or_default())
+        .collect();
+    assert!(links.len() > 10, "{links:?}");
+    for link in links {
+        let path = root().join(FOLDER).join(link);
+        assert!(path.is_file(), "docs/promises.md names {link}");
+    }
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use crate::BenchArguments;
 use crate::running::PhpProgram;
 use crate::sampled::{options, record, stacks, time};
 
-const COLUMNS: &str = "workers,wait,slice_ms,pause_us,beside,cpus,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
+const COLUMNS: &str = "php,workers,wait,slice_ms,pause_us,beside,cpus,rate_hz,samples,delay_percent,true_cpu_ms,sampled_cpu_ms,chance_points,true_counting,counting,true_hashing,hashing,true_waiting,waiting";
 /// How long a target runs before and after it is sampled.
 const AROUND: Duration = Duration::from_millis(1000);
 
@@ -87,8 +87,9 @@ fn judge(
     csv: &mut String,
 ) -> Result<Vec<String>> {
     let mut all = Vec::new();
-    for outcome in measure(&asked.php, server, row)? {
-        print(row, &outcome, csv)?;
+    let measured = measure(&asked.php, server, row)?;
+    for outcome in measured.threads {
+        print(row, &measured.php, &outcome, csv)?;
         let broken = match row.crowded {
             Some(_) => outcome.broken_beside(1e9 / f64::from(row.rate_hz)),
             None => outcome.broken(row.slice_milliseconds, asked.full),
@@ -156,11 +157,14 @@ fn rows(full: bool) -> Vec<CpuRow> {
     rows
 }
 
-fn measure(
-    php: &PhpProgram,
-    server: Option<&ThreadedServer>,
-    row: &CpuRow,
-) -> Result<Vec<ThreadAccount>> {
+/// What was measured of a row.
+struct MeasuredRow {
+    /// The version of the sampled PHP, which is not that of the command if it is FrankenPHP's.
+    php: String,
+    threads: Vec<ThreadAccount>,
+}
+
+fn measure(php: &PhpProgram, server: Option<&ThreadedServer>, row: &CpuRow) -> Result<MeasuredRow> {
     let partner = Partner::start(row.wait)?;
     let sampling = Duration::from_secs_f64(row.seconds);
     let mut asked = format!(
@@ -203,7 +207,11 @@ fn measure(
             sampled: accounts.get(&said.tid).copied().unwrap_or_default(),
         })
     };
-    program.said()?.into_iter().map(outcome).collect()
+    let threads = program.said()?.into_iter().map(outcome);
+    Ok(MeasuredRow {
+        php: recording.facts.engine.version.to_string(),
+        threads: threads.collect::<Result<_>>()?,
+    })
 }
 
 /// How long each thread of a process has waited for a CPU, in nanoseconds: the second field of
@@ -223,7 +231,7 @@ fn delays(pid: Pid) -> Result<HashMap<i32, u64>> {
     Ok(delays)
 }
 
-fn print(row: &CpuRow, outcome: &ThreadAccount, csv: &mut String) -> Result<()> {
+fn print(row: &CpuRow, php: &str, outcome: &ThreadAccount, csv: &mut String) -> Result<()> {
     let ThreadAccount {
         samples,
         delay_percent,
@@ -240,7 +248,7 @@ fn print(row: &CpuRow, outcome: &ThreadAccount, csv: &mut String) -> Result<()> 
     );
     write!(
         csv,
-        "{},{},{},{},{},{},{},{samples},{delay_percent:.2},{:.1},{:.1},{chance:.2}",
+        "{php},{},{},{},{},{},{},{},{samples},{delay_percent:.2},{:.1},{:.1},{chance:.2}",
         workers(row),
         row.wait.name(),
         row.slice_milliseconds,

@@ -34,10 +34,12 @@ const RATES: [u32; 2] = [999, 99];
 const ROUNDS: usize = 8;
 /// A limit that is only printed.
 const WANTED_UNSTABLE_PERCENT: f64 = 1.0;
-const COLUMNS: &str = "application,rate_hz,samples,unstable,stacks,edges,unknown_edges,unknown_stacks,unknown_samples,unexplained_samples";
+const COLUMNS: &str = "php,application,rate_hz,samples,unstable,stacks,edges,unknown_edges,unknown_stacks,unknown_samples,unexplained_samples";
 
 /// One row of the table.
 struct WikiRow {
+    /// The version of the sampled PHP.
+    php: String,
     rate: u32,
     label: String,
     profile: RunProfile,
@@ -88,6 +90,7 @@ fn sample(workload: BenchWorkload, rates: Vec<(u32, String)>, full: bool) -> Res
             profile.add(&stack.names(), u64::try_from(stack.sum.samples)?);
         }
         rows.push(WikiRow {
+            php: recording.facts.engine.version.to_string(),
             rate,
             label,
             profile,
@@ -150,6 +153,7 @@ fn print(
     csv: &mut String,
 ) -> Result<()> {
     let WikiRow {
+        php,
         rate,
         label,
         profile,
@@ -176,7 +180,7 @@ fn print(
     }
     writeln!(
         csv,
-        "{},{rate},{},{},{},{},{},{},{},{}",
+        "{php},{},{rate},{},{},{},{},{},{},{},{}",
         workload.name,
         profile.samples,
         profile.unstable,

@@ -259,7 +259,7 @@ test: setup ## all tests, in their short form
 beside-e2e:
 	@cargo build --quiet --locked -p e2e --bins && cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
 	@$(MAKE) api
-	@tools/beside $(MAKE) fuzz
+	@tools/beside $(MAKE) fuzz FUZZ_SECONDS=10
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run

@@ -34,11 +34,22 @@ fn container(name: &str, image_name: &str, command: Value) -> Value {
 }
 
 /// php-fpm in its most common form: root master, www-data workers, no security context. Next to it,
-/// a client loads it a third of the time.
+/// a client loads it about an eighth of the time: the tests run next to each other.
 pub fn php(name: &str) -> Value {
+    loaded_php(name, 140)
+}
+
+/// The same, loaded a third of the time, for tests that compare counts of samples.
+pub fn busy_php(name: &str) -> Value {
+    loaded_php(name, 40)
+}
+
+/// A request of the demo takes about 20 ms.
+fn loaded_php(name: &str, pause_milliseconds: u32) -> Value {
     let mut fpm = container("fpm", "demo", json!(["php-fpm8.2", "--nodaemonize"]));
     fpm["readinessProbe"] = json!({"tcpSocket": {"port": 9000}, "periodSeconds": 1});
-    let load = json!(["php", "/srv/load.php", "127.0.0.1:9000", "300", "1", "40"]);
+    let pause = pause_milliseconds.to_string();
+    let load = json!(["php", "/srv/load.php", "127.0.0.1:9000", "300", "1", pause]);
     pod(name, json!([fpm, container("load", "demo", load)]))
 }
 

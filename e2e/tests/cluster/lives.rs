@@ -48,7 +48,7 @@ async fn fpm(fixture: &Fixture) -> Result<ContainerStatus> {
 fn a_container_resized_in_place_is_profiled_throughout() -> Result<()> {
     shared(ENABLED, async |fixture| {
         let resources = |limit| json!({"requests": {"cpu": "10m"}, "limits": {"cpu": limit}});
-        let mut pod = pods::php("web");
+        let mut pod = pods::busy_php("web");
         pod["spec"]["containers"][0]["resources"] = resources(LIMITS[0]);
         fixture.start(&[pod]).await?;
         let request = fixture

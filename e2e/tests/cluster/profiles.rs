@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[test]
 fn default_php_fpm_is_profiled_without_fields() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
+        fixture.start(&[pods::busy_php("web")]).await?;
         let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
             .await?;
@@ -33,7 +33,7 @@ fn default_php_fpm_is_profiled_without_fields() -> Result<()> {
 #[test]
 fn restricted_php_fpm_is_profiled_without_capabilities() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
-        fixture.start(&[pods::restricted(pods::php("web"))]).await?;
+        fixture.start(&[pods::restricted(pods::busy_php("web"))]).await?;
         let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
             .await?;
@@ -54,7 +54,7 @@ fn restricted_php_fpm_is_profiled_without_capabilities() -> Result<()> {
 #[test]
 fn pods_are_merged_and_told_apart() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        fixture.deploy("web", 3, pods::php("web")).await?;
+        fixture.deploy("web", 3, pods::busy_php("web")).await?;
         let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
         let target = json!({"workloadRef": workload, "containerName": "fpm", "maxPods": 2});
         let request = fixture
@@ -78,7 +78,7 @@ fn pods_are_merged_and_told_apart() -> Result<()> {
 #[test]
 fn ttl_deletes_the_request_and_keeps_its_profile() -> Result<()> {
     shared(ENABLED, async |fixture| {
-        fixture.start(&[pods::php("web")]).await?;
+        fixture.start(&[pods::busy_php("web")]).await?;
         let request = fixture
             .completed(json!({
                 "target": {"podName": "web"}, "durationSeconds": 1, "ttlSecondsAfterFinished": 2,

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::address::wait_for_socket;
 use crate::process::Running;
-use crate::wait::wait_for;
 
 /// Longer than a request takes on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ pub fn start(
         .stderr(Stdio::null());
     let running = Running::start(&mut command)?;
     for pool in pools {
-        wait_for("php-fpm", || Ok(UnixStream::connect(pool.socket).ok()))?;
+        wait_for_socket(pool.socket)?;
     }
     Ok(running)
 }

@@ -4,21 +4,33 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than most things take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(10);
 
 /// Waits until there is something.
 ///
 /// # Errors
-/// Those of `look`, and that there is nothing after half a minute.
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+/// Those of `look`, and that there is nothing after a minute.
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    wait_within(PATIENCE, what, look)
+}
+
+/// The same with another patience.
+///
+/// # Errors
+/// As [`wait_for`].
+pub fn wait_within<T>(
+    patience: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let began = Instant::now();
     loop {
         if let Some(found) = look()? {
             return Ok(found);
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > patience {
             bail!("there is still no {what}");
         }
         std::thread::sleep(STEP);
@@ -47,6 +59,13 @@ mod tests {
             Ok((looks == 3).then_some(looks))
         });
         assert_eq!(found.ok(), Some(3));
+    }
+
+    #[test]
+    fn wait_within_ends_without_patience() {
+        let found = wait_within(Duration::ZERO, "snow", || Ok(None::<u8>));
+        let said = found.map_err(|error| error.to_string());
+        assert_eq!(said, Err("there is still no snow".to_owned()));
     }
 
     #[test]

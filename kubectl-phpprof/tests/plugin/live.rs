@@ -3,9 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use phpprof_profile::{Builder, FrameRef, SampleTag, Settings, encode_gzip};
+use phpprof_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::cluster::{PROXY, REQUESTS, fails_with_a_hint};
@@ -90,23 +91,16 @@ fn on_a_terminal(folder: &Path) -> Child {
         .unwrap()
 }
 
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() && began.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn a_terminal_that_is_gone_cancels_the_request() {
     let server = cluster();
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
     let mut running = on_a_terminal(folder.path());
-    wait_until(|| server.count("POST", "/live") >= 2);
+    wait_until("call", || Ok(server.count("POST", "/live") >= 2)).unwrap();
     running.kill().unwrap();
     running.wait().unwrap();
-    wait_until(|| server.count("PATCH", REQUESTS) > 0);
+    wait_until("call", || Ok(server.count("PATCH", REQUESTS) > 0)).unwrap();
     assert_eq!(server.count("PATCH", REQUESTS), 1);
     // The program has ended, too: it makes no more calls.
     std::thread::sleep(Duration::from_millis(300));
@@ -121,7 +115,7 @@ fn a_live_table_saves_and_cancels_its_request() {
     let folder = tempfile::tempdir().unwrap();
     server.kubeconfig(folder.path());
     let mut running = on_a_terminal(folder.path());
-    wait_until(|| server.count("POST", "/live") >= 4);
+    wait_until("call", || Ok(server.count("POST", "/live") >= 4)).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     let mut terminal = running.stdin.take().unwrap();
     terminal.write_all(b"s4").unwrap();

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use phpprof::target::process::{ProcessMemory, maps};
+use phpprof_testing::{Running, wait_until};
 use phpprof_zend::Memory;
 use phpprof_zend::engine::{Engine, find};
 use phpprof_zend::function::{FunctionKey, HEAD};
@@ -76,46 +77,33 @@ function all() {
 while (true) { all(); }
 "#;
 
-/// A child that runs PHP, and ends with the test.
-struct Target {
-    child: Child,
+/// A program in PHP, and its engine.
+struct CallsProgram {
+    _running: Running,
     pid: Pid,
     memory: ProcessMemory,
     engine: Engine,
     _folder: TempDir,
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Target {
+impl CallsProgram {
     fn start(settings: &[&str]) -> Result<Self> {
         let folder = TempDir::new()?;
         let path = folder.path().join("calls.php");
         fs::write(&path, CALLS)?;
-        let child = Command::new("php8.2")
-            .args(settings.iter().flat_map(|setting| ["-d", setting]))
-            .arg(&path)
-            .stdout(Stdio::null())
-            .spawn()
-            .context("starting php8.2")?;
-        let pid = i32::try_from(child.id())?;
-        let began = Instant::now();
-        while !folder.path().join("part.php").exists() {
-            ensure!(began.elapsed() < Duration::from_secs(20), "it does not run");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut command = Command::new("php8.2");
+        command.args(settings.iter().flat_map(|setting| ["-d", setting]));
+        let running = Running::start(command.arg(&path).stdout(Stdio::null()))?;
+        let pid = running.pid();
+        let part = folder.path().join("part.php");
+        wait_until("file of the program", || Ok(part.exists()))?;
         let executable = fs::read_link(format!("/proc/{pid}/exe"))?;
         let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
         let modules = maps::parse(&text, &executable.to_string_lossy()).modules;
         let memory = ProcessMemory::open(pid).map_err(|fault| anyhow!("{fault:?}"))?;
         let engine = find(&memory, &modules).map_err(|refusal| anyhow!("{refusal:?}"))?;
         Ok(Self {
-            child,
+            _running: running,
             pid: Pid::from_raw(pid),
             memory,
             engine,
@@ -159,7 +147,7 @@ impl Target {
 }
 
 fn check(settings: &[&str]) -> Result<()> {
-    let target = Target::start(settings)?;
+    let target = CallsProgram::start(settings)?;
     let by_itself = target.engine.layout.call_info.top | target.engine.layout.call_info.generator;
     // How many frames had a caller at each opcode: pushed by it, and by the engine.
     let mut seen: BTreeMap<u8, (u64, u64)> = BTreeMap::new();

@@ -2,11 +2,12 @@
 //! php-fpm, cgi-fcgi, script(1) and Go.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use phpprof_documents::{Setup, pages, script};
+use phpprof_testing::Running;
+use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
 
 const PHPPROF: &str = env!("CARGO_BIN_EXE_phpprof");
@@ -18,47 +19,20 @@ function price($n) { for ($sum = 0; $n > 0; $n--) $sum += sqrt($n); return $sum;
 for ($end = hrtime(true) + 5e8; hrtime(true) < $end;) price(1000);
 ";
 
-/// A process that ends with its test, together with the php-fpm workers that are its children:
-/// workers of a killed master would stay.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
 fn quiet(command: &mut Command) -> Result<Running> {
-    let command = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Ok(Running(
-        command.spawn().with_context(|| format!("{command:?}"))?,
-    ))
+    Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// php-fpm with the pool `www`, and a client that sends it requests repeatedly.
 fn pool(folder: &Path) -> Result<[Running; 2]> {
     let (socket, script) = (folder.join("socket"), folder.join("script.php"));
-    let text = format!(
-        "[global]\nerror_log = /dev/null\n[www]\nuser = root\ngroup = root\nlisten = {}\npm = static\npm.max_children = 2\n",
-        socket.display()
-    );
-    std::fs::write(folder.join("fpm.conf"), text)?;
-    let mut master = Command::new("/usr/sbin/php-fpm8.2");
-    master.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"]);
-    let master = quiet(master.arg(folder.join("fpm.conf")))?;
-    let began = Instant::now();
-    while !socket.exists() {
-        ensure!(
-            began.elapsed() < Duration::from_secs(20),
-            "php-fpm did not start"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let www = Pool {
+        name: "www",
+        socket: &socket,
+        workers: 2,
+        more: "user = root\ngroup = root\n",
+    };
+    let master = fpm::start("/usr/sbin/php-fpm8.2", folder, &[www], &[])?;
     let mut client = Command::new("sh");
     client.args([
         "-c",

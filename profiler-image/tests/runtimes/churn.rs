@@ -5,10 +5,11 @@
 //! watched while it runs.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use phpprof_profile::proto::Profile;
+use phpprof_testing::wait_within;
 use serde::Deserialize;
 
 use crate::kinds::File;
@@ -61,9 +62,9 @@ pub fn churn(workers: usize) -> Result<Outcome> {
     let load = server.ask_for("churn.php", CLIENTS);
     let wanted = workers as u64 * u64::from(REQUESTS);
     // Once everything has happened often enough, nothing may grow any more.
-    wait_for(&load, wanted / 4)?;
+    wait_for_answers(&load, wanted / 4)?;
     let before = recorder.usage()?;
-    wait_for(&load, wanted)?;
+    wait_for_answers(&load, wanted)?;
     let after = recorder.usage()?;
     let answers = load.stop().with_context(|| server.log())?;
     recorder.interrupt()?;
@@ -71,15 +72,11 @@ pub fn churn(workers: usize) -> Result<Outcome> {
     judge(&answers, &profile, [before, after])
 }
 
-fn wait_for(load: &Load, answers: u64) -> Result<()> {
-    let until = Instant::now() + Duration::from_secs(1200);
-    while load.answers()? < answers {
-        if Instant::now() > until {
-            bail!("the workers do not come and go fast enough");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+fn wait_for_answers(load: &Load, wanted: u64) -> Result<()> {
+    let patience = Duration::from_secs(1200);
+    wait_within(patience, "last of the workers", || {
+        Ok((load.answers()? >= wanted).then_some(()))
+    })
 }
 
 fn judge(answers: &[String], profile: &Profile, usage: [Usage; 2]) -> Result<Outcome> {

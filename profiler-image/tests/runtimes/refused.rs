@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use phpprof_testing::Running;
+use phpprof_testing::{Running, wait_until};
 
 use crate::runtime::{Php, Program};
 
@@ -57,20 +57,16 @@ fn run() -> Result<()> {
 
 /// Waits until the process has become PHP: a kernel that runs no 32-bit programs ends it instead.
 fn wait_for_php(child: &mut Child) -> Result<()> {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let path = fs::read_link(format!("/proc/{}/exe", child.id()));
-        if path.is_ok_and(|path| path.ends_with("usr/bin/php8.2")) {
-            // Its engine starts within this time, or another reason would be named.
-            std::thread::sleep(Duration::from_millis(300));
-            return Ok(());
-        }
+    wait_until("PHP", || {
         if let Some(status) = child.try_wait()? {
             bail!(
                 "PHP has ended with {status}: it needs profiler-image/runtimes/build debian-bookworm-i386, and a kernel with CONFIG_IA32_EMULATION"
             );
         }
-        ensure!(Instant::now() < until, "PHP does not start");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        let path = fs::read_link(format!("/proc/{}/exe", child.id()));
+        Ok(path.is_ok_and(|path| path.ends_with("usr/bin/php8.2")))
+    })?;
+    // Its engine starts within this time, or another reason would be named.
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
 }

@@ -3,15 +3,11 @@
 //! Invariant: everything that was started ends with its `Running`.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use phpprof_testing::{RunningGroup, free_address, wait_until};
 use tempfile::TempDir;
 
 use crate::kinds::File;
@@ -22,7 +18,7 @@ use crate::runtime::Php;
 
 /// A server that runs, with a folder and an address of its own.
 pub struct Running {
-    child: Child,
+    process: RunningGroup,
     folder: TempDir,
     address: SocketAddr,
     protocol: Option<Protocol>,
@@ -69,8 +65,7 @@ impl Running {
         if script != "index.php" {
             fs::rename(folder.path().join(script), folder.path().join("index.php"))?;
         }
-        // The port is free now, and no other test on this machine uses fixed ports.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = free_address()?;
         fs::write(folder.path().join("php.ini"), ini(php)?)?;
         let place = PhpPlace {
             php,
@@ -87,17 +82,10 @@ impl Running {
         let mut command = place.command(server, &program)?;
         let answers = fs::File::create(folder.path().join("answers"))?;
         let log = fs::File::create(folder.path().join("log"))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(answers)
-            .stderr(log)
-            .process_group(0);
-        let child = command
-            .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
+        let process = RunningGroup::start(command.stdout(answers).stderr(log))?;
         let protocol = place.protocol(server);
         let mut running = Self {
-            child,
+            process,
             folder,
             address,
             protocol,
@@ -116,7 +104,7 @@ impl Running {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Puts the server under load.
@@ -141,37 +129,17 @@ impl Running {
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let until = Instant::now() + Duration::from_secs(20);
         let answers = self.folder.path().join("answers");
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server has ended with {status}: {}", self.log());
+        let (address, protocol) = (self.address, &self.protocol);
+        let ready = wait_until("server that is ready", || {
+            if let Some(status) = self.process.ended()? {
+                bail!("the server has ended with {status}");
             }
-            let ready = match self.protocol {
-                Some(_) => TcpStream::connect(self.address).is_ok(),
+            Ok(match protocol {
+                Some(_) => TcpStream::connect(address).is_ok(),
                 None => fs::metadata(&answers)?.len() > 0,
-            };
-            if ready {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        bail!("the server was not ready in time: {}", self.log())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let Ok(group) = i32::try_from(self.child.id()) else {
-            return;
-        };
-        // RoadRunner ends its workers, which are in groups of their own, at SIGTERM.
-        let _ = killpg(Pid::from_raw(group), Signal::SIGTERM);
-        let until = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-        let _ = self.child.wait();
+            })
+        });
+        ready.with_context(|| self.log())
     }
 }

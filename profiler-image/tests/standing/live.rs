@@ -8,17 +8,16 @@ use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use phpprof_testing::fpm;
+use phpprof_testing::{fpm, wait_for, wait_for_socket, wait_until};
 use tempfile::TempDir;
 
 use super::scenes::{FILES, PRELUDE, Scene, Server};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const HERE: &str = "mount --bind \"$0\" /srv && exec \"$@\"";
 
 /// A PHP that may be there.
@@ -121,15 +120,15 @@ impl Live {
             live._client = Some(client);
         }
         let truth = live.folder.path().join("truth");
-        live.wait(|| truth.exists().then_some(()))
-            .with_context(|| live.said())?;
+        wait_until("PHP that stands", || Ok(truth.exists())).with_context(|| live.said())?;
         if scene.server == Server::FpmAfterwards {
             let mut client = live._client.take().context("no client")?;
             client.read_to_end(&mut Vec::new())?;
         }
         // From `truth` to the call in which it sleeps.
         std::thread::sleep(Duration::from_millis(100));
-        live.pid = live.wait(|| live.find(scene.server))?;
+        let found = wait_for("process of PHP", || Ok(live.find(scene.server)));
+        live.pid = found.with_context(|| live.said())?;
         Ok(live)
     }
 
@@ -140,17 +139,6 @@ impl Live {
 
     fn said(&self) -> String {
         fs::read_to_string(self.folder.path().join("said")).unwrap_or_default()
-    }
-
-    fn wait<T>(&self, look: impl Fn() -> Option<T>) -> Result<T> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            if let Some(found) = look() {
-                return Ok(found);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("PHP does not stand: {}", self.said())
     }
 
     /// The process that runs the script: behind the programs that have started it.
@@ -176,7 +164,7 @@ impl Live {
     /// Sends the request of all scenes that have one.
     fn ask(&self) -> Result<UnixStream> {
         let socket = self.folder.path().join("fpm.sock");
-        self.wait(|| UnixStream::connect(&socket).ok())?;
+        wait_for_socket(&socket).with_context(|| self.said())?;
         fpm::send(
             &socket,
             &[

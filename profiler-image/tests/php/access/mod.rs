@@ -11,7 +11,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use scene::{Said, Scene, Target, run};
+use phpprof_testing::fpm::{Pool, configuration};
+use phpprof_testing::{Running, wait_until};
+use scene::{Said, Scene, quiet, run, wait_for_child_of};
 
 /// Debian's www-data and nobody: two ordinary users that always exist.
 const WWW_DATA: &str = "setpriv --reuid=33 --regid=33 --clear-groups";
@@ -51,21 +53,21 @@ fn check_profile(said: &Said) -> Result<()> {
 fn the_same_user_reads_its_own() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
-    check_profile(&scene.record(WWW_DATA, target.pid)?)
+    check_profile(&scene.record(WWW_DATA, target.pid())?)
 }
 
 #[test]
 fn root_with_ptrace_reads_a_dumpable_process() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
-    check_profile(&scene.record(PTRACE_ALONE, target.pid)?)
+    check_profile(&scene.record(PTRACE_ALONE, target.pid())?)
 }
 
 #[test]
 fn another_user_is_refused() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
-    let said = scene.record(NOBODY, target.pid)?;
+    let said = scene.record(NOBODY, target.pid())?;
     check(&said, 14, "PermissionDenied", "run phpprof as 33:33")
 }
 
@@ -73,7 +75,7 @@ fn another_user_is_refused() -> Result<()> {
 fn weaker_root_is_refused_by_stronger_root() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy("", PHP)?;
-    let said = scene.record(WITHOUT_CAPABILITIES, target.pid)?;
+    let said = scene.record(WITHOUT_CAPABILITIES, target.pid())?;
     check(&said, 14, "PermissionDenied", "as root with CAP_SYS_PTRACE")
 }
 
@@ -85,27 +87,29 @@ fn php_with_capabilities_hides_from_its_user() -> Result<()> {
         .arg("cap_net_bind_service=ep")
         .arg(&php))?;
     let target = scene.busy(WWW_DATA, &php)?;
-    let said = scene.record(WWW_DATA, target.pid)?;
+    let said = scene.record(WWW_DATA, target.pid())?;
     check(&said, 15, "FileCapabilities", "setcap -r")?;
-    check_profile(&scene.record(PTRACE_ALONE, target.pid)?)
+    check_profile(&scene.record(PTRACE_ALONE, target.pid())?)
 }
 
 #[test]
 fn worker_of_another_user_hides_from_it() -> Result<()> {
     let scene = Scene::new()?;
-    let (socket, configuration) = (scene.path("socket"), scene.path("fpm.conf"));
-    let pool = format!(
-        "[global]\nerror_log = /dev/null\n[www]\nuser = www-data\nlisten = {}\npm = static\npm.max_children = 1\n",
-        socket.display()
-    );
-    fs::write(&configuration, pool)?;
+    let (socket, file) = (scene.path("socket"), scene.path("fpm.conf"));
+    let pool = Pool {
+        name: "www",
+        socket: &socket,
+        workers: 1,
+        more: "user = www-data\n",
+    };
+    fs::write(&file, configuration(&[pool]))?;
     let mut fpm = Command::new("/usr/sbin/php-fpm8.2");
-    let master = Target::start(fpm.arg("--nodaemonize").arg("-y").arg(&configuration))?;
-    let worker = master.wait_for_child_of(33)?;
+    let master = quiet(fpm.arg("--nodaemonize").arg("-y").arg(&file))?;
+    let worker = wait_for_child_of(&master, 33)?;
     let said = scene.record(WWW_DATA, worker)?;
     check(&said, 16, "NotDumpable", "process.dumpable = yes")?;
     check(
-        &scene.record(WWW_DATA, master.pid)?,
+        &scene.record(WWW_DATA, master.pid())?,
         14,
         "PermissionDenied",
         "run phpprof as 0:0",
@@ -127,9 +131,9 @@ fn seccomp_may_refuse_one_way_and_not_both() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
     let one = refusing(&scene, WWW_DATA, &[PROCESS_VM_READV])?;
-    check_profile(&scene.record(&one, target.pid)?)?;
+    check_profile(&scene.record(&one, target.pid())?)?;
     let both = refusing(&scene, WWW_DATA, &[PROCESS_VM_READV, PREAD64])?;
-    let said = scene.record(&both, target.pid)?;
+    let said = scene.record(&both, target.pid())?;
     check(
         &said,
         41,
@@ -143,7 +147,7 @@ fn seccomp_may_refuse_roots_only_way() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy(WWW_DATA, PHP)?;
     let call = refusing(&scene, PTRACE_ALONE, &[PROCESS_VM_READV])?;
-    let said = scene.record(&call, target.pid)?;
+    let said = scene.record(&call, target.pid())?;
     check(&said, 41, "SeccompRestricted", "seccomp filter")
 }
 
@@ -151,7 +155,7 @@ fn seccomp_may_refuse_roots_only_way() -> Result<()> {
 fn process_outside_the_user_namespace_is_refused() -> Result<()> {
     let scene = Scene::new()?;
     let target = scene.busy("", PHP)?;
-    let said = scene.record("unshare --user --map-root-user", target.pid)?;
+    let said = scene.record("unshare --user --map-root-user", target.pid())?;
     check(&said, 42, "OtherUserNamespace", "as root of the machine")
 }
 
@@ -159,22 +163,22 @@ fn process_outside_the_user_namespace_is_refused() -> Result<()> {
 fn roots_user_namespace_is_refused_to_its_user() -> Result<()> {
     let scene = Scene::new()?;
     let holder = namespace_of_root()?;
-    let inside = format!("nsenter --user --target={} {WWW_DATA}", holder.pid);
+    let inside = format!("nsenter --user --target={} {WWW_DATA}", holder.pid());
     let target = scene.busy(&inside, PHP)?;
-    let said = scene.record(WWW_DATA, target.pid)?;
+    let said = scene.record(WWW_DATA, target.pid())?;
     check(&said, 42, "OtherUserNamespace", "nsenter --user")?;
-    check_profile(&scene.record("", target.pid)?)
+    check_profile(&scene.record("", target.pid())?)
 }
 
 /// A process in a user namespace that maps every user to itself, and that belongs to root.
-fn namespace_of_root() -> Result<Target> {
-    let holder = Target::start(Command::new("unshare").args(["--user", "sleep", "60"]))?;
+fn namespace_of_root() -> Result<Running> {
+    let holder = quiet(Command::new("unshare").args(["--user", "sleep", "60"]))?;
     let link = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user"));
-    while link(&holder.pid.to_string())? == link("self")? {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("namespace of its own", || {
+        Ok(link(&holder.pid().to_string())? != link("self")?)
+    })?;
     for map in ["uid_map", "gid_map"] {
-        fs::write(format!("/proc/{}/{map}", holder.pid), "0 0 65536")?;
+        fs::write(format!("/proc/{}/{map}", holder.pid()), "0 0 65536")?;
     }
     Ok(holder)
 }
@@ -182,9 +186,9 @@ fn namespace_of_root() -> Result<Target> {
 #[test]
 fn what_is_no_php_is_told_at_once() -> Result<()> {
     let scene = Scene::new()?;
-    let target = Target::start(Command::new("sleep").arg("60"))?;
+    let target = quiet(Command::new("sleep").arg("60"))?;
     check(
-        &scene.record("", target.pid)?,
+        &scene.record("", target.pid())?,
         10,
         "NoPhpFound",
         "pgrep --list-full php",
@@ -197,7 +201,7 @@ fn a_php_without_symbols_is_refused() -> Result<()> {
     let mute = scene.compile("mute", &[])?;
     let target = scene.busy("", &mute)?;
     check(
-        &scene.record("", target.pid)?,
+        &scene.record("", target.pid())?,
         12,
         "NoEngineSymbols",
         "exports its symbols",
@@ -209,7 +213,7 @@ fn an_unknown_version_is_refused_by_its_name() -> Result<()> {
     let scene = Scene::new()?;
     let php = patched(&scene, "9.2.")?;
     let target = scene.busy("", &php)?;
-    let said = scene.record("", target.pid)?;
+    let said = scene.record("", target.pid())?;
     check(&said, 11, "UnsupportedVersion", "PHP 9.2.")
 }
 
@@ -218,7 +222,7 @@ fn a_version_that_the_engine_contradicts_is_refused() -> Result<()> {
     let scene = Scene::new()?;
     let php = patched(&scene, "8.1.")?;
     let target = scene.busy("", &php)?;
-    let said = scene.record("", target.pid)?;
+    let said = scene.record("", target.pid())?;
     check(&said, 13, "LayoutMismatch", "please report it")
 }
 

@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use phpprof_testing::{Running, wait_for, wait_until};
 use tempfile::TempDir;
 
 use crate::programs;
@@ -18,12 +18,6 @@ const BUSY: &str = "<?php $end = time() + 60; while (time() < $end) { str_repeat
 /// A folder that everybody may use, with the tests' programs.
 pub struct Scene {
     folder: TempDir,
-}
-
-/// A process that ends with the test, and its children with it.
-pub struct Target {
-    child: Child,
-    pub pid: u32,
 }
 
 /// The output of a sampler.
@@ -69,15 +63,15 @@ impl Scene {
     }
 
     /// Starts the busy script with this PHP, by a command such as `setpriv …`.
-    pub fn busy(&self, before: &str, php: impl AsRef<Path>) -> Result<Target> {
+    pub fn busy(&self, before: &str, php: impl AsRef<Path>) -> Result<Running> {
         let mut command = behind(before, php.as_ref());
-        let target = Target::start(command.arg(self.path("busy.php")))?;
-        target.wait_until_busy()?;
+        let target = quiet(command.arg(self.path("busy.php")))?;
+        wait_until_busy(&target)?;
         Ok(target)
     }
 
     /// Records a process for a second, by a command such as `setpriv …`.
-    pub fn record(&self, before: &str, pid: u32) -> Result<Said> {
+    pub fn record(&self, before: &str, pid: i32) -> Result<Said> {
         let (receipt, output) = (self.path("receipt"), self.path("out.pb.gz"));
         let _ = fs::remove_file(&receipt);
         let _ = fs::remove_file(&output);
@@ -93,57 +87,29 @@ impl Scene {
     }
 }
 
-impl Target {
-    pub fn start(command: &mut Command) -> Result<Self> {
-        let child = command.stdout(Stdio::null()).spawn()?;
-        let pid = child.id();
-        Ok(Self { child, pid })
-    }
-
-    /// Waits until the process has used some CPU time: then the wrapper has become the program,
-    /// which has left the loader.
-    pub fn wait_until_busy(&self) -> Result<()> {
-        let began = Instant::now();
-        while cpu_ticks(self.pid)? < 5 {
-            ensure!(
-                began.elapsed() < Duration::from_secs(10),
-                "process {} does nothing",
-                self.pid
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-
-    /// The first child, once it has changed to this user.
-    pub fn wait_for_child_of(&self, user: u32) -> Result<u32> {
-        let began = Instant::now();
-        let path = format!("/proc/{pid}/task/{pid}/children", pid = self.pid);
-        while began.elapsed() < Duration::from_secs(10) {
-            if let Some(child) = fs::read_to_string(&path)?.split_ascii_whitespace().next() {
-                let status = fs::read_to_string(format!("/proc/{child}/status"))?;
-                if status.contains(&format!("\nUid:\t{user}\t")) {
-                    return Ok(child.parse()?);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("process {} has no child of user {user}", self.pid)
-    }
+/// Starts a process that says nothing.
+pub fn quiet(command: &mut Command) -> Result<Running> {
+    Running::start(command.stdout(Stdio::null()))
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        // php-fpm ends its workers at SIGTERM; a process that ignores that is killed.
-        let _ = Command::new("kill").arg(self.pid.to_string()).status();
-        let began = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && began.elapsed() < Duration::from_secs(2)
-        {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Waits until the process has used some CPU time: then the wrapper has become the program, which
+/// has left the loader.
+fn wait_until_busy(target: &Running) -> Result<()> {
+    wait_until("work of the process", || Ok(cpu_ticks(target.pid())? >= 5))
+}
+
+/// The first child of a process, once it has changed to this user.
+pub fn wait_for_child_of(parent: &Running, user: u32) -> Result<i32> {
+    let path = format!("/proc/{pid}/task/{pid}/children", pid = parent.pid());
+    wait_for(&format!("child of user {user}"), || {
+        let children = fs::read_to_string(&path)?;
+        let Some(child) = children.split_ascii_whitespace().next() else {
+            return Ok(None);
+        };
+        let status = fs::read_to_string(format!("/proc/{child}/status"))?;
+        let is_of_user = status.contains(&format!("\nUid:\t{user}\t"));
+        Ok(is_of_user.then_some(child.parse()?))
+    })
 }
 
 /// A program that is started by a command such as `setpriv …`.
@@ -171,7 +137,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// User time, field 14 of `/proc/PID/stat`.
-fn cpu_ticks(pid: u32) -> Result<u64> {
+fn cpu_ticks(pid: i32) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').context("no command in stat")?;
     let field = fields.split_ascii_whitespace().nth(11);

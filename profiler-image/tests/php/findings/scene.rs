@@ -4,24 +4,21 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use phpprof_testing::{RunningGroup, free_address, wait_for_listener};
 use tempfile::TempDir;
 
 const PHP: &str = "php8.2";
 /// The one extension that is not a part of this machine's PHP, but loaded from a file.
 pub const XDEBUG: &str = "xdebug";
-const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Compiling and the first requests are not sampled.
 const SETTLE: Duration = Duration::from_millis(1200);
 
@@ -56,7 +53,7 @@ pub struct Program {
 }
 
 pub struct Scene {
-    children: Vec<Child>,
+    running: Vec<RunningGroup>,
     clients: Vec<JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
     folder: TempDir,
@@ -84,7 +81,7 @@ fn xdebug() -> PathBuf {
 impl Scene {
     pub fn start(program: &Program, problem: Problem) -> Result<Self> {
         let mut scene = Self {
-            children: Vec::new(),
+            running: Vec::new(),
             clients: Vec::new(),
             is_over: Arc::default(),
             folder: TempDir::new()?,
@@ -111,7 +108,7 @@ impl Scene {
                 .arg(script("server"))
                 .args([&port, milliseconds, answer]);
             scene.spawn(&mut server)?;
-            wait_for(address)?;
+            wait_for_listener(address)?;
             command.env("SERVER", port);
         }
         let clients = program.clients.map_or(0, |clients| clients(problem));
@@ -124,7 +121,7 @@ impl Scene {
         }
         scene.spawn(command.arg(script(program.id)))?;
         if clients > 0 {
-            wait_for(address)?;
+            wait_for_listener(address)?;
         }
         for _ in 0..clients {
             let is_over = Arc::clone(&scene.is_over);
@@ -141,7 +138,7 @@ impl Scene {
 
     /// A profile of the program that was started last.
     pub fn record(&self, duration: Duration) -> Result<Vec<u8>> {
-        let pid = self.children.last().context("nothing runs")?.id();
+        let pid = self.running.last().context("nothing runs")?.pid();
         let file = self.folder.path().join("profile.pb.gz");
         let output = Command::new(env!("CARGO_BIN_EXE_phpprof"))
             .args(["record", "--pid", &pid.to_string()])
@@ -157,15 +154,11 @@ impl Scene {
     }
 
     fn spawn(&mut self, command: &mut Command) -> Result<()> {
-        let child = command
+        let command = command
             .current_dir(self.folder.path())
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        self.children
-            .push(child.with_context(|| format!("starting {command:?}"))?);
+            .stderr(Stdio::null());
+        self.running.push(RunningGroup::start(command)?);
         Ok(())
     }
 }
@@ -173,11 +166,8 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        for child in &mut self.children {
-            let group = i32::try_from(child.id()).map(Pid::from_raw);
-            let _ = group.map(|group| killpg(group, Signal::SIGKILL));
-            let _ = child.wait();
-        }
+        // Clients wait for answers of what runs.
+        self.running.clear();
         for client in self.clients.drain(..) {
             let _ = client.join();
         }
@@ -187,20 +177,6 @@ impl Drop for Scene {
 fn script(id: &str) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/findings/programs");
     Path::new(folder).join(format!("{id}.php"))
-}
-
-/// The port is free now, and no other test on this machine uses fixed ports.
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
-}
-
-fn wait_for(address: SocketAddr) -> Result<()> {
-    let until = Instant::now() + READY_WITHIN;
-    while TcpStream::connect(address).is_err() {
-        ensure!(Instant::now() < until, "{address} does not listen");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 fn ask(address: SocketAddr) -> std::io::Result<()> {

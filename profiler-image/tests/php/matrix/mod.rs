@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof_profile::{Format, Lookup, Profile, View};
+use phpprof_testing::wait_until;
 use tempfile::TempDir;
 
 use names::Random;
@@ -179,11 +180,7 @@ mod long {
                 );
                 std::fs::write(&script, text)?;
                 let target = scene::script("/usr/bin/php8.2", &script, opcache)?;
-                let started = Instant::now();
-                while !begun.exists() {
-                    ensure!(started.elapsed() < Duration::from_secs(60), "no PHP begins");
-                    std::thread::sleep(Duration::from_millis(10));
-                }
+                wait_until("first call", || Ok(begun.exists()))?;
                 let profile = scene::recorded(&target, 1)?;
                 let lookup = Lookup::new(&profile);
                 let all: i64 = profile.sample.iter().map(|it| it.value[0]).sum();

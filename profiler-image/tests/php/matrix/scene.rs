@@ -6,15 +6,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
@@ -23,8 +22,9 @@ use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::pattern::{pool_of, title};
 use phpprof_profile::{DecodeLimits, Profile, decode};
-use phpprof_testing::Running as Process;
-use phpprof_testing::fpm;
+use phpprof_testing::{
+    Running as Process, fpm, free_address, wait_for_listener, wait_for_socket, wait_until,
+};
 
 use super::names::Random;
 use super::program::{Program, read_back};
@@ -101,18 +101,18 @@ fn built() -> Vec<(PathBuf, Server)> {
     found
 }
 
+fn quiet(command: &mut Command) -> Result<Process> {
+    Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
 /// Starts a script.
 pub fn script(program: impl AsRef<OsStr>, script: &Path, opcache: bool) -> Result<Process> {
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["-d", &format!("opcache.enable_cli={}", u8::from(opcache))])
         .args(["-d", "opcache.file_update_protection=0"])
-        .arg(script)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("starting PHP")?;
-    Ok(Process(child))
+        .arg(script);
+    quiet(&mut command)
 }
 
 /// Records a target for so many seconds.
@@ -178,24 +178,11 @@ impl Running {
             pool,
             last: None.into(),
         };
-        running.wait(program)?;
-        Ok(running)
-    }
-
-    /// Waits until the program has listed all its functions.
-    fn wait(&self, program: &Program) -> Result<()> {
-        let began = Instant::now();
         // Three functions, two methods, a closure, an anonymous class, the included file, and the
         // script.
-        while program.listed().map_or(0, |listed| listed.len()) < 9 {
-            ensure!(
-                began.elapsed() < Duration::from_secs(120),
-                "the program does not run: {:?}",
-                program.listed()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        let all = || Ok(program.listed().is_ok_and(|listed| listed.len() >= 9));
+        wait_until("list of all functions", all)?;
+        Ok(running)
     }
 
     pub fn record(&self) -> Result<Profile> {
@@ -246,31 +233,20 @@ fn php_fpm(cell: &Cell, folder: &Path, pool: &[u8], socket: &Path) -> Result<Pro
     );
     text.extend(rest.bytes());
     fs::write(&configuration, text)?;
-    let child = Command::new(&cell.program)
+    let mut command = Command::new(&cell.program);
+    command
         .args(["--nodaemonize", "--allow-to-run-as-root"])
         .args(["-d", &format!("opcache.enable={}", u8::from(cell.opcache))])
         .args(["-d", "opcache.file_update_protection=0", "--fpm-config"])
-        .arg(&configuration)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("starting php-fpm")?;
-    let target = Process(child);
-    let began = Instant::now();
-    while UnixStream::connect(socket).is_err() {
-        ensure!(
-            began.elapsed() < Duration::from_secs(120),
-            "php-fpm has not started"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        .arg(&configuration);
+    let target = quiet(&mut command)?;
+    wait_for_socket(socket)?;
     Ok(target)
 }
 
 /// FrankenPHP with one thread for requests, and its address.
 fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Process, SocketAddr)> {
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let address = free_address()?;
     let ini = if cell.opcache {
         format!(
             "zend_extension={}\nopcache.enable=1\nopcache.file_update_protection=0\n",
@@ -280,24 +256,13 @@ fn frankenphp(cell: &Cell, folder: &Path, main: &Path) -> Result<(Process, Socke
         String::new()
     };
     fs::write(folder.join("php.ini"), ini)?;
-    let child = Command::new(&cell.program)
+    let mut command = Command::new(&cell.program);
+    command
         .args(["-listen", &address.to_string(), "-threads", "2", "-root"])
         .arg(main.parent().context("no folder")?)
-        .env("PHPRC", folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("starting {}; make real builds it", cell.program.display()))?;
-    let target = Process(child);
-    let began = Instant::now();
-    while TcpStream::connect(address).is_err() {
-        ensure!(
-            began.elapsed() < Duration::from_secs(120),
-            "FrankenPHP has not started"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        .env("PHPRC", folder);
+    let target = quiet(&mut command).context("`make real` builds it")?;
+    wait_for_listener(address)?;
     Ok((target, address))
 }
 

@@ -9,18 +9,17 @@ pub mod recorded;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use anyhow::{Context, Result};
+use phpprof_testing::{Running, free_address, wait_for_listener, wait_for_socket};
 use tempfile::TempDir;
 
 pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -152,7 +151,7 @@ fn request(requested: Requested, number: usize) -> (&'static str, String, &'stat
 
 /// php-fpm with the application.
 pub struct Fpm {
-    child: Child,
+    running: Running,
     folder: TempDir,
     pub socket: PathBuf,
 }
@@ -186,31 +185,20 @@ impl Fpm {
             folder.path().join("access.log").display()
         );
         std::fs::write(&configuration, text)?;
-        let child = Command::new("/usr/sbin/php-fpm8.2")
-            .args(["-F", "-R", "-y"])
-            .arg(&configuration)
-            .env("SECRET", "esecrete")
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut command = Command::new("/usr/sbin/php-fpm8.2");
+        command.args(["-F", "-R", "-y"]).arg(&configuration);
+        command.env("SECRET", "esecrete").stderr(Stdio::null());
         let fpm = Self {
-            child,
+            running: Running::start(&mut command)?,
             folder,
             socket,
         };
-        let begun = Instant::now();
-        while UnixStream::connect(&fpm.socket).is_err() {
-            ensure!(
-                begun.elapsed() < Duration::from_secs(10),
-                "php-fpm has not started"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for_socket(&fpm.socket)?;
         Ok(fpm)
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.0.id()
     }
 
     pub fn folder(&self) -> &Path {
@@ -254,61 +242,31 @@ impl Fpm {
     }
 }
 
-impl Drop for Fpm {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-fn end(child: &mut Child) {
-    if let Ok(pid) = i32::try_from(child.id()) {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    }
-    let _ = child.wait();
-}
-
 /// The built-in server, with the application as its router.
 pub struct BuiltIn {
-    child: Child,
+    running: Running,
     _folder: TempDir,
 }
 
 impl BuiltIn {
     pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for BuiltIn {
-    fn drop(&mut self) {
-        end(&mut self.child);
+        self.running.0.id()
     }
 }
 
 pub fn builtin() -> Result<(BuiltIn, Clients)> {
     let folder = TempDir::new()?;
     put_application(folder.path())?;
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-    let child = Command::new("php8.2")
-        .arg("-S")
-        .arg(address.to_string())
-        .arg(folder.path().join("index.php"))
-        .env("SECRET", "esecrete")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let address = free_address()?;
+    let mut command = Command::new("php8.2");
+    command.args(["-S", &address.to_string()]);
+    command.arg(folder.path().join("index.php"));
+    command.env("SECRET", "esecrete").stderr(Stdio::null());
     let server = BuiltIn {
-        child,
+        running: Running::start(&mut command)?,
         _folder: folder,
     };
-    let begun = Instant::now();
-    while TcpStream::connect(address).is_err() {
-        ensure!(
-            begun.elapsed() < Duration::from_secs(10),
-            "the server has not started"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_listener(address)?;
     let ask = move |method: &str, uri: &str| http(address, method, uri);
     Ok((server, Clients::asking(ask, Requested::Shop, 1)))
 }

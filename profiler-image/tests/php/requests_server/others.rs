@@ -4,16 +4,13 @@
 //! Invariant: everything that was started ends when its value is dropped.
 
 use std::fs::{self, Permissions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use anyhow::{Context as _, Result};
+use phpprof_testing::{RunningGroup, free_address, wait_for_listener};
 use tempfile::TempDir;
 
 use super::{Clients, Requested, http, put_application};
@@ -29,7 +26,7 @@ pub enum Kind {
 
 /// A running server.
 pub struct Other {
-    child: Child,
+    running: RunningGroup,
     kind: Kind,
     address: SocketAddr,
     _folder: TempDir,
@@ -142,35 +139,22 @@ impl Other {
         // Apache drops its root rights.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         put_application(folder.path())?;
-        // The port is free now, and no other test on this machine uses fixed ports.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let child = kind
-            .command(folder.path(), address)?
-            .env("SECRET", "esecrete")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
+        let address = free_address()?;
+        let mut command = kind.command(folder.path(), address)?;
+        command.env("SECRET", "esecrete");
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self {
-            child,
+            running: RunningGroup::start(command)?,
             kind,
             address,
             _folder: folder,
         };
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            ensure!(
-                begun.elapsed() < Duration::from_secs(20),
-                "{kind:?} has not started"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for_listener(address)?;
         Ok(Some(server))
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     /// As many clients as workers.
@@ -183,21 +167,5 @@ impl Other {
             _ => http(address, method, uri),
         };
         Clients::asking(ask, Requested::Shop, kind.workers())
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let Ok(group) = i32::try_from(self.child.id()) else {
-            return;
-        };
-        // RoadRunner ends its workers, which are in groups of their own, at SIGTERM.
-        let _ = killpg(Pid::from_raw(group), Signal::SIGTERM);
-        let until = Instant::now() + Duration::from_secs(2);
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-        let _ = self.child.wait();
     }
 }

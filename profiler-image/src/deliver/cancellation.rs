@@ -135,13 +135,8 @@ mod tests {
         };
         let profile = vec![grant];
         listen(&StopSwitch::default(), &WriteGrants { profile }, &[]);
-        let begin = std::time::Instant::now();
-        let blocked = loop {
-            if let Some(blocked) = blocked("stop Relay") {
-                break blocked;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(5), "no such thread");
-        };
+        let blocked = phpprof_testing::wait_for("thread", || Ok(blocked("stop Relay")));
+        let blocked = blocked.unwrap();
         const SIGTERM: u64 = 1 << 14;
         assert_eq!(blocked & SIGTERM, SIGTERM);
     }

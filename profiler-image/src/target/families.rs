@@ -342,7 +342,7 @@ fn value(auxv: &[u8], key: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use phpprof_testing::wait_for;
 
     use super::*;
 
@@ -387,13 +387,9 @@ mod tests {
             .spawn()
             .unwrap();
         // `spawn` returns within `execve`, before the kernel has written the new stack.
-        let until = Instant::now() + Duration::from_secs(10);
-        let mut others = None;
-        while others.is_none() && Instant::now() < until {
-            others = mark(other.id());
-        }
+        let others = wait_for("stack of the child", || Ok(mark(other.id())));
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(others.is_some() && others != own, "{others:?}");
+        assert_ne!(others.ok(), own);
     }
 }

@@ -41,36 +41,21 @@ impl FileMark {
 mod tests {
     use std::fs;
     use std::path::Path;
-    use std::process::{Child, Command};
-    use std::time::{Duration, Instant};
+    use std::process::Command;
+
+    use phpprof_testing::{Running, wait_for};
 
     use super::*;
 
-    /// A process that ends with its test, and the mark of its file.
-    struct Sleeper(Child);
-
-    impl Sleeper {
-        fn start(program: &Path) -> (Self, FileMark) {
-            let child = Command::new(program).arg("60").spawn().unwrap();
-            let pid = i32::try_from(child.id()).unwrap();
-            let own = FileMark::of(i32::try_from(std::process::id()).unwrap());
-            let sleeper = Self(child);
-            // `spawn` returns within `execve`.
-            let until = Instant::now() + Duration::from_secs(10);
-            loop {
-                match FileMark::of(pid) {
-                    Some(mark) if Some(mark) != own => return (sleeper, mark),
-                    _ => assert!(Instant::now() < until),
-                }
-            }
-        }
-    }
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
+    /// A process, and the mark of its file.
+    fn sleeper(program: &Path) -> (Running, FileMark) {
+        let running = Running::start(Command::new(program).arg("60")).unwrap();
+        let own = FileMark::of(i32::try_from(std::process::id()).unwrap());
+        // A process starts before its `execve` is over.
+        let mark = wait_for("execve", || {
+            Ok(FileMark::of(running.pid()).filter(|mark| Some(*mark) != own))
+        });
+        (running, mark.unwrap())
     }
 
     #[test]
@@ -78,20 +63,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         fs::copy("/bin/sleep", &program).unwrap();
-        let (first, mark) = Sleeper::start(&program);
-        let (_second, same) = Sleeper::start(&program);
+        let (first, mark) = sleeper(&program);
+        let (_second, same) = sleeper(&program);
         assert_eq!(mark, same);
         // Another file with the same content at the same path, while the first one still runs.
         fs::remove_file(&program).unwrap();
         fs::copy("/bin/sleep", &program).unwrap();
-        let (third, other) = Sleeper::start(&program);
+        let (third, other) = sleeper(&program);
         assert_ne!(mark, other);
         drop((first, third));
         // Other content of the same length in the same file.
         let mut bytes = fs::read(&program).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&program, bytes).unwrap();
-        let (_fourth, written) = Sleeper::start(&program);
+        let (_fourth, written) = sleeper(&program);
         assert_eq!((written.inode, written.size), (other.inode, other.size));
         assert_ne!(written, other);
     }

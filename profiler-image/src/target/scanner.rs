@@ -240,7 +240,7 @@ fn scan_until_over(
         } else {
             pause
         };
-        match wait(asked, pause, again, pause.max(rest)) {
+        match wait(asked, ScanPause::new(pause, again, pause.max(rest))) {
             Some(next) => ask = next,
             None => return,
         }
@@ -251,22 +251,46 @@ fn lock(discovery: &Mutex<Discovery>) -> MutexGuard<'_, Discovery> {
     discovery.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits, at least for these times if it is asked for a scan or for [`Ask::Again`], otherwise
-/// `at_most`; `None` when the run is over.
-fn wait(
-    asked: &Receiver<Ask>,
+/// A wait for the next scan: how long it is in all, and what comes then.
+#[derive(Debug, Clone, Copy)]
+struct ScanPause {
+    length: Duration,
+    then: Ask,
     for_scan: Duration,
     for_again: Duration,
-    at_most: Duration,
-) -> Option<Ask> {
-    let (began, mut length, mut ask) = (Instant::now(), at_most, Ask::Scan);
-    loop {
-        match asked.recv_timeout(length.saturating_sub(began.elapsed())) {
+}
+
+impl ScanPause {
+    /// `at_most`, if nobody asks for a scan or for [`Ask::Again`] before; at least the time for
+    /// each.
+    fn new(for_scan: Duration, for_again: Duration, at_most: Duration) -> Self {
+        Self {
+            length: at_most,
+            then: Ask::Scan,
+            for_scan,
+            for_again,
+        }
+    }
+
+    fn hear(&mut self, ask: Ask) {
+        let (least, is_sooner) = match ask {
             // A scan does what the other does.
-            Ok(Ask::Scan) if for_scan <= length => (length, ask) = (for_scan, Ask::Scan),
-            Ok(Ask::Again) if for_again < length => (length, ask) = (for_again, Ask::Again),
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => return Some(ask),
+            Ask::Scan => (self.for_scan, self.for_scan <= self.length),
+            Ask::Again => (self.for_again, self.for_again < self.length),
+        };
+        if is_sooner {
+            (self.length, self.then) = (least, ask);
+        }
+    }
+}
+
+/// Waits; `None` when the run is over.
+fn wait(asked: &Receiver<Ask>, mut pause: ScanPause) -> Option<Ask> {
+    let began = Instant::now();
+    loop {
+        match asked.recv_timeout(pause.length.saturating_sub(began.elapsed())) {
+            Ok(ask) => pause.hear(ask),
+            Err(RecvTimeoutError::Timeout) => return Some(pause.then),
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
@@ -319,26 +343,42 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_asked_after_its_least() {
-        let (asks, asked) = sync_channel(1);
-        let (least, least_again) = (Duration::from_millis(30), Duration::from_millis(10));
-        let wait = |at_least: Duration, at_most: Duration| {
-            let began = Instant::now();
-            let ask = wait(&asked, at_least, least_again, at_most);
-            (ask, began.elapsed())
+    fn a_pause_lasts_until_the_soonest_ask() {
+        let [again, scan, most] = [1, 3, 60].map(Duration::from_secs);
+        let after = |asks: &[Ask]| {
+            let mut pause = ScanPause::new(scan, again, most);
+            asks.iter().for_each(|ask| pause.hear(*ask));
+            (pause.then, pause.length)
         };
+        assert_eq!(after(&[]), (Ask::Scan, most));
+        assert_eq!(after(&[Ask::Scan]), (Ask::Scan, scan));
+        assert_eq!(after(&[Ask::Again]), (Ask::Again, again));
+        assert_eq!(after(&[Ask::Scan, Ask::Again]), (Ask::Again, again));
+        assert_eq!(after(&[Ask::Again, Ask::Scan]), (Ask::Again, again));
+        // A scan does what the other does.
+        let mut same = ScanPause::new(again, again, most);
+        same.hear(Ask::Again);
+        same.hear(Ask::Scan);
+        assert_eq!((same.then, same.length), (Ask::Scan, again));
+    }
+
+    #[test]
+    fn a_wait_ends_with_what_was_asked_last() {
+        let (asks, asked) = sync_channel(1);
+        let none = Duration::ZERO;
         let long = Duration::from_secs(60);
-        asks.send(Ask::Scan).unwrap();
-        let (ask, took) = wait(least, long);
-        assert!(ask == Some(Ask::Scan) && took >= least, "{ask:?} {took:?}");
         asks.send(Ask::Again).unwrap();
-        let (ask, took) = wait(least, long);
-        assert!(ask == Some(Ask::Again) && took >= least_again);
+        assert_eq!(
+            wait(&asked, ScanPause::new(long, none, long)),
+            Some(Ask::Again)
+        );
         // Nobody asks.
-        let (ask, took) = wait(Duration::ZERO, least);
-        assert!(ask == Some(Ask::Scan) && took >= least, "{ask:?} {took:?}");
+        assert_eq!(
+            wait(&asked, ScanPause::new(none, none, none)),
+            Some(Ask::Scan)
+        );
         drop(asks);
-        assert_eq!(wait(Duration::ZERO, long).0, None);
+        assert_eq!(wait(&asked, ScanPause::new(none, none, long)), None);
     }
 
     #[test]

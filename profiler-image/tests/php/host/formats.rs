@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use phpprof_testing::shares::bound;
 
 use super::scene::{PHP, Read, Running, Scene, folded, record, run, said, share};
 
@@ -168,6 +170,17 @@ fn pipe_sees_no_progress() -> Result<()> {
     Ok(())
 }
 
+/// What the kernel says that a process has done: how long it was on a CPU and how long it waited
+/// for one, in nanoseconds. proc(5), `schedstat`.
+fn on_cpu_and_delayed(target: &Running) -> Result<[f64; 2]> {
+    let text = fs::read_to_string(format!("/proc/{}/schedstat", target.pid()))?;
+    let mut numbers = text.split_ascii_whitespace();
+    let mut next = || anyhow::Ok(numbers.next().context("schedstat is cut")?.parse()?);
+    Ok([next()?, next()?])
+}
+
+/// On a busy machine, the script works for a smaller part of the time and waits for a CPU after its
+/// sleep: so the kernel's account says what the shares are.
 #[test]
 fn sleeping_samples_are_left_out_and_counted() -> Result<()> {
     let scene = Scene::new()?;
@@ -183,17 +196,29 @@ fn sleeping_samples_are_left_out_and_counted() -> Result<()> {
         "--pid",
         &target.pid().to_string(),
     ]);
+    let (began, before) = (Instant::now(), on_cpu_and_delayed(&target)?);
     let ended = run(command.args(["-F", "200", "-o"]).arg(&path))?;
+    let (took, after) = (began.elapsed(), on_cpu_and_delayed(&target)?);
     ensure!(ended.status.success(), "{}", said(&ended));
+    let [on_cpu, delayed] = [0, 1].map(|at| (after[at] - before[at]) / took.as_nanos() as f64);
     let read = Read::file(&path)?;
     let left_out = read.receipt["quality"]["notRunning"].as_i64();
     let left_out = left_out.context("nothing says how many were left out")?;
     let stacks = read.folded()?;
-    ensure!(share(&stacks, "usleep") < 0.1, "{stacks:?}");
+    let (kept, all) = (read.samples() as f64, (read.samples() + left_out) as f64);
+    ensure!(kept > 0.0 && left_out > 0, "{kept} of {all}");
+    // The recording begins after the first look at the account, and ends before the second.
+    let part = kept / all;
+    let most = |share: f64| bound(share.min(1.0), all) + 0.05;
+    let accounts = [on_cpu, on_cpu + delayed];
     ensure!(
-        read.samples() > 20 && left_out > read.samples(),
-        "{left_out}"
+        part > accounts[0] - most(accounts[0]) && part < accounts[1] + most(accounts[1]),
+        "{kept} of {all}, {accounts:?} by the kernel"
     );
+    let asleep = share(&stacks, "usleep");
+    let woken = delayed / accounts[1];
+    let allowed = woken + bound(woken, kept) + 0.1;
+    ensure!(asleep < allowed, "{asleep}, {allowed} allowed: {stacks:?}");
     ensure!(said(&ended).contains(&format!("{left_out} samples of sleeping workers")));
     ensure!(read.receipt["samples"] == read.samples());
     Ok(())

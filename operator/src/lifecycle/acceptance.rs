@@ -174,12 +174,10 @@ fn first_8(uid: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{NAMESPACE_UID, at, request};
+    use crate::testing::{admission, at, request};
 
     #[test]
     fn a_namespace_over_its_storage_limit_is_refused() {
@@ -189,13 +187,8 @@ mod tests {
         };
         let judge = |stored_bytes| {
             let admission = Admission {
-                namespace_uid: NAMESPACE_UID.into(),
-                namespace_enabled: true,
                 stored_bytes,
-                store: StoreWrites::default(),
-                samplers: BTreeMap::new(),
-                waits_since: at(0),
-                matched: Ok(Vec::new()),
+                ..admission(Vec::new())
             };
             let request = request(json!({"target": {"podName": "web"}}));
             let mut status = ProfileRequestStatus::default();
@@ -214,13 +207,8 @@ mod tests {
     fn a_store_that_overwrites_never_gets_a_grant() {
         let judge = |store, mode: &str| {
             let admission = Admission {
-                namespace_uid: NAMESPACE_UID.into(),
-                namespace_enabled: true,
-                stored_bytes: 0,
                 store,
-                samplers: BTreeMap::new(),
-                waits_since: at(0),
-                matched: Ok(Vec::new()),
+                ..admission(Vec::new())
             };
             let spec = json!({"target": {"podName": "web"}, "uploadMode": mode});
             let mut status = ProfileRequestStatus::default();

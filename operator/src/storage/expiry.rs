@@ -138,8 +138,7 @@ mod tests {
 
     use super::*;
     use crate::sampler::object_keys::stop_key;
-    use crate::storage::store::StoreConfig;
-    use crate::testing::at;
+    use crate::testing::{at, store_in};
 
     async fn store(objects: &[(&str, String)]) -> ProfileStore {
         let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
@@ -257,11 +256,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_deleted_keeps_only_its_manifest() {
         let folder = tempfile::tempdir().unwrap();
-        let config = StoreConfig {
-            url: format!("file://{}", folder.path().display()),
-            ..StoreConfig::default()
-        };
-        let store = ProfileStore::open(&config).unwrap();
+        let store = store_in(folder.path());
         for request in ["a-1", "b-2", "c-3"] {
             let key = format!("shop/{request}/manifest.json");
             let named = [&*format!("shop/{request}/web.pb.gz")];

@@ -17,11 +17,11 @@ use serde_json::json;
 use crate::lifecycle::decision::{Decision, decide};
 use crate::lifecycle::effect::{Done, Effect, Injected, Job, record};
 use crate::lifecycle::observed::{
-    Admission, ObservedCluster, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
+    ObservedCluster, PodView, ReceiptRead, SamplerState, SamplerView, StoreTrouble,
 };
 use crate::sampler::injection::{Injection, Task};
 use crate::sampler::receipt::{ShortReceipt, UploadReceipt};
-use crate::testing::{NAMESPACE_UID, at, pod, request};
+use crate::testing::{admission, asks, at, pod, request};
 use happening::{Happening, happening};
 
 mod happening;
@@ -186,19 +186,7 @@ impl Toy {
     ) -> ObservedCluster {
         let status = request.status.clone().unwrap_or_default();
         if status.start_time.is_none() {
-            let matched = Ok(pods.into_values().collect());
-            return ObservedCluster {
-                admission: Some(Admission {
-                    namespace_uid: NAMESPACE_UID.into(),
-                    namespace_enabled: true,
-                    stored_bytes: 0,
-                    store: Default::default(),
-                    samplers: BTreeMap::new(),
-                    waits_since: at(0),
-                    matched,
-                }),
-                ..ObservedCluster::default()
-            };
+            return asks(admission(pods.into_values().collect()));
         }
         ObservedCluster {
             admission: None,

@@ -15,8 +15,7 @@ use crate::http::runs::ask;
 use crate::http::tls::{Certificate, start};
 use crate::sampler::grant::KeyGrant;
 use crate::sampler::offer::{PollGrant, ResidentPod, RunsOffer};
-use crate::storage::store::StoreConfig;
-use crate::testing::at;
+use crate::testing::{at, store_in};
 
 mod asks;
 mod bodies;
@@ -285,11 +284,7 @@ async fn a_body_unlike_its_headers_is_refused() {
 #[tokio::test]
 async fn an_absent_store_is_503_and_claims_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let config = StoreConfig {
-        url: format!("file://{}", folder.path().display()),
-        ..StoreConfig::default()
-    };
-    let scene = scene(ProfileStore::open(&config).unwrap()).await;
+    let scene = scene(store_in(folder.path())).await;
     let grant = scene.grant(at(60));
     let in_the_way = folder.path().join("shop");
     std::fs::write(&in_the_way, "a file where a folder has to be").unwrap();

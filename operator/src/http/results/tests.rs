@@ -4,9 +4,7 @@ use axum::http::Request;
 use base64::Engine as _;
 use futures::FutureExt as _;
 use object_store::memory::InMemory;
-use phpprof_crds::{
-    ProfileArchiveSpec, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult, TargetStatus,
-};
+use phpprof_crds::{ProfileArchiveSpec, ProfileArchiveStatus, ProfileRequestStatus, ProfileResult};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tower::ServiceExt as _;
@@ -19,7 +17,7 @@ use crate::http::keys::Keys;
 use crate::lease::Role;
 use crate::sampler::object_keys::key;
 use crate::storage::manifest::manifest;
-use crate::testing::{NAMESPACE_UID, at, request};
+use crate::testing::{NAMESPACE_UID, at, request, target};
 
 const UID: &str = "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d";
 const FOLDER: &str =
@@ -92,12 +90,7 @@ async fn scene_with(is_old: bool) -> ResultsScene {
     first.status = Some(ProfileRequestStatus {
         namespace_uid,
         profile: Some(ProfileResult::default()),
-        targets: vec![TargetStatus {
-            pod_name: "web".into(),
-            container_name: "fpm".into(),
-            state: TargetState::Uploaded,
-            ..TargetStatus::default()
-        }],
+        targets: vec![target("web", TargetState::Uploaded)],
         ..ProfileRequestStatus::default()
     });
     let bytes = profile();

@@ -1,7 +1,5 @@
 //! One request from its creation to its end, with all outcomes.
 
-use std::collections::BTreeMap;
-
 use phpprof_crds::{ProfileRequestStatus, UploadRoute};
 use serde_json::{Value, json};
 
@@ -9,7 +7,7 @@ use super::*;
 use crate::lifecycle::effect::{Done, record};
 use crate::lifecycle::observed::{Admission, RequestRefusal, SamplerState, StoreTrouble};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
-use crate::testing::{NAMESPACE_UID, at, pod, request, sampler};
+use crate::testing::{asks, at, pod, request, sampler};
 use phpprof_crds::ProfileResult;
 
 const SAMPLER: &str = "phpprof-0b1c2d3e-0";
@@ -20,19 +18,9 @@ fn spec() -> Value {
 }
 
 fn admission(pods: &[&str]) -> ObservedCluster {
-    let matched = Ok(pods.iter().map(|name| pod(name)).collect());
-    ObservedCluster {
-        admission: Some(Admission {
-            namespace_uid: NAMESPACE_UID.into(),
-            namespace_enabled: true,
-            stored_bytes: 0,
-            store: Default::default(),
-            samplers: BTreeMap::new(),
-            waits_since: at(0),
-            matched,
-        }),
-        ..ObservedCluster::default()
-    }
+    asks(crate::testing::admission(
+        pods.iter().map(|name| pod(name)).collect(),
+    ))
 }
 
 /// Pods whose samplers are in these states. A pod without a state has no sampler yet.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::storage::store::ProfileStore;
-use crate::testing::{at, request};
+use crate::testing::{at, request, target};
 
 const STEP: i64 = 80_000_000;
 
@@ -50,10 +50,8 @@ async fn stored(store: &ProfileStore, lists: &[Option<Vec<u8>>]) -> ProfileReque
     };
     for (index, list) in lists.iter().enumerate() {
         let target = TargetStatus {
-            pod_name: format!("pod-{index}"),
             object_key: key(&request, "", &format!("{index}.pb.gz")),
-            state: TargetState::Uploaded,
-            ..TargetStatus::default()
+            ..target(&format!("pod-{index}"), TargetState::Uploaded)
         };
         if let Some(list) = list {
             let key = requests_key(&target);

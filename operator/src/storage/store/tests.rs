@@ -1,6 +1,7 @@
 //! Grants, bounded reads and writes that never overwrite, with a store in memory.
 
 use super::*;
+use crate::testing::store_in;
 use object_store::memory::InMemory;
 
 #[tokio::test]
@@ -167,22 +168,14 @@ fn an_unencrypted_endpoint_needs_consent_and_signs_nothing() {
     );
 }
 
-fn in_folder(path: &std::path::Path) -> ProfileStore {
-    let config = StoreConfig {
-        url: format!("file://{}", path.display()),
-        ..StoreConfig::default()
-    };
-    ProfileStore::open(&config).unwrap()
-}
-
 #[tokio::test]
 async fn a_folder_never_overwrites_what_was_created() {
     let folder = tempfile::tempdir().unwrap();
-    let store = in_folder(folder.path());
+    let store = store_in(folder.path());
     let key = "shop/first-0b1c/web.fpm.4f9c7a1d.0.pb.gz";
     assert_eq!(store.create(key, vec![1]).await.unwrap(), Created::Now);
     assert_eq!(store.create(key, vec![2]).await.unwrap(), Created::Before);
-    let reopened = in_folder(folder.path());
+    let reopened = store_in(folder.path());
     assert_eq!(reopened.read(key, 10).await.unwrap(), vec![1]);
     assert_eq!(reopened.size(key).await.unwrap(), Some(1));
     assert_eq!(reopened.size("shop/other").await.unwrap(), None);
@@ -195,7 +188,7 @@ async fn a_folder_never_overwrites_what_was_created() {
 #[tokio::test]
 async fn a_folder_signs_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let store = in_folder(folder.path());
+    let store = store_in(folder.path());
     assert!(!store.signs());
     let refused = store.grant("a", Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(
@@ -208,7 +201,7 @@ async fn a_folder_signs_nothing() {
 #[tokio::test]
 async fn an_unwritable_folder_is_an_absent_store() {
     let folder = tempfile::tempdir().unwrap();
-    let store = in_folder(folder.path());
+    let store = store_in(folder.path());
     std::fs::write(
         folder.path().join("shop"),
         "a file where a folder has to be",

@@ -4,18 +4,10 @@ use super::*;
 
 #[test]
 fn a_namespace_without_consent_is_refused_with_remedy() {
-    let observed = ObservedCluster {
-        admission: Some(Admission {
-            namespace_uid: NAMESPACE_UID.into(),
-            namespace_enabled: false,
-            stored_bytes: 0,
-            store: Default::default(),
-            samplers: BTreeMap::new(),
-            waits_since: at(0),
-            matched: Ok(vec![pod("a")]),
-        }),
-        ..ObservedCluster::default()
-    };
+    let observed = asks(Admission {
+        namespace_enabled: false,
+        ..crate::testing::admission(vec![pod("a")])
+    });
     check_refusal(
         spec(),
         &AdminLimits::default(),
@@ -61,18 +53,10 @@ fn an_empty_targets_refusal_keeps_the_resolvers_words() {
         reason: RequestReason::NoPodsMatched,
         message: "no pod matches".into(),
     });
-    let observed = ObservedCluster {
-        admission: Some(Admission {
-            namespace_uid: NAMESPACE_UID.into(),
-            namespace_enabled: true,
-            stored_bytes: 0,
-            store: Default::default(),
-            samplers: BTreeMap::new(),
-            waits_since: at(0),
-            matched,
-        }),
-        ..ObservedCluster::default()
-    };
+    let observed = asks(Admission {
+        matched,
+        ..crate::testing::admission(Vec::new())
+    });
     check_refusal(
         spec(),
         &AdminLimits::default(),

@@ -1,6 +1,6 @@
 //! The page of promises says what their last records say; results are recorded next to older ones,
-//! in files that the folder's page names; and no document that a reader needs names a commit, which only means something to those who have
-//! the history.
+//! in files that the folder's page names; and no document that a reader needs names a commit, which
+//! only means something to those who have the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -132,12 +132,12 @@ fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds
 	@$(STAGE) "fuzz" profiler-image/fuzz/run
 
 .PHONY: browser
-browser: setup ## the plugin as krew installs it; formats and flame graph page in Chromium, speedscope, go tool pprof, callgrind_annotate
+browser: setup ## the plugin as krew installs it; formats and flame graph page in Chromium, speedscope, the Firefox Profiler's loader, go tool pprof, callgrind_annotate
 	@$(TOOLS) kubernetes krew
 	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
 	@$(STAGE) "krew manifest" kubectl-phpprof/krew/check "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
 	@$(STAGE) "install browser" tools/browser
-	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
+	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_FIREFOX=$(CACHE)/profiler-cli PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
 
 .PHONY: connections
 connections: setup ## the plugin connects wherever kubectl does: the same request by both, for each kind of kubeconfig

@@ -157,8 +157,13 @@ pub async fn download(global: &Global, arguments: &Download) -> Result<String, F
     let format = asked.unwrap_or(Format::Pprof);
     let view = view(&arguments.view);
     let source = source.with_waiting_label(&view);
+    // The list is of all pods, and a pod's own profile does not name it.
+    let timeline = match (format, &arguments.pod) {
+        (Format::Html | Format::Firefox, None) => timeline_of(global, &arguments.source).await,
+        _ => None,
+    };
     let bytes = format
-        .write(&source.profile, &view, &source.title, None)
+        .write(&source.profile, &view, &source.title, timeline.as_ref())
         .map_err(wrong_view)?;
     write(&path, &bytes)
 }

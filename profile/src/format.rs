@@ -6,6 +6,7 @@
 
 use crate::callgrind::callgrind;
 use crate::encode::encode_gzip;
+use crate::firefox::firefox;
 use crate::folded::folded;
 use crate::page::page;
 use crate::proto::Profile;
@@ -25,6 +26,8 @@ pub enum Format {
     Speedscope,
     /// All sample types, by line.
     Callgrind,
+    /// One sample type and CPU time, by worker, with requests as markers.
+    Firefox,
     /// A picture of one sample type.
     Svg,
     /// The page with all sample types.
@@ -32,7 +35,7 @@ pub enum Format {
 }
 
 /// The ends of file names and their formats. Longer ends come first.
-const EXTENSIONS: [(&str, Format); 13] = [
+const EXTENSIONS: [(&str, Format); 14] = [
     (".speedscope.json", Format::Speedscope),
     (".pb.gz", Format::Pprof),
     (".pprof.gz", Format::Pprof),
@@ -41,6 +44,7 @@ const EXTENSIONS: [(&str, Format); 13] = [
     (".folded", Format::Folded),
     (".collapsed", Format::Folded),
     (".txt", Format::Folded),
+    (".json.gz", Format::Firefox),
     (".json", Format::Speedscope),
     (".callgrind", Format::Callgrind),
     (".svg", Format::Svg),
@@ -49,11 +53,12 @@ const EXTENSIONS: [(&str, Format); 13] = [
 ];
 
 /// The names of the formats.
-const NAMES: [(&str, Format); 6] = [
+const NAMES: [(&str, Format); 7] = [
     ("pprof", Format::Pprof),
     ("folded", Format::Folded),
     ("speedscope", Format::Speedscope),
     ("callgrind", Format::Callgrind),
+    ("firefox", Format::Firefox),
     ("svg", Format::Svg),
     ("html", Format::Html),
 ];
@@ -98,7 +103,8 @@ impl Format {
         )
     }
 
-    /// Writes the samples in the view in this format. Only the page shows a timeline.
+    /// Writes the samples in the view in this format. Only the page and the Firefox
+    /// Profiler show a timeline.
     pub fn write(
         self,
         profile: &Profile,
@@ -112,6 +118,7 @@ impl Format {
             Format::Folded => folded(&stacks()?).into_bytes(),
             Format::Speedscope => speedscope(&stacks()?, title).into_bytes(),
             Format::Callgrind => callgrind(&stacks()?).into_bytes(),
+            Format::Firefox => firefox(profile, view, title, timeline)?,
             Format::Svg => flame_graph(&stacks()?, title).into_bytes(),
             Format::Html => page(profile, view, title, timeline)?.into_bytes(),
         })

@@ -20,6 +20,7 @@ mod embed;
 mod encode;
 mod error;
 pub mod findings;
+mod firefox;
 mod folded;
 mod format;
 pub mod labels;

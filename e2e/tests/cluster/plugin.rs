@@ -110,7 +110,11 @@ async fn check_looks(user: &User) -> Result<()> {
         counts.sum::<i64>() == samples,
         "the formats disagree on {samples} samples"
     );
-    for name in ["first.speedscope.json", "callgrind.out.first"] {
+    for name in [
+        "first.speedscope.json",
+        "callgrind.out.first",
+        "first.json.gz",
+    ] {
         user.run(&format!("download first -o {name}"))
             .await?
             .well()?;

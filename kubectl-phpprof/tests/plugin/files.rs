@@ -225,6 +225,7 @@ fn download_converts_by_the_end_of_the_name() {
         "o.folded",
         "o.speedscope.json",
         "callgrind.out.o",
+        "o.json.gz",
         "o.svg",
         "o.html",
         "o.pb.gz",

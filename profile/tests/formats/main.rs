@@ -174,6 +174,7 @@ fn the_ending_of_a_file_says_its_format() {
         ("dir.svg/out.PPROF", Some(Format::Pprof)),
         ("out.folded", Some(Format::Folded)),
         ("out.speedscope.json", Some(Format::Speedscope)),
+        ("out.json.gz", Some(Format::Firefox)),
         ("callgrind.out.7", Some(Format::Callgrind)),
         ("x/web.callgrind", Some(Format::Callgrind)),
         ("out.svg", Some(Format::Svg)),

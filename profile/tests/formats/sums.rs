@@ -2,6 +2,8 @@
 //!
 //! Invariant: the crate's own code reads no format here except pprof.
 
+use std::io::Read as _;
+
 use phpprof_profile::{DecodeLimits, Format, Profile, Stacks, View, decode, total};
 
 use crate::profiles::TYPES;
@@ -58,6 +60,20 @@ pub fn callgrind_sum(profile: &Profile, view: &View, index: usize) -> i64 {
     sum
 }
 
+/// The weights of all threads, which are milliseconds for times.
+pub fn firefox_sum(profile: &Profile, view: &View, name: &str) -> i64 {
+    let file = Format::Firefox.write(profile, view, "shop", None).unwrap();
+    let mut json = String::new();
+    let mut reader = flate2::read::GzDecoder::new(&file[..]);
+    reader.read_to_string(&mut json).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let threads = json["threads"].as_array().unwrap().iter();
+    let weights = threads.flat_map(|thread| thread["samples"]["weight"].as_array().unwrap());
+    let scale = if name == "samples" { 1.0 } else { 1e6 };
+    let whole = |weight: &serde_json::Value| (weight.as_f64().unwrap() * scale).round() as i64;
+    weights.map(whole).sum()
+}
+
 pub fn page_data(html: &str) -> serde_json::Value {
     let json = html
         .split_once("id=\"profile\">")
@@ -97,6 +113,8 @@ pub fn check_sums(profile: &Profile, labels: &[(&str, &str)]) {
             expected,
             "callgrind {name}"
         );
+        let sum = firefox_sum(profile, &view, name);
+        assert_eq!(sum, expected, "firefox {name}");
         assert_eq!(page_sum(profile, &view, index), expected, "page {name}");
         let stacks = Stacks::of(profile, &view).unwrap();
         assert_eq!(stacks.total(index), expected, "stacks {name}");

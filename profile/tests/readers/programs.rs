@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, Profile, View, top, total};
+use serde_json::Value;
 
 use crate::browser::Browser;
 use crate::profiles::{TYPES, hostile, large, shop};
 use crate::server::{ServedFile, serve};
+use crate::timelines::shop_timeline;
 
 fn written(profile: &Profile, name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -160,5 +164,153 @@ fn speedscope_imports_its_own_format_pprof_and_folded() {
             text.contains(&format!("({percent:.0}%)")),
             "{name}: no {percent:.0} % in {text}"
         );
+    }
+}
+
+/// The Firefox Profiler's own loader: a daemon that has the profile, and commands that ask it.
+///
+/// The command `load` would start it too, but gives up if it is not ready within half a second.
+struct Loader {
+    folder: tempfile::TempDir,
+    daemon: Child,
+}
+
+/// How long the loader may take to start on a busy machine.
+const TO_START: Duration = Duration::from_secs(60);
+
+impl Loader {
+    fn load(profile: &Profile, view: &View, timeline: Option<&Timeline>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shop.json.gz");
+        let bytes = Format::Firefox.write(profile, view, "shop", timeline);
+        std::fs::write(&path, bytes.unwrap()).unwrap();
+        let mut command = Self::command(folder.path());
+        command.arg("--daemon").arg(&path);
+        let daemon = command.args(["--session", "test"]).spawn().unwrap();
+        let mut loader = Loader { folder, daemon };
+        let begin = Instant::now();
+        while let Err(said) = loader.output(&["status"]) {
+            let ended = loader.daemon.try_wait().unwrap();
+            assert!(ended.is_none(), "the loader ended: {said}");
+            assert!(
+                begin.elapsed() < TO_START,
+                "the loader is not there: {said}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        loader
+    }
+
+    fn command(folder: &Path) -> Command {
+        let programs =
+            std::env::var("PHPPROF_FIREFOX").expect("no loader: run tools/browser first");
+        let mut command = Command::new("node");
+        command
+            .arg(Path::new(&programs).join("profiler-cli.js"))
+            .env("PROFILER_CLI_SESSION_DIR", folder)
+            .env("PROFILER_CLI_NO_SYMBOLICATE", "1")
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Self::command(self.folder.path());
+        command.args(arguments).args(["--session", "test"]);
+        let output = command.output().unwrap();
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout).unwrap());
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{arguments:?}: {errors}"))
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--json"]].concat();
+        serde_json::from_str(&self.output(&arguments).unwrap()).unwrap()
+    }
+
+    /// The handles and names of all threads.
+    fn threads(&self) -> Vec<(String, String)> {
+        let list = self.json(&["thread", "list", "--limit", "0"]);
+        let text = |thread: &Value, key: &str| thread[key].as_str().unwrap().to_owned();
+        let threads = list["threads"].as_array().unwrap().iter();
+        let threads = threads.map(|it| (text(it, "threadHandle"), text(it, "name")));
+        threads.collect()
+    }
+
+    /// The weights of all threads, and of each function's own samples.
+    fn weights(&self) -> (f64, HashMap<String, f64>) {
+        let (mut all, mut functions) = (0.0, HashMap::new());
+        for (handle, _) in self.threads() {
+            let asked = ["thread", "functions", "--include-idle", "--thread", &handle];
+            let found = self.json(&asked);
+            for function in found["functions"].as_array().unwrap() {
+                let own = function["selfSamples"].as_f64().unwrap();
+                let name = function["name"].as_str().unwrap().to_owned();
+                *functions.entry(name).or_default() += own;
+                all += own;
+            }
+        }
+        (all, functions)
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+#[track_caller]
+fn check_near(found: f64, expected: i64, what: &str) {
+    let expected = expected as f64;
+    assert!(
+        (found - expected).abs() <= 1e-9 * expected,
+        "{what}: {found} is not {expected}"
+    );
+}
+
+#[test]
+fn firefox_profiler_loads_its_format_and_its_totals() {
+    let check = |profile: &Profile, name: &str, scale: f64| {
+        let view = View {
+            sample_type: Some(name.to_owned()),
+            ..View::default()
+        };
+        let (all, functions) = Loader::load(profile, &view, None).weights();
+        check_near(all * scale, total(profile, name), name);
+        functions
+    };
+    // The loader shortens names that look like templates of C++.
+    check(&hostile(), "wall", 1e6);
+    check(&shop(400), "samples", 1.0);
+    check(&shop(400), "cpu", 1e6);
+    for profile in [shop(400), large(2_000)] {
+        let functions = check(&profile, "wall", 1e6);
+        for row in top(&profile, "wall").iter().filter(|row| row.flat > 0) {
+            let own = functions.get(&row.name).copied().unwrap_or(0.0);
+            check_near(own * 1e6, row.flat, &row.name);
+        }
+    }
+}
+
+#[test]
+fn firefox_profiler_shows_requests_as_markers() {
+    let list = shop_timeline();
+    let loader = Loader::load(&shop(400), &View::default(), Some(&list));
+    let (all, _) = loader.weights();
+    check_near(all * 1e6, total(&shop(400), "wall"), "wall");
+    let mut markers = HashMap::new();
+    for (handle, _) in loader.threads() {
+        let found = loader.json(&["thread", "markers", "--thread", &handle]);
+        for kind in found["byType"].as_array().unwrap() {
+            let name = kind["markerName"].as_str().unwrap().to_owned();
+            *markers.entry(name).or_default() += kind["count"].as_u64().unwrap();
+        }
+    }
+    assert_eq!(markers.get("Request"), Some(&(list.requests.len() as u64)));
+    for name in ["Wait", "Phase", "Samples without times"] {
+        assert!(markers.get(name).is_some_and(|count| *count > 0), "{name}");
     }
 }

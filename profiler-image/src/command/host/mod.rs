@@ -76,8 +76,8 @@ pub struct Arguments {
     /// Keep only samples of workers that run on a CPU or wait for one, not of sleeping workers.
     #[arg(long, conflicts_with = "include_idle", help_heading = HOW)]
     only_running: bool,
-    /// Format of the profile: pprof, folded, speedscope, callgrind, svg or html. Default: from the
-    /// file's extension. Without a file, the profile goes to standard output.
+    /// Format of the profile: pprof, folded, speedscope, callgrind, firefox, svg or html. Default:
+    /// from the file's extension. Without a file, the profile goes to standard output.
     #[arg(short, long, value_parser = format, help_heading = OUTPUT)]
     format: Option<Format>,
 }

@@ -60,16 +60,19 @@ impl Sink {
                 "the program uses standard output: add -o FILE".to_owned(),
             ));
         }
-        if format == Format::Pprof && std::io::stdout().is_terminal() {
-            return Err(usage(
-                "a pprof is not text for a terminal: add -o FILE, or -f folded".to_owned(),
-            ));
+        let is_packed = matches!(format, Format::Pprof | Format::Firefox);
+        if is_packed && std::io::stdout().is_terminal() {
+            return Err(usage(format!(
+                "the format {} is not text for a terminal: add -o FILE, or -f folded",
+                format.name()
+            )));
         }
         let place = SinkPlace::Stdout;
         Ok(Self { place, format })
     }
 
-    /// Writes the profile; a page also shows what ran when, if that is known. If it is a file, this
+    /// Writes the profile; a page and the Firefox Profiler also show what ran when, if that is
+    /// known. If it is a file, this
     /// prints its path and how to view it.
     ///
     /// # Errors
@@ -130,6 +133,7 @@ fn viewer(format: Format, path: &str) -> String {
         Format::Folded => format!("flamegraph.pl {path} >flame.svg"),
         Format::Speedscope => "https://www.speedscope.app".to_owned(),
         Format::Callgrind => format!("kcachegrind {path}"),
+        Format::Firefox => "https://profiler.firefox.com".to_owned(),
         Format::Svg | Format::Html => "a browser".to_owned(),
     }
 }
@@ -159,6 +163,7 @@ mod tests {
         check("x.pb.gz", None, Some(Format::Pprof));
         check("x.html", None, Some(Format::Html));
         check("callgrind.out.7", None, Some(Format::Callgrind));
+        check("x.json.gz", None, Some(Format::Firefox));
         check("x.html", Some(Format::Folded), Some(Format::Folded));
         check("x.data", Some(Format::Svg), Some(Format::Svg));
         check("x.data", None, None);

@@ -21,11 +21,12 @@ type Recorded = BTreeMap<&'static str, (Vec<u8>, String)>;
 
 /// Records a spinning process for a second into files of these names, all at once.
 fn all() -> Result<Recorded> {
-    const NAMES: [&str; 6] = [
+    const NAMES: [&str; 7] = [
         "x.pb.gz",
         "x.txt",
         "x.speedscope.json",
         "callgrind.out.1",
+        "x.json.gz",
         "x.svg",
         "x.html",
     ];

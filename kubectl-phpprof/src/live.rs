@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use phpprof_profile::{
     DecodeLimits, MergeLimits, Merger, Profile, Settings, TrustedMetadata, decode,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::cli::TopFlags;
 use crate::connect::Cluster;
@@ -27,6 +29,8 @@ use crate::run::{as_object, create, require_profile, tell_failed};
 use crate::{cancel, target, wait};
 
 const EVERY: Duration = Duration::from_secs(1);
+/// How long a fetch waits that the user asks for.
+const SOONEST: Duration = Duration::from_millis(100);
 /// The most failed answers in a row.
 const LOST: u32 = 15;
 /// The bounds for a second of one pod.
@@ -65,9 +69,11 @@ async fn watch(
     signals: &mut Signals,
 ) -> Result<Option<DynamicObject>, Failure> {
     let (give, updates) = channel();
+    let asked = Arc::new(Notify::new());
+    let ask = Arc::clone(&asked);
     let mut shown = tokio::task::spawn_blocking(move || {
         let mut table = Table::new(title);
-        screen::run(&mut table, &updates)
+        screen::run(&mut table, &updates, &|| ask.notify_one())
     });
     let mut over = None;
     let fed = tokio::select! {
@@ -75,7 +81,7 @@ async fn watch(
             over = Some(ended);
             Ok(None)
         }
-        fed = feed(cluster, name, &give) => fed.map(Some),
+        fed = feed(cluster, name, &give, &asked) => fed.map(Some),
         () = signals.come() => Ok(None),
     };
     // The terminal is restored before anything is printed.
@@ -135,17 +141,22 @@ async fn end(
     watched.map(|_| String::new())
 }
 
-/// Fetches the new seconds every second, and sends them to the table. Returns the request when it
+/// Fetches the new seconds every second and when it is asked to, and sends them to the table. Returns the request when it
 /// is finished.
 async fn feed(
     cluster: &Cluster,
     name: &str,
     give: &Sender<Update>,
+    asked: &Notify,
 ) -> Result<DynamicObject, Failure> {
     let (mut after, mut lost, mut has_begun) = (0, 0, false);
     let mut turns = tokio::time::interval(EVERY);
     loop {
-        turns.tick().await;
+        tokio::select! {
+            _ = turns.tick() => {}
+            // A key that is held down must not flood the cluster.
+            () = asked.notified() => tokio::time::sleep(SOONEST).await,
+        }
         let object = match cluster.request(name).await {
             Ok(object) => object,
             Err(_) if lost < LOST => {

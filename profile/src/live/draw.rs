@@ -10,7 +10,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table, TableState};
 
-use super::sums::Tab;
+use super::sums::{ShareTrend, Tab};
 use super::text::{fitted, percent, share, time, width};
 use super::top::{LiveRow, LiveTop, ShownTime, SortColumn};
 
@@ -236,7 +236,7 @@ fn cells_of(
     };
     let cell = |column: SortColumn| {
         let text = match column {
-            SortColumn::FlatNow => share(row.flat_now, whole),
+            SortColumn::FlatNow => trended(share(row.flat_now, whole), row.trend),
             SortColumn::CumNow => share(row.cum_now, whole),
             SortColumn::Flat => time(row.flat),
             SortColumn::Cum => time(row.cum),
@@ -257,6 +257,15 @@ fn cells_of(
     Cells::new(cells)
 }
 
+/// A share with the arrow of its trend.
+fn trended(share: String, trend: Option<ShareTrend>) -> String {
+    match trend {
+        Some(ShareTrend::Rose) => format!("↑ {share}"),
+        Some(ShareTrend::Fell) => format!("↓ {share}"),
+        None => share,
+    }
+}
+
 fn keys(top: &LiveTop) -> Line<'static> {
     if !top.said.is_empty() {
         return Line::from(Span::styled(
@@ -267,7 +276,7 @@ fn keys(top: &LiveTop) -> Line<'static> {
     let keys = if top.is_typing {
         "type part of a name   Enter keep   Esc all rows"
     } else {
-        "q quit  s save  p pause  / filter  < > sort  r reverse  c clock  1-4 tabs"
+        "q quit  s save  p pause  u update  r reset  / find  < > sort  i invert  c clock"
     };
     Line::from(Span::styled(keys, FAINT))
 }

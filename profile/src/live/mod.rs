@@ -16,5 +16,5 @@ mod tests;
 mod text;
 mod top;
 
-pub use sums::{MAX_ROWS, Tab};
+pub use sums::{MAX_ROWS, ShareTrend, Tab};
 pub use top::{Action, LiveRow, LiveTop, ShownTime, SortColumn};

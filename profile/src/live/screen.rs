@@ -36,13 +36,17 @@ pub fn is_there() -> bool {
 }
 
 /// Shows updates until `q`, Ctrl-C, or the end of the updates or the terminal. Returns the saved
-/// files.
+/// files. `refresh` asks for the next update at once.
 ///
 /// # Errors
 /// The terminal is gone, or cannot be drawn on.
-pub fn run(top: &mut LiveTop, updates: &Receiver<Update>) -> io::Result<Vec<PathBuf>> {
+pub fn run(
+    top: &mut LiveTop,
+    updates: &Receiver<Update>,
+    refresh: &dyn Fn(),
+) -> io::Result<Vec<PathBuf>> {
     let mut terminal = ratatui::try_init()?;
-    let ended = keys().and_then(|keys| shown(top, updates, &keys, &mut terminal));
+    let ended = keys().and_then(|keys| shown(top, updates, refresh, &keys, &mut terminal));
     let cursor = terminal.show_cursor();
     // Dropping it would write to the standard error of a closed terminal, and that would end the
     // process.
@@ -72,6 +76,7 @@ fn keys() -> io::Result<Receiver<Input>> {
 fn shown(
     top: &mut LiveTop,
     updates: &Receiver<Update>,
+    refresh: &dyn Fn(),
     keys: &Receiver<Input>,
     terminal: &mut DefaultTerminal,
 ) -> io::Result<Vec<PathBuf>> {
@@ -102,6 +107,11 @@ fn shown(
         match top.key(key) {
             Action::Quit => return Ok(saved),
             Action::Save => top.said = save(top, &mut saved),
+            Action::Refresh => {
+                refresh();
+                // Also what another program has written over the table.
+                terminal.clear()?;
+            }
             Action::None => {}
         }
     }

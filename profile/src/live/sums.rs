@@ -1,4 +1,5 @@
-//! The time of functions, lines, routes and workers, in the last tick and since the beginning.
+//! The time of functions, lines, routes and workers, in the last tick and since the beginning, and
+//! how their shares change from window to window.
 //!
 //! Invariant: each kind has at most [`MAX_ROWS`] rows. Later ones are added up in one more row, so
 //! that no time is lost.
@@ -6,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::lookup::Lookup;
+use crate::noise::{NoisePart, points, squared_error};
 use crate::proto::{Profile, Sample};
 use crate::roots::plain;
 use crate::stacks::label_value;
@@ -37,16 +39,21 @@ impl Tab {
 pub(crate) type WallAndCpu = [i64; 2];
 
 /// The time of one row: self time, and including its callees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Used {
     pub flat: WallAndCpu,
     pub cum: WallAndCpu,
+    /// The squared errors of the self times.
+    pub errors: [f64; 2],
 }
 
 impl Used {
     fn add(&mut self, other: &Used) {
         add(&mut self.flat, other.flat);
         add(&mut self.cum, other.cum);
+        for (sum, more) in self.errors.iter_mut().zip(other.errors) {
+            *sum += more;
+        }
     }
 }
 
@@ -55,8 +62,50 @@ impl Used {
 pub(crate) struct Sum {
     pub now: Used,
     pub all: Used,
+    pub windows: Windows,
     /// What a worker did most in the last tick.
     pub doing: String,
+}
+
+/// The shortest window whose shares are compared with those of the one before it, in nanoseconds.
+pub(super) const WINDOW: i64 = 5_000_000_000;
+
+/// How a row's share of self time changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareTrend {
+    /// It is larger than before.
+    Rose,
+    /// It is smaller than before.
+    Fell,
+}
+
+/// The self time of a row in a window, and its squared errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WindowSum {
+    flat: WallAndCpu,
+    errors: [f64; 2],
+}
+
+/// The window that is open, the last one, and the one before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Windows {
+    open: WindowSum,
+    last: WindowSum,
+    before: WindowSum,
+}
+
+impl Windows {
+    fn add(&mut self, used: &Used) {
+        add(&mut self.open.flat, used.flat);
+        for (sum, more) in self.open.errors.iter_mut().zip(used.errors) {
+            *sum += more;
+        }
+    }
+
+    fn turn(&mut self) {
+        self.before = self.last;
+        self.last = std::mem::take(&mut self.open);
+    }
 }
 
 /// The name of a row, and its place.
@@ -69,6 +118,9 @@ pub(crate) struct Sums {
     /// The totals of all samples.
     pub now: WallAndCpu,
     pub all: WallAndCpu,
+    /// The totals of all samples, and the time that each window has.
+    pub windows: Windows,
+    pub window_spans: [i64; 3],
     /// Nanoseconds of the last tick, and of all ticks.
     pub span: i64,
     pub spans: i64,
@@ -113,17 +165,65 @@ impl Sums {
         }
         let now = self.now;
         add(&mut self.all, now);
+        self.window_spans[0] = self.window_spans[0].saturating_add(span);
+        if self.window_spans[0] >= WINDOW {
+            self.turn_windows();
+        }
+    }
+
+    fn turn_windows(&mut self) {
+        let sums = self.tables.iter_mut().flat_map(HashMap::values_mut);
+        sums.for_each(|sum| sum.windows.turn());
+        self.windows.turn();
+        let [open, last, _] = self.window_spans;
+        self.window_spans = [0, open, last];
+    }
+
+    /// Whether the row's share of self time changed by more than chance from the last window but
+    /// one to the last one.
+    pub fn trend(&self, tab: Tab, sum: &Sum, clock: usize) -> Option<ShareTrend> {
+        let [_, last, before] = self.window_spans;
+        let part = |sum: &WindowSum, all: &WindowSum, span: i64| NoisePart {
+            value: sum.flat[clock],
+            error: sum.errors[clock],
+            total: match tab {
+                Tab::Workers => span,
+                _ => all.flat[clock],
+            },
+            // The seconds of a window do not vary.
+            error_of_all: (tab != Tab::Workers).then_some(all.errors[clock]),
+        };
+        let after = part(&sum.windows.last, &self.windows.last, last);
+        let before = part(&sum.windows.before, &self.windows.before, before);
+        if after.total <= 0 || before.total <= 0 {
+            return None;
+        }
+        let share = |part: NoisePart| 100.0 * part.value as f64 / part.total as f64;
+        let change = share(after) - share(before);
+        let bound = points(before, after);
+        match change {
+            change if change > bound => Some(ShareTrend::Rose),
+            change if change < -bound => Some(ShareTrend::Fell),
+            _ => None,
+        }
     }
 
     fn add_one(&mut self, profile: &Profile) {
         let lookup = Lookup::new(profile);
         let mut tick = Tick::default();
         let indices = ["wall", "cpu"].map(|name| profile.value_index(name));
+        let count = profile.value_index("samples");
         for sample in &profile.sample {
             let value = |index: Option<usize>| sample.value.get(index?).copied();
             let times = indices.map(|index| value(index).unwrap_or(0).max(0));
+            let used = Used {
+                flat: times,
+                cum: times,
+                errors: times.map(|time| squared_error(sample, time, count)),
+            };
             add(&mut self.now, times);
-            tick.add(profile, &lookup, sample, times);
+            self.windows.add(&used);
+            tick.add(profile, &lookup, sample, &used);
         }
         let [functions, lines, routes, workers] = &mut self.tables;
         for ((name, file), used) in tick.functions {
@@ -147,19 +247,25 @@ impl Sums {
 }
 
 impl<'a> Tick<'a> {
-    fn add(&mut self, profile: &Profile, lookup: &Lookup<'a>, sample: &Sample, times: WallAndCpu) {
+    /// Adds a sample with its times.
+    fn add(&mut self, profile: &Profile, lookup: &Lookup<'a>, sample: &Sample, all: &Used) {
+        let times = all.flat;
         let (mut functions, mut lines) = (HashSet::new(), HashSet::new());
         let mut leaf = None;
         for frame in lookup.frames(sample) {
-            let flat = if leaf.is_none() { times } else { [0; 2] };
+            let own = if leaf.is_none() {
+                *all
+            } else {
+                Used::default()
+            };
             // Whether a profile has several scripts may change each second.
             let name = plain(frame.name, frame.file);
             leaf.get_or_insert(name);
             let function = (name, frame.file);
             let cum = |is_first: bool| if is_first { times } else { [0; 2] };
             let used = |is_first| Used {
-                flat,
                 cum: cum(is_first),
+                ..own
             };
             let of_function = used(functions.insert(function));
             self.functions
@@ -173,10 +279,6 @@ impl<'a> Tick<'a> {
                 self.lines.entry(line).or_default().add(&of_line);
             }
         }
-        let used = Used {
-            flat: times,
-            cum: times,
-        };
         let label = |key: &str| {
             let mut labels = sample.label.iter();
             labels
@@ -185,10 +287,10 @@ impl<'a> Tick<'a> {
         };
         let route = route(&label);
         let of_route = route.clone().unwrap_or_else(|| NO_REQUEST.to_owned());
-        self.routes.entry(of_route).or_default().add(&used);
+        self.routes.entry(of_route).or_default().add(all);
         let Some(name) = worker(&label) else { return };
         let worker = self.workers.entry(name).or_default();
-        worker.used.add(&used);
+        worker.used.add(all);
         if times[0] >= worker.most {
             worker.most = times[0];
             let leaf = leaf.unwrap_or_default();
@@ -209,6 +311,7 @@ fn row<'t>(table: &'t mut HashMap<Name, Sum>, name: Name, used: &Used) -> &'t mu
         .or_default();
     sum.now.add(used);
     sum.all.add(used);
+    sum.windows.add(used);
     sum
 }
 

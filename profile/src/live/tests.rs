@@ -126,7 +126,7 @@ fn keys_choose_the_sorted_column_and_the_order() {
     assert_eq!(names(&top)[0], "{main}");
     press(&mut top, ">>>>>>");
     assert_eq!(names(&top), [CART, "md5", "query", "usleep", "{main}"]);
-    press(&mut top, "r");
+    press(&mut top, "i");
     assert_eq!(names(&top)[0], "{main}");
     // Each table has its own order.
     press(&mut top, "\t");
@@ -203,6 +203,73 @@ fn rows_beyond_the_bound_are_one() {
     assert_eq!(row(&top, "(other)").flat, 200);
 }
 
+/// Two windows: a quarter, then another share of the time in the cart.
+fn windows(share: i64) -> LiveTop {
+    let mut top = LiveTop::new("pool www".to_owned());
+    for number in 0..10 {
+        let share = if number < 5 { 25 } else { share };
+        top.add(vec![second(number, share)], SECOND).unwrap();
+    }
+    top
+}
+
+#[test]
+fn arrows_show_changes_beyond_chance() {
+    let mut top = windows(50);
+    let trend = |top: &LiveTop, name: &str| row(top, name).trend;
+    assert_eq!(trend(&top, "md5"), Some(ShareTrend::Rose));
+    assert_eq!(trend(&top, "usleep"), Some(ShareTrend::Fell));
+    // It has no self time.
+    assert_eq!(trend(&top, CART), None);
+    press(&mut top, "3");
+    assert_eq!(trend(&top, "GET /blog/{id}"), Some(ShareTrend::Fell));
+    press(&mut top, "4");
+    assert_eq!(trend(&top, "11"), Some(ShareTrend::Rose));
+    // All CPU time is in the cart, before and after.
+    press(&mut top, "1c");
+    assert_eq!(trend(&top, "md5"), None);
+    // For 500 samples in each window, three standard errors are 8 points.
+    assert_eq!(trend(&windows(32), "md5"), None);
+    assert_eq!(trend(&windows(17), "md5"), None);
+    assert_eq!(trend(&windows(36), "md5"), Some(ShareTrend::Rose));
+}
+
+#[test]
+fn arrows_last_until_the_next_window() {
+    let mut top = windows(50);
+    for number in 10..14 {
+        top.add(vec![second(number, 50)], SECOND).unwrap();
+    }
+    assert_eq!(row(&top, "md5").trend, Some(ShareTrend::Rose));
+    top.add(vec![second(14, 50)], SECOND).unwrap();
+    assert_eq!(row(&top, "md5").trend, None);
+}
+
+#[test]
+fn a_reset_begins_all_sums_anew() {
+    let mut top = windows(50);
+    press(&mut top, "pr");
+    assert!(top.rows().is_empty() && !top.is_paused() && top.file().is_err());
+    top.add(vec![second(10, 25)], SECOND).unwrap();
+    check(&top, "md5", [250, 250], [250, 250]);
+    assert_eq!(row(&top, "md5").trend, None);
+    let saved = decode(&top.file().unwrap(), &DecodeLimits::default()).unwrap();
+    assert_eq!(total(&saved, "samples"), 100);
+    assert_eq!(saved.time_nanos, 1_010_000_000_000);
+}
+
+#[test]
+fn an_update_shows_the_newest_second() {
+    let mut top = top();
+    press(&mut top, "p");
+    top.add(vec![second(2, 100)], SECOND).unwrap();
+    assert_eq!(press(&mut top, "u"), Action::Refresh);
+    check(&top, "md5", [1000, 1000], [1750, 1750]);
+    assert!(top.is_paused());
+    let key = KeyEvent::new(KeyCode::F(5), KeyModifiers::NONE);
+    assert_eq!(top.key(key), Action::Refresh);
+}
+
 fn picture(top: &LiveTop, columns: u16, rows: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     let theme = Theme { has_colour: true };
@@ -213,6 +280,14 @@ fn picture(top: &LiveTop, columns: u16, rows: u16) -> String {
 #[test]
 fn functions_in_eighty_columns() {
     insta::assert_snapshot!(picture(&top(), 80, 12));
+}
+
+#[test]
+fn arrows_in_eighty_columns() {
+    let mut top = windows(50);
+    let functions = picture(&top, 80, 12);
+    press(&mut top, "r");
+    insta::assert_snapshot!([functions, picture(&top, 80, 8)].join("\n"));
 }
 
 #[test]

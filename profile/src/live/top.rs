@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::sums::{Name, Sum, Sums, Tab};
+use super::sums::{Name, ShareTrend, Sum, Sums, Tab};
 use crate::proto::Profile;
 use crate::{MergeError, MergeLimits, Merger, Settings, TrustedMetadata};
 
@@ -79,6 +79,9 @@ pub struct LiveRow<'a> {
     pub flat: i64,
     /// The time since the beginning, including callees.
     pub cum: i64,
+    /// Whether its share of self time rose or fell by more than chance from the last window but
+    /// one to the last one.
+    pub trend: Option<ShareTrend>,
 }
 
 /// What the owner of the terminal has to do after a key.
@@ -86,6 +89,8 @@ pub struct LiveRow<'a> {
 pub enum Action {
     /// Draw the table again.
     None,
+    /// Ask for what was sampled since the last tick, and draw the whole terminal again.
+    Refresh,
     /// Write [`LiveTop::file`].
     Save,
     /// Restore the terminal and end.
@@ -217,6 +222,7 @@ impl LiveTop {
             cum_now: sum.now.cum[clock],
             flat: sum.all.flat[clock],
             cum: sum.all.cum[clock],
+            trend: self.shown().trend(self.tab, sum, clock),
         }
     }
 
@@ -243,7 +249,15 @@ impl LiveTop {
                     ShownTime::Cpu => ShownTime::Wall,
                 }
             }
-            KeyCode::Char('r') => {
+            KeyCode::Char('r') => self.reset(),
+            KeyCode::Char('u') | KeyCode::F(5) => {
+                // A frozen table shows the newest state once.
+                if let Some(held) = &mut self.held {
+                    **held = self.sums.clone();
+                }
+                return Action::Refresh;
+            }
+            KeyCode::Char('i') => {
                 let (_, reversed) = &mut self.sorted[self.tab as usize];
                 *reversed = !*reversed;
             }
@@ -265,6 +279,14 @@ impl LiveTop {
         }
         self.at = self.at.min(self.rows().len().saturating_sub(1));
         Action::None
+    }
+
+    /// Forgets what was sampled. Filter, columns and clock stay.
+    fn reset(&mut self) {
+        let empty = Self::new(String::new());
+        (self.sums, self.held) = (empty.sums, None);
+        (self.merged, self.began) = (empty.merged, None);
+        "reset: all sums begin now".clone_into(&mut self.said);
     }
 
     fn type_filter(&mut self, code: KeyCode) {

@@ -21,11 +21,16 @@ use crate::run::snapshot::{Keep, Snapshot};
 /// The time that a profile covers, if nothing is late.
 pub const EVERY: Duration = Duration::from_secs(1);
 
+/// The shortest time that a profile covers, whoever asks for it.
+const SOONEST: Duration = Duration::from_millis(100);
+
 /// Passes samples to a thread while there is a receiver.
 pub struct Deltas {
     /// The time in the run up to which samples were passed.
     until: Mutex<Duration>,
     is_busy: Arc<AtomicBool>,
+    /// Whether the next profile is wanted before its second is over.
+    is_wanted: Arc<AtomicBool>,
     to_thread: SyncSender<Snapshot>,
 }
 
@@ -55,8 +60,15 @@ impl Deltas {
         Ok(Self {
             until: Mutex::default(),
             is_busy,
+            is_wanted: Arc::default(),
             to_thread,
         })
+    }
+
+    /// Set, it asks for the next profile at once, which resets it.
+    #[must_use]
+    pub fn wanted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_wanted)
     }
 }
 
@@ -64,9 +76,11 @@ impl Keep for Deltas {
     fn keep(&self, sampled: Duration, snapshot: &mut dyn FnMut() -> Snapshot) {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         let since = sampled.saturating_sub(*until);
-        if since < EVERY || self.is_busy.swap(true, Ordering::AcqRel) {
+        let is_due = since >= EVERY || since >= SOONEST && self.is_wanted.load(Ordering::Acquire);
+        if !is_due || self.is_busy.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.is_wanted.store(false, Ordering::Release);
         let nanoseconds = i64::try_from(until.as_nanos()).unwrap_or(i64::MAX);
         *until = sampled;
         let mut delta = snapshot();

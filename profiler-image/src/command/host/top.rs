@@ -5,6 +5,7 @@
 //! not delay samples. Invariant: the run receives all signals; the table restores the terminal when
 //! its run has ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
@@ -33,11 +34,12 @@ use super::{Common, none_of, of_masters, with_listing};
 const KEYS: &str = "\
 Keys:
   1-4, Tab   functions, lines, routes, workers      c         wall time or CPU time
-  < >        sort by another column                 r         reverse the order
+  < >        sort by another column                 i         invert the order
   /          only rows with this text in their name      p, space  freeze the table
+  r          reset all sums                         u, F5     update at once
   s          save the profile, as a pprof           q         quit
 
-SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since the start.";
+SELF% and TOTAL% are shares of the last second, SELF and TOTAL are sums since the start or the last reset. An arrow says that the share of self time rose or fell by more than chance, from five seconds to the next five.";
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("what")), after_help = KEYS)]
@@ -76,7 +78,9 @@ pub fn run(arguments: &TopArguments) -> Result<String, SamplerFailure> {
     leave_signals_to_the_run();
     let (give, updates) = channel();
     let masters = Arc::new(OnceLock::new());
-    let options = options(arguments, scope, requests, &give, &masters)?;
+    let deltas = deltas(&scope, &give, &masters)?;
+    let wanted = deltas.wanted();
+    let options = options(arguments, scope, requests, deltas);
     // After the run no more updates come.
     drop(give);
     let stop = options.stop.clone();
@@ -86,7 +90,7 @@ pub fn run(arguments: &TopArguments) -> Result<String, SamplerFailure> {
         ended.map_err(|error| (failure_of(&error, &options), error))
     });
     let run = run.map_err(|error| internal(format!("the run could not be started: {error}")))?;
-    let shown = show(title, &updates);
+    let shown = show(title, &updates, &wanted);
     stop.request("drop");
     let ended = run
         .join()
@@ -110,14 +114,20 @@ pub fn run(arguments: &TopArguments) -> Result<String, SamplerFailure> {
 }
 
 /// Shows the updates. It waits for the first one, because the run may still fail to find PHP.
-fn show(title: String, updates: &Receiver<Update>) -> Result<(), SamplerFailure> {
+fn show(
+    title: String,
+    updates: &Receiver<Update>,
+    wanted: &AtomicBool,
+) -> Result<(), SamplerFailure> {
     let mut table = Table::new(title);
     let Ok(Update::Tick(first, span)) = updates.recv() else {
         return Ok(());
     };
     let added = table.add(first, span);
     added.map_err(|error| internal(error.to_string()))?;
-    let saved = screen::run(&mut table, updates);
+    let saved = screen::run(&mut table, updates, &|| {
+        wanted.store(true, Ordering::Release);
+    });
     let saved = saved.map_err(|error| internal(format!("the terminal: {error}")))?;
     for path in saved {
         let path = path.display();
@@ -128,13 +138,12 @@ fn show(title: String, updates: &Receiver<Update>) -> Result<(), SamplerFailure>
     Ok(())
 }
 
-fn options(
-    arguments: &TopArguments,
-    scope: Scope,
-    requests: RequestSettings,
+/// Gives each second's samples to the table.
+fn deltas(
+    scope: &Scope,
     give: &Sender<Update>,
     masters: &Arc<OnceLock<Option<String>>>,
-) -> Result<RecordingOptions, SamplerFailure> {
+) -> Result<Deltas, SamplerFailure> {
     let (give, masters, of_scope) = (give.clone(), Arc::clone(masters), scope.clone());
     let deltas = Deltas::begin(move |delta| {
         // If the table has ended, the run ends, too.
@@ -147,9 +156,16 @@ fn options(
             }
         }
     });
-    let deltas = deltas
-        .map_err(|error| internal(format!("starting a thread for profiles failed: {error}")))?;
-    Ok(RecordingOptions {
+    deltas.map_err(|error| internal(format!("starting a thread for profiles failed: {error}")))
+}
+
+fn options(
+    arguments: &TopArguments,
+    scope: Scope,
+    requests: RequestSettings,
+    deltas: Deltas,
+) -> RecordingOptions {
+    RecordingOptions {
         scope,
         samples_per_second: arguments.samples_per_second,
         duration: Duration::MAX,
@@ -165,7 +181,7 @@ fn options(
         stop: StopSwitch::default(),
         checkpoints: Some(Arc::new(deltas) as Arc<dyn Keep>),
         requests,
-    })
+    }
 }
 
 fn tick(delta: &Snapshot) -> Update {

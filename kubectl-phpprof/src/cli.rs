@@ -6,6 +6,8 @@ mod ask;
 mod job;
 mod schedule;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
@@ -271,6 +273,10 @@ pub struct Flame {
     /// Where to write the page (.html) or picture (.svg). Default: open the page in a browser.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
+    /// Folder with the source code, which is shown in the page with the time of each line. The
+    /// profile's PHP files that are in it become a part of the page, up to 8 MiB.
+    #[arg(long = "source", id = "folder", value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

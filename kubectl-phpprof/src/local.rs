@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
+use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{Format, View, page, svg};
 
@@ -17,6 +18,7 @@ use crate::release::normalized;
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
 use crate::source::{ProfileSource, load, timeline_of};
+use crate::texts::texts_of;
 use crate::view::{view, wrong_view};
 use crate::{findings, stdout};
 
@@ -61,17 +63,41 @@ pub async fn flame(global: &Global, arguments: &Flame) -> Result<String, Failure
     let view = view(&arguments.view);
     let source = source.with_waiting_label(&view);
     let format = arguments.output.as_deref().map(drawn).transpose()?;
+    let is_page = matches!(format, None | Some(Format::Html));
+    if arguments.folder.is_some() && !is_page {
+        return Err(Failure::new(
+            Exit::Usage,
+            "--source is for the page, which shows the time of each line",
+            "use the extension .html, or leave out --source",
+        ));
+    }
+    let texts = match &arguments.folder {
+        Some(folder) => texts_of(&source.profile, folder)?,
+        None => SourceTexts::default(),
+    };
     let timeline = match format {
         None | Some(Format::Html) => timeline_of(global, &arguments.source).await,
         Some(_) => None,
     };
     let (Some(path), Some(format)) = (&arguments.output, format) else {
-        return open(&source, &view, timeline.as_ref());
+        return open(&source, &view, timeline.as_ref(), &texts);
     };
-    let bytes = format
-        .write(&source.profile, &view, &source.title, timeline.as_ref())
-        .map_err(wrong_view)?;
+    let bytes = match format {
+        Format::Html => html(&source, &view, timeline.as_ref(), &texts)?.into_bytes(),
+        format => format
+            .write(&source.profile, &view, &source.title, None)
+            .map_err(wrong_view)?,
+    };
     write(path, &bytes)
+}
+
+fn html(
+    source: &ProfileSource,
+    view: &View,
+    timeline: Option<&Timeline>,
+    texts: &SourceTexts,
+) -> Result<String, Failure> {
+    page::page_with_texts(&source.profile, view, &source.title, timeline, texts).map_err(wrong_view)
 }
 
 pub async fn compare(
@@ -216,8 +242,9 @@ fn open(
     source: &ProfileSource,
     view: &View,
     timeline: Option<&Timeline>,
+    texts: &SourceTexts,
 ) -> Result<String, Failure> {
-    let html = page::page(&source.profile, view, &source.title, timeline).map_err(wrong_view)?;
+    let html = html(source, view, timeline, texts)?;
     let folder = private_folder()?;
     let name: String = source
         .stem

@@ -52,6 +52,7 @@ mod stored;
 mod suggest;
 mod table;
 mod target;
+mod texts;
 mod ui;
 mod version;
 mod view;

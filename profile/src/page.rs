@@ -7,7 +7,9 @@
 //! displays them as text. The page's policy allows only the two scripts and the style of this file,
 //! and no requests.
 
+mod lines;
 mod rows;
+mod texts;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +24,9 @@ use crate::source::SampleSource;
 use crate::stacks::{View, ViewError};
 use crate::text::xml;
 use crate::timeline::Timeline;
+use lines::PageLines;
 use rows::PageTables;
+pub use texts::{MOST_TEXT, SourceTexts, beginning};
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
@@ -43,6 +47,8 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page/graph.js"),
     include_str!("../assets/page/save.js"),
     include_str!("../assets/page/table.js"),
+    include_str!("../assets/page/lines.js"),
+    include_str!("../assets/page/folder.js"),
     include_str!("../assets/page/findings.js"),
     include_str!("../assets/page/time.js"),
     include_str!("../assets/page/canvas.js"),
@@ -63,7 +69,8 @@ const SCRIPT: &str = concat!(
 const STYLE: &str = concat!(
     include_str!("../assets/theme.css"),
     include_str!("../assets/page/page.css"),
-    include_str!("../assets/page/time.css")
+    include_str!("../assets/page/time.css"),
+    include_str!("../assets/page/lines.css")
 );
 const BODY: &str = include_str!("../assets/page/page.html");
 
@@ -71,8 +78,8 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-tgbKrmTHqhIn4lL3+4AC8/RcSsfKswmf9fu2IXvGfoE='; \
-    style-src 'sha256-OrZpm6KZJ5kts5QK1lHC3Yh0l3GlsoWj3C+VtkSGDH8='; \
+    'sha256-RowlnbM6K5554twaYesvCswK75Vr6ooZagwzBTXfFFk='; \
+    style-src 'sha256-PcHl02gumgldlx+kndifHlaADGuIobResCgCRc8GLto='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
 #[derive(Serialize)]
@@ -99,6 +106,8 @@ struct Data<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Vec<i64>>,
     findings: Vec<PageFinding>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<PageLines<'a>>,
 }
 
 /// A finding, and its place on the page.
@@ -140,6 +149,58 @@ pub fn page_within<S: SampleSource + ?Sized>(
     timeline: Option<&Timeline>,
     room: usize,
 ) -> Result<String, ViewError> {
+    let texts = SourceTexts::default();
+    page_with(
+        source,
+        view,
+        title,
+        PageExtras {
+            timeline,
+            texts: &texts,
+            room,
+        },
+    )
+}
+
+/// The page of [`page`] with these source files.
+///
+/// # Errors
+/// The same as for [`page`].
+pub fn page_with_texts<S: SampleSource + ?Sized>(
+    source: &S,
+    view: &View,
+    title: &str,
+    timeline: Option<&Timeline>,
+    texts: &SourceTexts,
+) -> Result<String, ViewError> {
+    let room = LARGEST;
+    page_with(
+        source,
+        view,
+        title,
+        PageExtras {
+            timeline,
+            texts,
+            room,
+        },
+    )
+}
+
+/// What a page has apart from the profile, and its most bytes.
+#[derive(Clone, Copy)]
+struct PageExtras<'a> {
+    timeline: Option<&'a Timeline>,
+    texts: &'a SourceTexts,
+    room: usize,
+}
+
+fn page_with<S: SampleSource + ?Sized>(
+    source: &S,
+    view: &View,
+    title: &str,
+    extras: PageExtras<'_>,
+) -> Result<String, ViewError> {
+    let room = extras.room;
     let profile = source.head();
     let chosen = view.index(profile)?;
     let mut tables = PageTables::within(room);
@@ -159,8 +220,14 @@ pub fn page_within<S: SampleSource + ?Sized>(
     } else {
         title.to_owned()
     };
-    let data = data(profile, &title, chosen, tables, samples, said);
-    html(&data, timeline, room)
+    let mut data = data(profile, &title, chosen, tables, samples, said);
+    let whole = html(&data, extras);
+    if whole.is_ok() || data.lines.is_none() {
+        return whole;
+    }
+    // A page that was not too large without its lines still opens.
+    data.lines = None;
+    html(&data, extras)
 }
 
 /// The page that compares a profile with an earlier one. Red took more than before, blue took less,
@@ -205,7 +272,15 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     let earlier = tables.samples(before, view, &order)?;
     let mut data = data(after.head(), title, chosen, tables, samples, Vec::new());
     data.before = Some(earlier);
-    html(&data, None, room)
+    let texts = &SourceTexts::default();
+    html(
+        &data,
+        PageExtras {
+            timeline: None,
+            texts,
+            room,
+        },
+    )
 }
 
 /// The page script's data of a profile.
@@ -241,6 +316,7 @@ fn data<'a>(
         samples,
         before: None,
         findings,
+        lines: tables.lines.finish(),
     }
 }
 
@@ -266,16 +342,16 @@ fn said(tables: &PageTables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<
     said.collect()
 }
 
-fn html(data: &Data<'_>, timeline: Option<&Timeline>, room: usize) -> Result<String, ViewError> {
-    let mut page = Text::new(room);
+fn html(data: &Data<'_>, extras: PageExtras<'_>) -> Result<String, ViewError> {
+    let mut page = Text::new(extras.room);
     // Numbers and strings are always JSON, so only the room can be the cause.
-    match write(&mut page, data, timeline) {
+    match write(&mut page, data, extras) {
         Ok(()) => Ok(page.finish()),
-        Err(_) => Err(ViewError::PageTooLarge(room)),
+        Err(_) => Err(ViewError::PageTooLarge(extras.room)),
     }
 }
 
-fn write(page: &mut Text, data: &Data<'_>, timeline: Option<&Timeline>) -> io::Result<()> {
+fn write(page: &mut Text, data: &Data<'_>, extras: PageExtras<'_>) -> io::Result<()> {
     let title = xml(data.title);
     page.html(&format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -287,7 +363,12 @@ fn write(page: &mut Text, data: &Data<'_>, timeline: Option<&Timeline>) -> io::R
     ))?;
     page.json(data)?;
     page.html("</script>\n")?;
-    page.html(&element(timeline))?;
+    page.html(&element(extras.timeline))?;
+    if !extras.texts.is_empty() {
+        page.html("<script type=\"application/json\" id=\"texts\">")?;
+        page.json(extras.texts)?;
+        page.html("</script>\n")?;
+    }
     page.html(&format!(
         "<script>{COMPONENT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     ))

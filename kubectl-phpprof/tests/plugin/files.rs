@@ -280,6 +280,45 @@ fn flame_writes_a_page_and_names_its_file() {
 }
 
 #[test]
+fn source_of_a_folder_is_in_the_page() {
+    let (_folder, path) = files();
+    let checkout = path.join("checkout");
+    std::fs::create_dir_all(checkout.join("src")).unwrap();
+    std::fs::write(checkout.join("index.php"), "<?php // the top level").unwrap();
+    // Cart.php is a link to a file outside of the folder.
+    std::fs::write(path.join("secret"), "the secret").unwrap();
+    std::os::unix::fs::symlink(path.join("secret"), checkout.join("src/Cart.php")).unwrap();
+    let said = run(&path, "flame after.pb.gz --source checkout -o f.html");
+    assert_eq!(said.code, 0, "{}", said.err);
+    let expected = "files of checkout in the page: 1; left out: 1 outside of it by a symbolic link";
+    assert!(said.err.contains(expected), "{}", said.err);
+    let page = std::fs::read_to_string(path.join("f.html")).unwrap();
+    assert!(page.contains("\\u003c?php // the top level") && !page.contains("the secret"));
+}
+
+#[test]
+fn a_source_folder_without_the_files_is_refused() {
+    check(
+        "flame after.pb.gz --source . -o f.html",
+        2,
+        "",
+        "has none of the profile's files",
+    );
+    check(
+        "flame after.pb.gz --source nowhere -o f.html",
+        3,
+        "",
+        "nowhere: No such file",
+    );
+    check(
+        "flame after.pb.gz --source . -o f.svg",
+        2,
+        "",
+        "use the extension .html",
+    );
+}
+
+#[test]
 fn what_goes_wrong_has_its_own_exit_code() {
     check("top nothing.pb.gz", 3, "", "nothing.pb.gz: no such file");
     check(

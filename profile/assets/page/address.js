@@ -3,7 +3,9 @@
 // Invariant: what an address says counts only where this profile has it.
 
 const TIMED = ["requests", "request"];
-const UNTIMED = ["both", "graph", "table"];
+const UNTIMED = ["both", "graph", "table", ...(hasLines ? ["lines"] : [])];
+// What one key turns through.
+const TURNED = ["both", "graph", "table"];
 // What was shown before the list was.
 let untimed = "both";
 
@@ -24,6 +26,7 @@ const fragment = () => {
   say("zoom", state.zoom.join("."), "");
   say("span", state.span === null ? "" : state.span.join("-"), "");
   say("of", state.moments, "");
+  say("file", state.view === "lines" ? state.file : "", "");
   return String(words);
 };
 // The table's column and direction.
@@ -49,7 +52,7 @@ const recall = (words) => {
     type: type < 0 ? data.chosen : type,
     labels: new Map(), search: search.slice(1), regex: search.startsWith("~"), exact: words.has("function") ? numberOfKey(words.get("function")) : -1,
     only: patterns("only"), without: patterns("without"), zoom: path.length > 0 ? [Number(pane), ...path] : [],
-    ...orderIn(words.get("sort")), span: spanIn(words.get("span")), moments: timeline ? one("of", ["requests", "parts"], "") : "",
+    file: words.get("file") || "", ...orderIn(words.get("sort")), span: spanIn(words.get("span")), moments: timeline ? one("of", ["requests", "parts"], "") : "",
   });
   const chosen = words.getAll("label");
   data.labels.forEach((label, number) => { if (chosen.includes(label.join("="))) choosesLabel(label[0], number, true); });

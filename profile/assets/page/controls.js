@@ -26,6 +26,7 @@ const drawControls = () => {
 };
 const drawViews = () => {
   const views = [["table", "Table"], ["both", "Both"], ["graph", "Flame graph"]];
+  if (hasLines) views.push(["lines", "Lines"]);
   if (requests.length > 0) views.push(["requests", "Requests (" + requests.length.toLocaleString("en") + ")"]);
   segments(at("views"), views, state.view === "request" ? "requests" : state.view, show);
 };
@@ -114,6 +115,7 @@ const draw = () => {
   drawFacts();
   drawTable();
   drawGraph();
+  drawLines();
   drawSearchWords();
   drawPicked();
   markFindings();
@@ -191,6 +193,6 @@ drawShortcuts();
 drawFilters();
 drawFindings();
 drawStrip();
-for (const listen of [listenToTable, listenToGraph, listenToBar, listenToKeys, listenToStrip, listenToRequests, listenToRequest]) listen();
+for (const listen of [listenToTable, listenToGraph, listenToLines, listenToBar, listenToKeys, listenToStrip, listenToRequests, listenToRequest]) listen();
 window.addEventListener("hashchange", follow);
 follow();

@@ -188,7 +188,7 @@ const walk = (key) => {
 const reshape = (shape) => {
   if (shape === "sandwich" && picked >= 0) state.exact = picked;
   Object.assign(state, { shape, zoom: [] });
-  if (state.view === "table") state.view = "both";
+  if (["table", "lines"].includes(state.view)) state.view = "both";
   drawView();
 };
 const drawShapes = () => {
@@ -197,9 +197,11 @@ const drawShapes = () => {
 const drawPicked = () => {
   at("picked").textContent = picked < 0 ? "No function chosen" : nameOf(picked);
   for (const button of at("does").querySelectorAll("button")) button.disabled = picked < 0;
+  at("source").disabled = picked < 0 || !hasLines || !lineFiles.has(data.functions[picked][1]);
 };
 const DOES = {
   callers: () => reshape("sandwich"),
+  source: () => openLines(picked),
   with: () => keepOnly(state.only, "=" + keyOf(picked)),
   lacking: () => keepOnly(state.without, "=" + keyOf(picked)),
   stack: () => copyStack(),

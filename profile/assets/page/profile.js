@@ -24,6 +24,8 @@ const state = {
   sort: compared ? "change" : "self", descending: true, rows: MORE,
   // First and last step that are selected, and what the graph is of in them: "requests", "parts" or the whole profile: see time.js and moments.js.
   span: null, moments: "",
+  // The file whose lines are shown: see lines.js.
+  file: "",
 };
 // What is drawn now: the tree's root, the functions' sums, the totals.
 let drawn = null;

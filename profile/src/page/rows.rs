@@ -11,6 +11,8 @@ use crate::source::SampleSource;
 use crate::stacks::{Numbers, StackStep, View, ViewError, label_value};
 use crate::waiting::{self, WaitingTimes};
 
+use super::lines::LineTables;
+
 /// The most that a call path takes in the tables, because they double when they grow. In the page, it takes about a third.
 const NODE_BYTES: usize = 48;
 /// The same for a label, without its text, which is the profile's.
@@ -27,6 +29,8 @@ pub(super) struct PageTables<'a> {
     pub nodes: Vec<u32>,
     pub labels: Vec<PageLabel<'a>>,
     pub sets: Vec<Vec<usize>>,
+    /// The time of each line. A comparison has none, because lines move with every edit.
+    pub lines: LineTables<'a>,
     children: HashMap<(u32, u32), u32>,
     label_numbers: HashMap<PageLabel<'a>, usize>,
     set_numbers: HashMap<Vec<usize>, usize>,
@@ -40,6 +44,7 @@ type PageLabel<'a> = (&'a str, Cow<'a, str>);
 impl<'a> PageTables<'a> {
     pub fn within(room: usize) -> Self {
         PageTables {
+            lines: LineTables::within(room),
             room,
             ..PageTables::default()
         }
@@ -82,18 +87,26 @@ impl<'a> PageTables<'a> {
             let labels = self.labels(profile, sample, &mut known);
             let value =
                 |values: &[i64], index: usize| values.get(place(index)).copied().unwrap_or(0);
+            let mut add = |tables: &mut Self, set: usize, values: Vec<i64>| {
+                rows.add(node, set, values.iter().copied());
+                if !tables.compared {
+                    let functions = &tables.numbers.functions;
+                    tables.lines.add(functions, &steps, set, &values);
+                }
+            };
             let all = (0..width).map(|index| value(&sample.value, index));
             let set = self.set(labels.clone());
             let Some((kind, waits)) = waiting.as_ref().and_then(|it| it.split(sample)) else {
-                return rows.add(node, set, all);
+                return add(self, set, all.collect());
             };
             let ran = all
                 .zip(0..)
                 .map(|(all, index)| all.saturating_sub(value(&waits, index)));
-            rows.add(node, set, ran);
+            add(self, set, ran.collect());
             let label = self.label((waiting::LABEL, kind.into()));
             let set = self.set([labels, vec![label]].concat());
-            rows.add(node, set, (0..width).map(|index| value(&waits, index)));
+            let waits = (0..width).map(|index| value(&waits, index));
+            add(self, set, waits.collect());
         });
         if self.is_full() {
             Err(ViewError::PageTooLarge(self.room))

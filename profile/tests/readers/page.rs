@@ -4,6 +4,7 @@
 mod access;
 mod colours;
 mod findings;
+mod lines;
 mod noise;
 mod policy;
 mod state;

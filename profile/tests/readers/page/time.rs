@@ -66,7 +66,7 @@ fn without_a_timeline_strip_and_list_are_absent() {
         assert_eq!(page.browser.eval(&hidden), true);
     }
     let views = page.browser.text("#views");
-    assert_eq!(views, "TableBothFlame graph");
+    assert_eq!(views, "TableBothFlame graphLines");
     page.browser.key("r");
     assert_eq!(page.browser.eval(VIEW), "both");
     page.check_quiet();

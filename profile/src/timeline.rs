@@ -6,6 +6,8 @@
 //! here.
 
 mod bounded;
+mod cell_sums;
+mod cells;
 mod codec;
 mod merge;
 mod parts;
@@ -14,6 +16,8 @@ mod tree;
 
 use serde::{Deserialize, Serialize};
 
+pub use cell_sums::{CellLimits, CellMerger, CellOwner, CellPlace, CellSums, WORKER_GROUPS};
+pub use cells::{CellTable, CellTime, FIRST_SLICE, RouteCell};
 pub use codec::{MAX_BYTES, TimelineError, decode, encode, encode_within};
 pub use merge::TimelineMerger;
 pub use parts::{MAX_PARTS, MAX_STACKS, PartStack, Parts, TimelinePart};
@@ -79,6 +83,10 @@ pub struct Timeline {
     /// The number of recorded requests that lost their moments, so that the file is not too large.
     #[serde(default, skip_serializing_if = "is_none")]
     pub cut: u64,
+    /// How the time of requests varies, for a verdict on two profiles. Files of earlier releases have
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<CellTable>,
     /// Functions of the call tree.
     #[serde(deserialize_with = "bounded::<_, _, MAX_FUNCTIONS>")]
     pub functions: Vec<TreeFunction>,

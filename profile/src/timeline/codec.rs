@@ -15,8 +15,8 @@ use crate::bounds;
 
 use super::bounded::MAX_TIME;
 use super::{
-    FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Timeline, TimelineCell, TimelinePart,
-    TimelineRequest, TimelineTree, VERSION,
+    CellTable, FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Timeline, TimelineCell,
+    TimelinePart, TimelineRequest, TimelineTree, VERSION,
 };
 
 /// The most bytes of the stored file. A larger one is refused unread.
@@ -213,6 +213,17 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
             "the moments of a request",
         ),
         (parts.all(|part| is_part(part, count)), "a part of the run"),
+        (
+            timeline.cells.as_ref().is_none_or(CellTable::is_whole),
+            "its table of cells",
+        ),
+        (
+            timeline
+                .cells
+                .as_ref()
+                .is_none_or(CellTable::has_short_texts),
+            "a name in its table of cells",
+        ),
         (
             functions.all(|it| {
                 it.name.len() <= bounds::MAX_STRING && it.file.len() <= bounds::MAX_STRING

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 
 use super::bounded::MAX_TIME;
+use super::cell_sums::CellMerger;
 use super::codec::step_of;
 use super::parts::Parts;
 use super::tree::{NodeNumbers, OtherTree};
@@ -30,6 +31,7 @@ pub struct TimelineMerger {
     last: Option<i64>,
     workers: TimelineRows<WorkerKey>,
     routes: TimelineRows<String>,
+    cells: CellMerger,
     /// On the axis of the first timeline.
     parts: Option<Parts<u32>>,
 }
@@ -74,6 +76,9 @@ impl TimelineMerger {
             pod.clone_into(&mut request.pod);
             request.begin = request.begin.saturating_add(began);
             request.end = request.end.saturating_add(began);
+        }
+        if let Some(cells) = other.cells.take() {
+            self.cells.add(&cells, pod, began);
         }
         self.sum.unlisted_requests += other.unlisted_requests;
         self.sum.cut += other.cut;
@@ -211,6 +216,7 @@ impl TimelineMerger {
                 .collect(),
             routes: routes.into_iter().chain(other_routes).map(route).collect(),
             parts: parts.map_or_else(Vec::new, |parts| parts.finish(began, ended - began)),
+            cells: self.cells.finish(),
             ..all
         }
     }

@@ -67,6 +67,7 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
         requests,
         unlisted_requests,
         cut: 0,
+        cells: None,
         functions: paths.tree.functions,
         nodes: paths.tree.nodes,
     }

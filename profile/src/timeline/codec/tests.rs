@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::timeline::{
-    MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, RouteRow, TimelineNode, TreeFunction, WorkerRow,
+    CellTime, FIRST_SLICE, MAX_MOMENTS, MAX_REQUESTS, MAX_ROWS, RouteCell, RouteRow, TimelineNode,
+    TreeFunction, WorkerRow,
 };
 
 /// A timeline with one of everything.
@@ -48,10 +49,55 @@ fn timeline() -> Timeline {
             cells,
         }],
         requests: vec![request(80, vec![moment(0), moment(10)]), request(9, vec![])],
+        cells: Some(cell_table()),
         functions: vec![TreeFunction::default()],
         nodes: vec![node(None), node(Some(0))],
         ..Timeline::default()
     }
+}
+
+fn cell_table() -> CellTable {
+    CellTable {
+        slice_nanoseconds: 2 * FIRST_SLICE,
+        pods: vec!["web".to_owned()],
+        routes: vec!["/".to_owned()],
+        functions: vec![TreeFunction::default()],
+        cells: vec![RouteCell {
+            requests: 3,
+            samples: 9,
+            times: 1,
+            ..RouteCell::default()
+        }],
+        times: vec![CellTime {
+            function: 0,
+            wall: 20,
+            cpu: 10,
+        }],
+        other_nanoseconds: 0,
+    }
+}
+
+#[track_caller]
+fn check_cells_refused(change: impl Fn(&mut CellTable), expected: &str) {
+    check_refused(|it| it.cells.iter_mut().for_each(&change), expected);
+}
+
+#[test]
+fn cells_that_are_not_whole_are_refused() {
+    check_cells_refused(|it| it.slice_nanoseconds = 3 * FIRST_SLICE, "cells");
+    check_cells_refused(|it| it.slice_nanoseconds = 0, "cells");
+    check_cells_refused(|it| it.cells[0].pod = 1, "cells");
+    check_cells_refused(|it| it.cells[0].route = 1, "cells");
+    check_cells_refused(|it| it.cells[0].times = 2, "cells");
+    check_cells_refused(|it| it.cells.push(it.cells[0]), "cells");
+    check_cells_refused(|it| it.times[0].function = 1, "cells");
+    check_cells_refused(|it| it.times[0].wall = -1, "cells");
+    check_cells_refused(|it| it.other_nanoseconds = -1, "cells");
+    check_cells_refused(|it| it.pods[0] = "x".repeat(513), "name in its table");
+    check_cells_refused(
+        |it| it.times = vec![it.times[0]; (1 << 16) + 1],
+        "more than",
+    );
 }
 
 fn gzip(text: &[u8]) -> Vec<u8> {

@@ -12,6 +12,7 @@
 mod bounds;
 mod builder;
 mod callgrind;
+pub mod change;
 mod colour;
 mod decode;
 pub mod diff;

@@ -211,6 +211,7 @@ fn recorded() -> Recorder {
             to: (at + 1) * PERIOD,
             ran: true,
             stack: SummedStack::of_phase(phase),
+            leaf: phase,
             heap: None,
         };
         recorder.add(&taken, Some(of));

@@ -18,8 +18,11 @@ use crate::storage::store::StoreError;
 const NAMED: usize = 3;
 /// Memory of a list while it is merged. The largest decoded list has a million moments of 24 bytes,
 /// 16 MiB of texts and 8 MiB of other data. The merged list has the same amount of texts, which its
-/// tree contains twice. While it takes over a list, there are two trees.
-pub const OPENED: usize = MAX_BYTES + (24 << 20) + 2 * (16 << 20) + (8 << 20) + 3 * (20 << 20);
+/// tree contains twice. While it takes over a list, there are two trees. A decoded table of cells
+/// has 3 MiB and names of 2 MiB; the merged one has 5 MiB, twice while it changes, and names of
+/// 8 MiB.
+pub const OPENED: usize =
+    MAX_BYTES + (24 << 20) + 2 * (16 << 20) + (8 << 20) + 3 * (20 << 20) + (24 << 20);
 
 /// Key, size in bytes, and the number of pods whose list is in it.
 pub(super) type StoredList = (String, u64, usize);

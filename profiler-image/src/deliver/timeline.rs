@@ -7,15 +7,16 @@
 
 use phpprof_profile::timeline::{
     Moment, OTHER, RouteRow, Slot, Timeline, TimelineCell, TimelineNode, TimelineRequest,
-    TimelineTree, VERSION, WorkerRow,
+    TimelineTree, TreeFunction, VERSION, WorkerRow,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::request::asked::SampleLabel;
 use crate::request::values::ValueTable;
 use crate::run::moments;
 use crate::run::recorder::{Recorder, SeenRequest};
 use crate::run::snapshot::Snapshot;
+use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::SummedStack;
 
 /// Builds the list from what a run has recorded; the snapshot is from the run's end.
@@ -31,6 +32,8 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
         .map(|seen| request(seen, began, snapshot, table, &mut paths))
         .collect();
     let took = signed(snapshot.facts.took.as_nanos());
+    let route_of = |route| table.value(SampleLabel::Route, route);
+    let table_of_cells = recorder.cells.finish(route_of, shown_functions(snapshot));
     let parts = recorder.parts.renamed(|stack| paths.leaf(stack));
     let unlisted_requests = recorder.slowest.unlisted;
     let (workers, other_workers) = recorder.workers.finish();
@@ -67,9 +70,32 @@ pub fn timeline(recorder: Recorder, snapshot: &Snapshot) -> Timeline {
         requests,
         unlisted_requests,
         cut: 0,
-        cells: None,
+        cells: Some(table_of_cells),
         functions: paths.tree.functions,
         nodes: paths.tree.nodes,
+    }
+}
+
+/// The names of functions that stacks of the run end in, as they are shown. What was the leaf when
+/// it was sampled, but is not proven, is `[unstable]`.
+fn shown_functions(snapshot: &Snapshot) -> impl Fn(NameId) -> TreeFunction {
+    let (settled, names) = (&snapshot.samples.settled, &snapshot.samples.names);
+    let (mut leaves, mut lines) = (FxHashSet::default(), Vec::new());
+    settled.each(|stack| {
+        settled.lines(&stack, &mut lines);
+        leaves.extend(lines.last().map(|(name, _)| name.shown()));
+    });
+    move |name| {
+        let is_shown = leaves.contains(&name.shown());
+        let name = names.get(if is_shown {
+            name
+        } else {
+            FunctionNames::UNSTABLE
+        });
+        TreeFunction {
+            name: name.name.to_string(),
+            file: name.file.to_string(),
+        }
     }
 }
 

@@ -421,8 +421,10 @@ fn give_to(
         if fate == Fate::Idle {
             *idle += nanoseconds;
         }
-        if let (Some(recorder), Some(number)) = (&mut recorder, fate.request()) {
-            recorder.give_cpu(tid, number, nanoseconds);
+        if let (Some(recorder), Some(number)) = (&mut recorder, fate.request())
+            && let Fate::Summed(_, sample) | Fate::Young(_, sample) = fate
+        {
+            recorder.give_cpu(tid, number, sample.stack, nanoseconds);
         }
         let cpu = StackSum {
             cpu_nanoseconds: i64::try_from(nanoseconds).unwrap_or(i64::MAX),

@@ -28,6 +28,7 @@ use crate::target::scanner::{Found, Scan, ScanReport, Scanner};
 pub mod aggregate;
 mod begin;
 mod budget;
+pub mod cells;
 pub mod facts;
 mod first;
 pub mod heap;

@@ -5,8 +5,8 @@
 //! to the wall time of all summed samples; and memory is bounded, at about 16 MB when everything is
 //! full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB
 //! (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest requests,
-//! half as many of those that are served now, and 2,000 requests of 200 bytes. A run of some
-//! functions and routes takes a few hundred kilobytes.
+//! half as many of those that are served now, 2,000 requests of 200 bytes, and cells 2 MB
+//! ([`super::cells`]). A run of some functions and routes takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,12 @@ use phpprof_profile::timeline::{
 use rustc_hash::FxHashMap;
 
 use super::aggregate::ANY_WORKER;
+use super::cells::{EndedRequest, RequestTimes, RunCells};
 use super::moments::{Moments, TimedStack};
 use crate::read::heap::HeapSizes;
 use crate::request::asked::SampleLabel;
 use crate::request::values::{OTHER_VALUE, Set};
+use crate::stack::names::NameId;
 use crate::stack::trace::SummedStack;
 
 /// Moments of all current requests together: if many workers are busy at once, each has fewer.
@@ -45,6 +47,8 @@ pub struct TakenSample {
     pub ran: bool,
     /// The stack.
     pub stack: SummedStack,
+    /// The function of its leaf.
+    pub leaf: NameId,
     /// The heap, if it is requested.
     pub heap: Option<HeapSizes>,
 }
@@ -102,6 +106,7 @@ struct LiveRequest {
     first_peak: u64,
     is_young: bool,
     moments: Moments,
+    times: RequestTimes,
 }
 
 /// What a run has recorded so far.
@@ -118,6 +123,8 @@ pub struct Recorder {
     /// Its times are since the first step.
     pub parts: Parts<SummedStack>,
     live: FxHashMap<i32, LiveRequest>,
+    /// How the time of requests varies.
+    pub cells: RunCells,
     /// Requests that have ended.
     pub slowest: Slowest,
 }
@@ -144,6 +151,7 @@ impl Recorder {
             routes: TimelineRows::default(),
             parts: Parts::new(0),
             live: FxHashMap::default(),
+            cells: RunCells::default(),
             slowest: Slowest::default(),
         }
     }
@@ -165,12 +173,15 @@ impl Recorder {
         };
         self.serves(taken.tid, of.number);
         let route = of.values[SampleLabel::Route as usize];
-        let room = MAX_LIVE_MOMENTS / (self.live.len() + 1);
+        let serving = self.live.len() + 1;
+        let room = MAX_LIVE_MOMENTS / serving;
         let live = self
             .live
             .entry(taken.tid)
             .or_insert_with(|| LiveRequest::new(taken, &of));
         live.add(taken, &of, wall);
+        let signed = i64::try_from(wall).unwrap_or(i64::MAX);
+        live.times.add(taken.stack, taken.leaf, signed, serving);
         live.moments
             .add(moment, room.clamp(FEWEST_MOMENTS, MAX_MOMENTS));
         match (
@@ -204,12 +215,18 @@ impl Recorder {
         self.ends(tid, false);
     }
 
-    /// Gives CPU time, in nanoseconds, to the request of a worker's sample.
-    pub fn give_cpu(&mut self, tid: i32, number: u32, nanoseconds: u64) {
+    /// Gives CPU time, in nanoseconds, to the request of a worker's sample of this stack.
+    pub fn give_cpu(&mut self, tid: i32, number: u32, stack: SummedStack, nanoseconds: u64) {
         let live = self.live.get_mut(&tid).filter(|live| live.number == number);
         let seen = match live {
-            Some(live) => Some(&mut live.seen),
-            None => self.slowest.listed.get_mut(&number),
+            Some(live) => {
+                live.times.give_cpu(stack, nanoseconds);
+                Some(&mut live.seen)
+            }
+            None => {
+                self.cells.give_cpu(tid, number, stack, nanoseconds);
+                self.slowest.listed.get_mut(&number)
+            }
         };
         if let Some(seen) = seen {
             seen.cpu += nanoseconds;
@@ -231,6 +248,17 @@ impl Recorder {
             moments: live.moments.finish(),
             ..live.seen
         };
+        let signed = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let ended = EndedRequest {
+            number: live.number,
+            summed_as: seen.summed_as,
+            began: signed(seen.began).saturating_sub(signed(self.began)),
+            route: seen.values[SampleLabel::Route as usize],
+            samples: seen.samples,
+            is_unfinished,
+            times: live.times,
+        };
+        self.cells.end(tid, ended);
         self.slowest.add(live.number, seen);
     }
 
@@ -290,6 +318,7 @@ impl LiveRequest {
             first_peak: taken.heap.map_or(0, |heap| heap.peak),
             is_young: of.is_young,
             moments: Moments::default(),
+            times: RequestTimes::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
+use super::cells::leaf_of;
 use super::member::{Did, Member, OwnRead, SchedulerSight, Unmoved, UnspentSample};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
@@ -388,6 +389,7 @@ impl RunLoop<'_> {
         }
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
+            let stack = stack.map(|stack| (stack, leaf_of(stack, &self.sampler.tree)));
             record(recorder, member, stack, fate, slot, ran);
         }
         if let Some(seen) = seen {
@@ -431,17 +433,18 @@ impl RunLoop<'_> {
     }
 }
 
-/// Records a worker's newest sample, with its stack if it was in a request.
+/// Records a worker's newest sample, with its stack and the function of its leaf if it was in a
+/// request.
 fn record(
     recorder: &mut Recorder,
     member: &Member,
-    stack: Option<SummedStack>,
+    stack: Option<(SummedStack, NameId)>,
     fate: Fate,
     slot: SampleSlot,
     ran: bool,
 ) {
     let tid = member.worker.process.tid;
-    let Some(stack) = stack else {
+    let Some((stack, leaf)) = stack else {
         recorder.idle(tid);
         return;
     };
@@ -457,6 +460,7 @@ fn record(
         to: slot.to,
         ran,
         stack,
+        leaf,
         heap: member.worker.reader.heap,
     };
     recorder.add(&taken, member.served.of(fate));

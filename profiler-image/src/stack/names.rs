@@ -44,7 +44,9 @@ impl NameId {
         Self { body: 0, ..self }
     }
 
-    fn index(self) -> usize {
+    /// The number of the name, whatever its body.
+    #[must_use]
+    pub fn index(self) -> usize {
         usize::from(self.after.get() - 1)
     }
 }

@@ -1,0 +1,274 @@
+//! The cells of a run: its requests by route, group of workers and slice of time, with their self
+//! time by function. Pure.
+//!
+//! A request's time is kept with it until the next request of its worker has ended, because its
+//! route and its CPU time may only be known then.
+//!
+//! Invariant: no time of a request is lost: stacks without room count by their function, and
+//! functions without room as `(other)`. Memory: 16,384 times and 4,096 cells of about 60 bytes
+//! each, and twice 8,192 stacks of 56 bytes of the requests that are served or have just ended.
+
+use phpprof_profile::timeline::{
+    CellLimits, CellOwner, CellSums, CellTable, TreeFunction, WORKER_GROUPS,
+};
+use rustc_hash::FxHashMap;
+
+use crate::stack::call_tree::{CallTree, PathId};
+use crate::stack::names::{FunctionNames, NameId};
+use crate::stack::trace::{Ending, SummedStack};
+
+/// The most cells and times of a run.
+const LIMITS: CellLimits = CellLimits {
+    cells: 4_096,
+    times: 16_384,
+};
+/// The most stacks of all current requests together: if many workers are busy at once, each has
+/// fewer.
+const MAX_STACKS: usize = 8_192;
+/// Each has at least this many.
+const FEWEST_STACKS: usize = 32;
+/// The most functions of a request whose stacks have no room.
+const MAX_LEAVES: usize = 256;
+/// The most ended requests that wait for the rest of their CPU time. Workers that ended leave one.
+const MAX_ENDED: usize = 256;
+
+/// The function of a stack's leaf as far as it is known when the sample is taken.
+#[must_use]
+pub fn leaf_of(stack: SummedStack, tree: &CallTree) -> NameId {
+    let path = if stack.candidate == PathId::NONE {
+        stack.path
+    } else {
+        stack.candidate
+    };
+    match stack.ending {
+        Ending::Cut => FunctionNames::UNSTABLE,
+        Ending::Full => FunctionNames::OVERFLOW,
+        Ending::Whole => {
+            let name = stack.phase.or_else(|| tree.name(path));
+            name.unwrap_or(FunctionNames::UNSTABLE)
+        }
+    }
+}
+
+/// Wall and CPU time, in nanoseconds.
+type SelfTime = [i64; 2];
+
+/// The time of one request.
+#[derive(Debug, Default)]
+pub struct RequestTimes {
+    stacks: FxHashMap<SummedStack, (NameId, SelfTime)>,
+    leaves: FxHashMap<NameId, SelfTime>,
+    /// Of functions without room.
+    other: SelfTime,
+}
+
+impl RequestTimes {
+    /// Adds the time of a sample. `serving` is the number of requests that have such times.
+    pub fn add(&mut self, stack: SummedStack, leaf: NameId, wall: i64, serving: usize) {
+        let room = (MAX_STACKS / serving.max(1)).max(FEWEST_STACKS);
+        let sum = if self.stacks.len() < room || self.stacks.contains_key(&stack) {
+            &mut self.stacks.entry(stack).or_insert((leaf, [0; 2])).1
+        } else if self.leaves.len() < MAX_LEAVES || self.leaves.contains_key(&leaf) {
+            self.leaves.entry(leaf).or_default()
+        } else {
+            &mut self.other
+        };
+        sum[0] = sum[0].saturating_add(wall);
+    }
+
+    /// Adds CPU time of an earlier sample.
+    pub fn give_cpu(&mut self, stack: SummedStack, nanoseconds: u64) {
+        let cpu = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        let sum = self.stacks.get_mut(&stack).map(|(_, sum)| sum);
+        let sum = sum.unwrap_or(&mut self.other);
+        sum[1] = sum[1].saturating_add(cpu);
+    }
+}
+
+/// A request that was seen to end, or that the run has outlived.
+#[derive(Debug)]
+pub struct EndedRequest {
+    /// Its number in the run.
+    pub number: u32,
+    /// The number that its worker's samples are summed under.
+    pub summed_as: i32,
+    /// When it began, in nanoseconds since the run did.
+    pub began: i64,
+    /// The number of its route.
+    pub route: u16,
+    /// The number of its samples.
+    pub samples: u64,
+    /// Whether the run ended before it: then it has time, but does not count.
+    pub is_unfinished: bool,
+    /// Its time.
+    pub times: RequestTimes,
+}
+
+/// The cells of a run so far.
+#[derive(Debug)]
+pub struct RunCells {
+    sums: CellSums,
+    names: FxHashMap<u32, NameId>,
+    /// By thread id.
+    ended: FxHashMap<i32, EndedRequest>,
+}
+
+impl Default for RunCells {
+    fn default() -> Self {
+        Self {
+            sums: CellSums::new(LIMITS),
+            names: FxHashMap::default(),
+            ended: FxHashMap::default(),
+        }
+    }
+}
+
+impl RunCells {
+    /// Takes a request of a worker that has ended.
+    pub fn end(&mut self, tid: i32, ended: EndedRequest) {
+        if self.ended.len() >= MAX_ENDED {
+            self.settle();
+        }
+        if let Some(earlier) = self.ended.insert(tid, ended) {
+            self.add(earlier);
+        }
+    }
+
+    /// Gives CPU time to the last request of a worker that has ended, if it has this number.
+    pub fn give_cpu(&mut self, tid: i32, number: u32, stack: SummedStack, nanoseconds: u64) {
+        let ended = self.ended.get_mut(&tid);
+        if let Some(ended) = ended.filter(|ended| ended.number == number) {
+            ended.times.give_cpu(stack, nanoseconds);
+        }
+    }
+
+    fn settle(&mut self) {
+        for (_, ended) in std::mem::take(&mut self.ended) {
+            self.add(ended);
+        }
+    }
+
+    fn add(&mut self, ended: EndedRequest) {
+        let owner = CellOwner {
+            pod: 0,
+            group: ended.summed_as.unsigned_abs() % WORKER_GROUPS,
+        };
+        let began = ended.began.max(0);
+        let at = self.sums.place(owner, began, ended.route.into());
+        if !ended.is_unfinished {
+            self.sums.add_requests(at, 1, ended.samples);
+        }
+        let RequestTimes {
+            stacks,
+            leaves,
+            other,
+        } = ended.times;
+        let stacks = stacks.into_values();
+        for (name, [wall, cpu]) in stacks.chain(leaves) {
+            let key = u32::try_from(name.index()).ok();
+            self.names.extend(key.map(|key| (key, name)));
+            self.sums.add_time(at, key, wall, cpu);
+        }
+        if other != [0; 2] {
+            self.sums.add_time(at, None, other[0], other[1]);
+        }
+        self.sums.fit();
+    }
+
+    /// The table, with the names of routes and functions.
+    #[must_use]
+    pub fn finish<'a>(
+        mut self,
+        route: impl Fn(u16) -> &'a str,
+        function: impl Fn(NameId) -> TreeFunction,
+    ) -> CellTable {
+        self.settle();
+        let names = self.names;
+        let route = |key: u32| route(u16::try_from(key).unwrap_or_default());
+        let function = |key: u32| {
+            let name = names.get(&key).copied();
+            function(name.unwrap_or(FunctionNames::UNSTABLE))
+        };
+        self.sums.finish(&[String::new()], route, function)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: SummedStack = SummedStack::of_phase(FunctionNames::COMPILING);
+
+    fn ended(number: u32, began: i64, times: RequestTimes) -> EndedRequest {
+        EndedRequest {
+            number,
+            summed_as: 7,
+            began,
+            route: 1,
+            samples: 3,
+            is_unfinished: number == 3,
+            times,
+        }
+    }
+
+    fn table(cells: RunCells) -> CellTable {
+        let function = |name: NameId| TreeFunction {
+            name: format!("f{}", name.index()),
+            file: String::new(),
+        };
+        cells.finish(|route| ["", "/shop"][usize::from(route)], function)
+    }
+
+    #[test]
+    fn request_is_in_the_slice_of_its_begin() {
+        let mut cells = RunCells::default();
+        for (number, began) in [(1, -5), (2, 1_300_000_000), (3, 1_400_000_000)] {
+            let mut times = RequestTimes::default();
+            times.add(STACK, FunctionNames::COMPILING, 10, 1);
+            cells.end(7, ended(number, began, times));
+            // Of the last samples it is known later.
+            cells.give_cpu(7, number, STACK, 4);
+            cells.give_cpu(7, number + 1, STACK, 100);
+        }
+        let table = table(cells);
+        let found = table.each().map(|(cell, times)| {
+            let [time] = times else { panic!("{times:?}") };
+            (cell.slice, cell.requests, cell.samples, time.wall, time.cpu)
+        });
+        // The run has outlived the third.
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [(0, 1, 3, 10, 4), (1, 1, 3, 20, 8)]
+        );
+        assert_eq!(table.routes, ["/shop"]);
+    }
+
+    #[test]
+    fn stacks_without_room_count_by_function() {
+        let mut times = RequestTimes::default();
+        let stack = |path: u32| SummedStack {
+            path: PathId(path),
+            ..STACK
+        };
+        for path in 0..100 {
+            times.add(stack(path), FunctionNames::LOADING, 10, MAX_STACKS);
+        }
+        assert_eq!(times.stacks.len(), FEWEST_STACKS);
+        times.give_cpu(stack(99), 5);
+        let mut cells = RunCells::default();
+        cells.end(7, ended(1, 0, times));
+        let table = table(cells);
+        let found: Vec<_> = table.times.iter().map(|it| (it.wall, it.cpu)).collect();
+        assert_eq!(found, [(0, 5), (1000, 0)]);
+    }
+
+    #[test]
+    fn ended_workers_leave_a_bounded_number() {
+        let mut cells = RunCells::default();
+        for tid in 0..2_000 {
+            cells.end(tid, ended(1, 0, RequestTimes::default()));
+            assert!(cells.ended.len() <= MAX_ENDED);
+        }
+        assert_eq!(table(cells).requests(), 2_000);
+    }
+}

@@ -67,6 +67,9 @@ pub enum Verb {
     Flame(Flame),
     /// Compare two requests or profile files: which functions grew, which shrank.
     Diff(DiffFlags),
+    /// Say whether requests got slower between two requests or profile files, by how much, and which
+    /// functions did it.
+    Verdict(VerdictFlags),
     /// Look at the stored profiles of the namespace in a browser: search, compare two, open.
     Ui(Ui),
     /// Save the profile of a request, or convert a profile file.
@@ -312,6 +315,56 @@ pub struct DiffFlags {
     pub output: Option<String>,
 }
 
+#[derive(Args, Debug)]
+pub struct VerdictFlags {
+    /// The profile before: name of a request, or a profile file. Record it with the label route.
+    #[arg(value_name = "BEFORE")]
+    pub before: String,
+    /// The profile after: name of a request, or a profile file.
+    #[arg(value_name = "AFTER")]
+    pub after: String,
+    /// The list of requests of a profile file before. Default: NAME.requests.json.gz next to
+    /// NAME.pb.gz. Without a list, the verdict is by samples alone.
+    #[arg(long, value_name = "FILE")]
+    pub before_requests: Option<String>,
+    /// The same for the profile file after.
+    #[arg(long, value_name = "FILE")]
+    pub after_requests: Option<String>,
+    /// The time per request that is compared: wall, with waits, or cpu.
+    #[arg(long, value_name = "TYPE", default_value = "wall")]
+    pub measure: VerdictMeasure,
+    /// Accept changes of a request's time up to this many percent.
+    #[arg(long, value_name = "PERCENT", value_parser = points, default_value = "0.5")]
+    pub max_increase: f64,
+    /// Accept changes of a request's time up to this many milliseconds.
+    #[arg(long, value_name = "MILLISECONDS", value_parser = points, default_value = "0")]
+    pub min_milliseconds: f64,
+    /// Only say that nothing has changed if a change of this many percent would have been seen;
+    /// else the verdict is Inconclusive.
+    #[arg(long, value_name = "PERCENT", value_parser = points, default_value = "10")]
+    pub visible: f64,
+    /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
+    #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
+    pub trim_path: Vec<Prefix>,
+    /// The form of the verdict; md fits the comment of a pull request.
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: VerdictForm,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictMeasure {
+    Wall,
+    Cpu,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictForm {
+    Text,
+    Md,
+    Json,
+    Yaml,
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     Share,
@@ -323,7 +376,8 @@ pub struct Download {
     /// Name of a request, or a profile file.
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
-    /// Where to write it; the file's extension sets the format. Default: NAME.pb.gz.
+    /// Where to write it; the file's extension sets the format. NAME.requests.json.gz is the list of
+    /// requests, which diff and verdict read next to NAME.pb.gz. Default: NAME.pb.gz.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
     /// Only the profile of this pod.

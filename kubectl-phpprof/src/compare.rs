@@ -6,7 +6,9 @@
 //! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the
 //! time of one of its requests.
 
-use phpprof_profile::{Diff, FunctionChange, ONLY, Profile, View, diff};
+use phpprof_profile::change::{BoundOf, ChangeBounds, ChangeMeasure};
+use phpprof_profile::timeline::CellTable;
+use phpprof_profile::{Diff, FunctionChange, NoiseScale, ONLY, Profile, View, diff, plain_name};
 use serde_json::Value;
 
 use crate::cli::Per;
@@ -21,6 +23,8 @@ pub struct Compared {
     pub total_after: i64,
     /// The requests seen in samples, before and after, if they count.
     pub requests: Option<(u64, u64)>,
+    /// How much functions differ by chance, if the cells of both runs are known.
+    bounds: Option<ChangeBounds>,
 }
 
 impl Compared {
@@ -36,7 +40,10 @@ impl Compared {
         let total_after = diff.total_after;
         let requests = match per {
             Per::Share => None,
-            Per::Request => Some((requests(before, "before")?, requests(after, "after")?)),
+            Per::Request => Some((
+                seen_requests(before, "before")?,
+                seen_requests(after, "after")?,
+            )),
         };
         if let Some((before, after)) = requests {
             let expected = diff.total_before as f64 * after as f64 / before as f64;
@@ -50,15 +57,69 @@ impl Compared {
             diff,
             total_after,
             requests,
+            bounds: None,
         })
+    }
+
+    /// With the cells of both runs, which say how much functions differ by chance. They have wall and
+    /// CPU time, and no labels but the route.
+    #[must_use]
+    pub fn with_cells(self, [before, after]: [&CellTable; 2], view: &View) -> Self {
+        let measure = match self.diff.sample_type.as_str() {
+            "wall" => ChangeMeasure::Wall,
+            "cpu" => ChangeMeasure::Cpu,
+            _ => return self,
+        };
+        if !view.labels.is_empty() {
+            return self;
+        }
+        let of = match self.requests {
+            None => BoundOf::Share,
+            Some(_) => BoundOf::Request,
+        };
+        Compared {
+            bounds: ChangeBounds::of(before, after, measure, of),
+            ..self
+        }
+    }
+
+    /// Whether single samples say what chance is, which is too little.
+    pub fn is_by_samples(&self) -> bool {
+        self.bounds.is_none()
     }
 
     /// By how many points a function's self time can differ by chance.
     pub fn noise(&self, change: &FunctionChange) -> f64 {
+        let by_samples = self.noise_by_samples(change);
+        // A function without a noticeable share has no bound of its own.
+        let bound = self.bound(change);
+        bound.unwrap_or(by_samples * self.noise_scale().errors() / NoiseScale::BY_SAMPLES.errors())
+    }
+
+    fn bound(&self, change: &FunctionChange) -> Option<f64> {
+        let name = plain_name(&change.name, &change.file);
+        self.bounds.as_ref()?.points(name, &change.file)
+    }
+
+    fn noise_by_samples(&self, change: &FunctionChange) -> f64 {
         match self.requests {
             None => self.diff.flat_noise(change),
             Some(_) => self.diff.flat_noise_of_fixed(change),
         }
+    }
+
+    /// How many standard errors by samples the bounds of functions are, in the middle: for pages and
+    /// pictures, whose frames have no bounds of their own.
+    pub fn noise_scale(&self) -> NoiseScale {
+        let by_samples = NoiseScale::BY_SAMPLES.errors();
+        let ratios = self.diff.changes.iter().filter_map(|change| {
+            let samples = Some(self.noise_by_samples(change)).filter(|it| *it > 0.0)?;
+            Some(by_samples * self.bound(change)? / samples)
+        });
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_by(f64::total_cmp);
+        let middle = ratios.get(ratios.len() / 2);
+        middle.map_or(NoiseScale::BY_SAMPLES, |it| NoiseScale::by_cells(*it))
     }
 
     /// The result for a pipeline: an error if functions grew by more than this many points, and by
@@ -97,7 +158,7 @@ fn points(before: i64, after: i64, change: &FunctionChange) -> f64 {
 
 /// The requests that the samplers of all pods have seen. Receipts count them only if a label or
 /// filter of requests was asked for.
-fn requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
+pub fn seen_requests(profile: &Profile, which: &str) -> Result<u64, Failure> {
     if let Some(labels) = profile.comments().find_map(|it| it.strip_prefix(ONLY)) {
         return Err(Failure::new(
             Exit::Usage,

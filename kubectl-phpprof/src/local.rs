@@ -7,20 +7,24 @@ use std::io::IsTerminal;
 
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, View, page, svg};
+use phpprof_profile::{Format, NoiseScale, View, page, svg};
 
 use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::{FORMS, NAMED, OutputFlag, OutputForm};
-use crate::release::normalized;
+use crate::release::{normalized, normalized_cells};
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
-use crate::source::{ProfileSource, load, timeline_of};
 use crate::texts::texts_of;
+use crate::source::{ProfileSource, list_of, load, timeline_of};
+use crate::verdict::cells_of;
 use crate::view::{view, wrong_view};
 use crate::{findings, stdout};
+
+/// How the name of a list of requests ends.
+const LIST_END: &str = "requests.json.gz";
 
 pub async fn top(global: &Global, arguments: &TopFlags, screen: Screen) -> Result<String, Failure> {
     let output = arguments.output.read()?;
@@ -116,7 +120,15 @@ pub async fn compare(
         }
     };
     let (before, after) = (comparable(before), comparable(after));
-    let compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
+    let mut compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
+    let cells = (
+        cells_of(global, &arguments.before, None).await?,
+        cells_of(global, &arguments.after, None).await?,
+    );
+    if let (Some(one), Some(other)) = cells {
+        let [one, other] = [one, other].map(|it| normalized_cells(it, &arguments.trim_path));
+        compared = compared.with_cells([&one, &other], &view);
+    }
     let text = compared_text(arguments, screen, &before, &after, &compared)?;
     match arguments.fail_above.map(|limit| compared.grown(limit)) {
         Some(Err(grown)) => {
@@ -138,7 +150,10 @@ fn compared_text(
     let output = arguments.output.as_deref().unwrap_or("table");
     match list_form(output)? {
         Some(form) => Ok(diff_text(compared, &form, arguments.count, screen.width)),
-        None => draw_both(output, before, after, &view(&arguments.view)),
+        None => {
+            let scale = compared.noise_scale();
+            draw_both(output, before, after, &view(&arguments.view), scale)
+        }
     }
 }
 
@@ -161,19 +176,24 @@ fn draw_both(
     before: &ProfileSource,
     after: &ProfileSource,
     view: &View,
+    scale: NoiseScale,
 ) -> Result<String, Failure> {
     let title = format!("{}: what changed since {}", after.title, before.title);
-    let page =
-        match drawn(path)? {
-            Format::Html => page::differential(&before.profile, &after.profile, view, &title)
-                .map_err(wrong_view)?,
-            _ => svg::differential(&before.profile, &after.profile, view, &title)
-                .map_err(wrong_view)?,
-        };
+    let page = match drawn(path)? {
+        Format::Html => page::differential(&before.profile, &after.profile, view, &title, scale)
+            .map_err(wrong_view)?,
+        _ => svg::differential(&before.profile, &after.profile, view, &title, scale)
+            .map_err(wrong_view)?,
+    };
     write(path, page.as_bytes())
 }
 
 pub async fn download(global: &Global, arguments: &Download) -> Result<String, Failure> {
+    if let Some(path) = &arguments.output
+        && path.ends_with(LIST_END)
+    {
+        return write(path, &list_of(global, &arguments.source).await?);
+    }
     let asked = arguments.output.as_deref().map(known).transpose()?;
     let source = load(global, &arguments.source, arguments.pod.as_deref()).await?;
     let path = arguments

@@ -54,6 +54,7 @@ mod table;
 mod target;
 mod texts;
 mod ui;
+mod verdict;
 mod version;
 mod view;
 mod wait;
@@ -148,6 +149,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
         Verb::Requests(arguments) => requests::run(global, arguments, screen).await,
         Verb::Flame(arguments) => local::flame(global, arguments).await,
         Verb::Diff(arguments) => local::compare(global, arguments, screen).await,
+        Verb::Verdict(arguments) => verdict::run(global, arguments, screen).await,
         Verb::Download(arguments) => local::download(global, arguments).await,
         Verb::Doctor(arguments) => doctor::run(global, arguments, screen)
             .await

@@ -6,6 +6,7 @@
 //! Invariant: a name without a given prefix and without a closure stays unchanged.
 
 use phpprof_profile::Profile;
+use phpprof_profile::timeline::CellTable;
 
 /// The beginning of paths, as folders. `*` matches any one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,16 @@ pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
         }
     }
     profile
+}
+
+/// The same for the functions of cells.
+#[must_use]
+pub fn normalized_cells(mut cells: CellTable, prefixes: &[Prefix]) -> CellTable {
+    for function in &mut cells.functions {
+        function.name = closures(&function.name, prefixes);
+        function.file = file(&function.file, prefixes).to_owned();
+    }
+    cells
 }
 
 /// The index of a string in the table: the old one if the string is unchanged.

@@ -229,11 +229,17 @@ pub fn diff_text(
         return shown.map(|change| printable(&change.name) + "\n").collect();
     }
     let amount = diff.amount();
+    let basis = if compared.is_by_samples() {
+        ", by samples alone"
+    } else {
+        ""
+    };
     let what = match compared.requests {
-        None => "shares of each profile's total, in percent, and their difference in points (±: by chance alone)"
-            .to_owned(),
+        None => format!(
+            "shares of each profile's total, in percent, and their difference in points (±: by chance{basis})"
+        ),
         Some((before, after)) => format!(
-            "{before} and {after} requests; time per request, in percent of the time per request before"
+            "{before} and {after} requests; time per request, in percent of the time per request before (±: by chance{basis})"
         ),
     };
     let mut text = format!(
@@ -287,6 +293,7 @@ fn diff_data(compared: &Compared, count: usize) -> Value {
     });
     let mut data = json!({
         "sampleType": diff.sample_type, "unit": diff.unit,
+        "noiseBasis": if compared.is_by_samples() { "samples" } else { "cells" },
         "total": {"before": diff.total_before, "after": compared.total_after}, "rows": rows.collect::<Vec<_>>(),
     });
     if let Some((before, after)) = compared.requests {

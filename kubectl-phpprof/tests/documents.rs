@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use phpprof_documents::{all_commands, pages, spans};
+use phpprof_documents::{all_commands, commands, pages, root, spans};
 
 /// Runs the plugin with these arguments. It parses them from left to right until `--help`.
 fn parse(arguments: &[String]) -> std::io::Result<Output> {
@@ -78,5 +78,35 @@ fn an_unknown_flag_is_refused_even_before_help() {
     ] {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         assert_eq!(parse(&words).unwrap().status.code(), Some(2), "{line}");
+    }
+}
+
+/// The commands of a pipeline's steps, wherever the file has a text.
+fn scripts(value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::String(text) => found.push(text.clone()),
+        serde_json::Value::Array(all) => all.iter().for_each(|it| scripts(it, found)),
+        serde_json::Value::Object(all) => all.values().for_each(|it| scripts(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_plugin_knows_the_commands_of_pipelines() {
+    for file in ["github", "gitlab"] {
+        let path = format!("examples/pipelines/{file}.yaml");
+        let text = std::fs::read_to_string(root().join(&path)).unwrap();
+        let mut found = Vec::new();
+        scripts(&serde_yaml::from_str(&text).unwrap(), &mut found);
+        let mut verbs = Vec::new();
+        for script in found.iter().filter(|text| text.contains("kubectl phpprof")) {
+            for command in commands(script).unwrap() {
+                if let Some(arguments) = command.arguments_of(&["kubectl", "phpprof"]) {
+                    assert_eq!(refusal(Path::new(&path), arguments).unwrap(), None);
+                    verbs.extend(arguments.first().cloned());
+                }
+            }
+        }
+        assert_eq!(verbs, ["run", "run", "verdict"], "{path}");
     }
 }

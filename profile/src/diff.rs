@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::noise::{self, Errors, NoisePart};
+use crate::noise::{self, Errors, NoisePart, NoiseScale};
 use crate::proto::Profile;
 use crate::roots::plain;
 use crate::stacks::{View, ViewError};
@@ -133,7 +133,7 @@ impl Diff {
             error: error_after,
             error_of_all: all_after,
         };
-        noise::points(before, after)
+        noise::points(before, after, NoiseScale::BY_SAMPLES)
     }
 
     /// The same for the cumulative share.

@@ -65,6 +65,7 @@ pub use findings::{Finding, findings};
 pub use format::Format;
 pub use lookup::{Lookup, SampleFrame};
 pub use merge::{MergeError, MergeLimits, Merged, Merger, OTHER, TrustedMetadata, merge};
+pub use noise::NoiseScale;
 pub use packed::Packed;
 pub use pieces::{PieceBounds, SampleType, pieces};
 pub use proto::Profile;

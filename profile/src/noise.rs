@@ -1,8 +1,9 @@
 //! How much the shares of two profiles can differ by chance.
 //!
-//! The rule is that of `assets/page/noise.js`: three standard errors. The sample type `samples`
-//! gives the number of samples in a value, and a count varies by its square root (Poisson). The
-//! bound ignores that the samples of one long call are alike.
+//! The rule is that of `assets/page/noise.js`: some standard errors. The sample type `samples` gives
+//! the number of samples in a value, and a count varies by its square root (Poisson). That ignores
+//! that the samples of one request are alike: three such errors are a bound by samples alone. Where
+//! the cells of both runs are known ([`crate::change`]), they say how many it takes.
 //!
 //! Invariant: a profile that does not count its samples has no errors, so none of its differences
 //! is attributed to chance.
@@ -14,7 +15,26 @@ use crate::proto::{Profile, Sample};
 use crate::roots::plain;
 use crate::top::values;
 
-const STANDARD_ERRORS: f64 = 3.0;
+/// How many standard errors by samples a difference by chance may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseScale(f64);
+
+impl NoiseScale {
+    /// By samples alone.
+    pub const BY_SAMPLES: Self = Self(3.0);
+
+    /// From cells: this many, but at least as many as by samples alone.
+    #[must_use]
+    pub fn by_cells(errors: f64) -> Self {
+        Self(errors.clamp(Self::BY_SAMPLES.0, 100.0))
+    }
+
+    /// Their number.
+    #[must_use]
+    pub fn errors(self) -> f64 {
+        self.0
+    }
+}
 
 /// The squared errors of a profile's values in one sample type, in the square of its unit.
 pub(crate) struct Errors<'a> {
@@ -87,8 +107,8 @@ impl NoisePart {
 }
 
 /// By how many percentage points two shares can differ by chance.
-pub(crate) fn points(before: NoisePart, after: NoisePart) -> f64 {
-    100.0 * STANDARD_ERRORS * (before.variance() + after.variance()).sqrt()
+pub(crate) fn points(before: NoisePart, after: NoisePart, scale: NoiseScale) -> f64 {
+    100.0 * scale.errors() * (before.variance() + after.variance()).sqrt()
 }
 
 #[cfg(test)]
@@ -108,14 +128,14 @@ mod tests {
     fn a_share_varies_like_one_in_a_poll() {
         // For a share of 50 % of 100 samples, sqrt(p (1 - p) / n) is 5 points.
         let half = part(50, 100, Some(100.0));
-        assert!((points(half, half) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
+        assert!((points(half, half, NoiseScale::BY_SAMPLES) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
         let none = part(0, 0, Some(0.0));
-        assert_eq!(points(none, none), 0.0);
+        assert_eq!(points(none, none, NoiseScale::BY_SAMPLES), 0.0);
     }
 
     #[test]
     fn under_a_constant_total_the_value_varies_alone() {
         let (half, none) = (part(50, 100, None), part(0, 100, None));
-        assert!((points(half, none) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
+        assert!((points(half, none, NoiseScale::BY_SAMPLES) - 3.0 * 50.0_f64.sqrt()).abs() < 1e-9);
     }
 }

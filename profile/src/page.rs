@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::embed::{Text, element};
 use crate::findings::{Finding, Measure, findings};
+use crate::noise::NoiseScale;
 use crate::proto::Profile;
 use crate::source::SampleSource;
 use crate::stacks::{View, ViewError};
@@ -78,7 +79,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-RowlnbM6K5554twaYesvCswK75Vr6ooZagwzBTXfFFk='; \
+    'sha256-zUomqcLYHr/qgIlz/r/nmDZwmKAT4GPh/ych3nzLLig='; \
     style-src 'sha256-PcHl02gumgldlx+kndifHlaADGuIobResCgCRc8GLto='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
@@ -105,6 +106,9 @@ struct Data<'a> {
     /// The same for the other profile of a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Vec<i64>>,
+    /// How many standard errors by samples a difference by chance may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<f64>,
     findings: Vec<PageFinding>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<PageLines<'a>>,
@@ -241,8 +245,9 @@ pub fn differential<S: SampleSource + ?Sized>(
     after: &S,
     view: &View,
     title: &str,
+    scale: NoiseScale,
 ) -> Result<String, ViewError> {
-    differential_within(before, after, view, title, LARGEST)
+    differential_within(before, after, view, title, scale, LARGEST)
 }
 
 /// The same with at most this many bytes.
@@ -254,6 +259,7 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     after: &S,
     view: &View,
     title: &str,
+    scale: NoiseScale,
     room: usize,
 ) -> Result<String, ViewError> {
     let chosen = view.index(after.head())?;
@@ -272,6 +278,7 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     let earlier = tables.samples(before, view, &order)?;
     let mut data = data(after.head(), title, chosen, tables, samples, Vec::new());
     data.before = Some(earlier);
+    data.errors = Some(scale.errors());
     let texts = &SourceTexts::default();
     html(
         &data,
@@ -315,6 +322,7 @@ fn data<'a>(
         sets: tables.sets,
         samples,
         before: None,
+        errors: None,
         findings,
         lines: tables.lines.finish(),
     }

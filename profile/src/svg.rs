@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use crate::colour::{self, Colour};
-use crate::noise::{self, NoisePart};
+use crate::noise::{self, NoisePart, NoiseScale};
 use crate::proto::Profile;
 use crate::stacks::{FunctionRef, Stacks, View, ViewError};
 use crate::text::{Amount, beginning, columns, percent, xml};
@@ -51,6 +51,7 @@ pub fn differential(
     after: &Profile,
     view: &View,
     title: &str,
+    scale: NoiseScale,
 ) -> Result<String, ViewError> {
     let same = view.of_same_type(after)?;
     let name = same.sample_type.as_deref().unwrap_or_default();
@@ -64,7 +65,7 @@ pub fn differential(
             "{} before, {} after{}",
             percent(node.before, root.before),
             percent(node.value, root.value),
-            if is_noise(node, &root) {
+            if is_noise(node, &root, scale) {
                 ", no more than chance"
             } else {
                 ""
@@ -72,7 +73,7 @@ pub fn differential(
         )
     };
     let fill = |node: &TreeNode<'_>| {
-        if is_noise(node, &root) {
+        if is_noise(node, &root, scale) {
             return colour::NOISE;
         }
         let [before, after] = shares(node, &root);
@@ -90,7 +91,7 @@ fn shares(node: &TreeNode<'_>, root: &TreeNode<'_>) -> [f64; 2] {
 }
 
 /// Whether the two shares differ by no more than chance, by the rule of the page.
-fn is_noise(node: &TreeNode<'_>, root: &TreeNode<'_>) -> bool {
+fn is_noise(node: &TreeNode<'_>, root: &TreeNode<'_>, scale: NoiseScale) -> bool {
     let part = |value, total, side: fn([f64; 2]) -> f64| NoisePart {
         value,
         total,
@@ -100,6 +101,7 @@ fn is_noise(node: &TreeNode<'_>, root: &TreeNode<'_>) -> bool {
     let bound = noise::points(
         part(node.before, root.before, |[before, _]| before),
         part(node.value, root.value, |[_, after]| after),
+        scale,
     );
     let [before, after] = shares(node, root);
     100.0 * (after - before).abs() <= bound

@@ -6,8 +6,8 @@
 use phpprof_profile::page::{differential_within, page, page_within};
 use phpprof_profile::proto::{Function, Label, Line, Location, Profile, Sample};
 use phpprof_profile::{
-    Builder, DecodeLimits, MAX_FRAMES, MAX_STRING, MergeLimits, Merger, Packed, PieceBounds,
-    Settings, TrustedMetadata, View, ViewError, decode, encode_gzip, pieces,
+    Builder, DecodeLimits, MAX_FRAMES, MAX_STRING, MergeLimits, Merger, NoiseScale, Packed,
+    PieceBounds, Settings, TrustedMetadata, View, ViewError, decode, encode_gzip, pieces,
 };
 
 /// The longest string that is decoded.
@@ -101,7 +101,14 @@ fn a_page_is_never_longer_than_its_room() {
     assert_eq!(within(length).map(|html| html.len()), Ok(length));
     assert_eq!(within(length - 1), Err(ViewError::PageTooLarge(length - 1)));
     assert_eq!(within(0), Err(ViewError::PageTooLarge(0)));
-    let compared = differential_within(&profile, &profile, &view, "room", 1_000);
+    let compared = differential_within(
+        &profile,
+        &profile,
+        &view,
+        "room",
+        NoiseScale::BY_SAMPLES,
+        1_000,
+    );
     assert_eq!(compared, Err(ViewError::PageTooLarge(1_000)));
 }
 

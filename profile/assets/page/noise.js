@@ -1,11 +1,11 @@
 // Which differences of two profiles are more than chance: what is not is grey.
 //
-// A share differs where it does by more than three standard errors. The error counts samples: a value stands for as many as the sample
+// A share differs where it does by more than some standard errors (`data.errors`). The error counts samples: a value stands for as many as the sample
 // type `samples` says, and a count varies by its square root (Poisson). Samples have no times, so that a profile cannot be halved to
-// see how its halves differ; that samples of one long call are alike is not in the bound.
+// see how its halves differ; that samples of one request are alike is in the number of errors, where the cells of both runs are known.
 
 const COUNT = data.types.findIndex(([name]) => name === "samples");
-const ERRORS = 3;
+const ERRORS = data.errors || 3;
 // Values that each stand for one sample have the sum of their squares as their squared error.
 const squaredErrorAt = (samples, i) => {
   const value = valueAt(samples, i);

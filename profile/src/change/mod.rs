@@ -11,6 +11,7 @@
 //!
 //! Invariant: a difference without enough clusters to know its error is never significant.
 
+mod bounds;
 mod clusters;
 mod estimate;
 mod explain;
@@ -25,6 +26,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{BoundOf, ChangeBounds};
 pub use estimate::ChangeEstimate;
 pub use report::{
     ALARM_LEVEL, ChangeBasis, ChangeMeasure, ChangeReason, ChangeReport, ChangeSettings,

@@ -6,7 +6,7 @@ mod profiles;
 #[cfg(test)]
 mod sums;
 
-use phpprof_profile::{Format, View, diff, page, svg};
+use phpprof_profile::{Format, NoiseScale, View, diff, page, svg};
 use profiles::{HOSTILE, hostile, large, shop};
 use sums::{check_sums, of_type, page_data, text};
 
@@ -55,14 +55,29 @@ fn each_format_reads_as_its_readers_want_it() {
 #[test]
 fn the_differential_picture_colours_growth_and_shrinkage() {
     let (before, after) = (shop(200), shop(900));
-    let picture = svg::differential(&before, &after, &View::default(), "shop").unwrap();
+    let picture = svg::differential(
+        &before,
+        &after,
+        &View::default(),
+        "shop",
+        NoiseScale::BY_SAMPLES,
+    )
+    .unwrap();
     insta::assert_snapshot!(picture);
 }
 
 #[test]
 fn differences_by_chance_are_grey_in_the_picture() {
-    let picture =
-        |one, other| svg::differential(&shop(one), &shop(other), &View::default(), "shop").unwrap();
+    let picture = |one, other| {
+        svg::differential(
+            &shop(one),
+            &shop(other),
+            &View::default(),
+            "shop",
+            NoiseScale::BY_SAMPLES,
+        )
+        .unwrap()
+    };
     let grey = |picture: &str| picture.matches("no more than chance)</title>").count();
     let frames = |picture: &str| picture.matches("<g><title>").count();
     let near = picture(400, 401);

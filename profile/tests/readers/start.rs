@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use phpprof_profile::View;
 use phpprof_profile::page::{differential, page};
 use phpprof_profile::start;
+use phpprof_profile::{NoiseScale, View};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -59,7 +59,14 @@ fn html_file(html: String, policy: &'static str) -> ServedFile {
 fn opened(list: &Value, state: &str) -> (Browser, String) {
     let policy = phpprof_profile::page::CONTENT_SECURITY_POLICY;
     let flame = page(&shop(40), &View::default(), "shop/web-1", None).unwrap();
-    let diff = differential(&shop(20), &shop(90), &View::default(), "before → after").unwrap();
+    let diff = differential(
+        &shop(20),
+        &shop(90),
+        &View::default(),
+        "before → after",
+        NoiseScale::BY_SAMPLES,
+    )
+    .unwrap();
     let links = json!({"expiresAt": "2026-09-21T14:08:00Z", "links": [
         {"name": "profile", "path": "/l/1.x/merged.pb.gz"}, {"name": "flame", "path": "/l/1.x/flame.html"},
         {"name": "diff", "path": "/l/1.x/diff-from-x.html"}, {"name": "pod/web-1/fpm", "path": "/l/1.x/web-1.pb.gz"},

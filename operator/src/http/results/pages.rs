@@ -5,7 +5,9 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use phpprof_profile::{DecodeLimits as Bounds, Packed, View, ViewError, page, timeline};
+use phpprof_profile::{
+    DecodeLimits as Bounds, NoiseScale, Packed, View, ViewError, page, timeline,
+};
 
 use super::answers::{busy, html, refuse, sized};
 use super::{LARGEST_DRAWN, LARGEST_PAGE, NAMES_DRAWN, Results, TAKEN_WITHIN, drawn};
@@ -106,7 +108,14 @@ pub(super) fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<
 fn compare(before: Vec<u8>, after: Vec<u8>, title: &str) -> Result<String, String> {
     let (before, after) = (opened(before)?, opened(after)?);
     let view = View::default();
-    let page = page::differential_within(&before, &after, &view, title, LARGEST_PAGE);
+    let page = page::differential_within(
+        &before,
+        &after,
+        &view,
+        title,
+        NoiseScale::BY_SAMPLES,
+        LARGEST_PAGE,
+    );
     page.map_err(|error| refusal(&error, "compare the profiles with kubectl phpprof diff"))
 }
 

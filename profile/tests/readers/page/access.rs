@@ -2,7 +2,7 @@
 //! and keys can be turned off.
 
 use phpprof_profile::page::{differential, page};
-use phpprof_profile::{DecodeLimits, View, decode};
+use phpprof_profile::{DecodeLimits, NoiseScale, View, decode};
 
 use super::{saved, saved_shop};
 use crate::browser::Browser;
@@ -85,7 +85,14 @@ fn axe_finds_nothing_in_light_and_dark() {
 
 #[test]
 fn axe_finds_nothing_in_comparisons_and_findings() {
-    let html = differential(&shop(200), &shop(900), &View::default(), "shop").unwrap();
+    let html = differential(
+        &shop(200),
+        &shop(900),
+        &View::default(),
+        "shop",
+        NoiseScale::BY_SAMPLES,
+    )
+    .unwrap();
     check(&html, &["graph=inverted"]);
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),

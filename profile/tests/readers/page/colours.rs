@@ -1,7 +1,7 @@
 //! The page's colours: themes, comparisons, and the same ones in a picture.
 
 use phpprof_profile::page::differential;
-use phpprof_profile::{Format, Profile, View};
+use phpprof_profile::{Format, NoiseScale, Profile, View};
 
 use super::{Saved, frame, noise, saved, saved_shop};
 use crate::profiles::shop;
@@ -37,6 +37,7 @@ fn two_profiles_are_compared_in_red_and_blue() {
             &shop(900),
             &View::default(),
             "shop: before and after",
+            NoiseScale::BY_SAMPLES,
         )
         .unwrap(),
     );

@@ -1,7 +1,7 @@
 //! A comparison of two profiles: differences that chance can cause are grey.
 
 use phpprof_profile::page::differential;
-use phpprof_profile::{Profile, View, diff};
+use phpprof_profile::{NoiseScale, Profile, View, diff};
 
 use super::saved;
 use crate::profiles::shop;
@@ -41,7 +41,16 @@ fn halves(profile: &Profile) -> [Profile; 2] {
 #[test]
 fn halves_of_one_profile_show_no_difference() {
     let [one, other] = halves(&shop(400));
-    let mut page = saved(&differential(&one, &other, &View::default(), "halves").unwrap());
+    let mut page = saved(
+        &differential(
+            &one,
+            &other,
+            &View::default(),
+            "halves",
+            NoiseScale::BY_SAMPLES,
+        )
+        .unwrap(),
+    );
     let fills = page.browser.eval(
         "[...new Set([...document.querySelectorAll('#chart rect')].map((rect) => rect.getAttribute('fill')))].join()",
     );
@@ -65,7 +74,16 @@ fn page_and_plugin_have_the_same_bounds() {
             *value *= 30;
         }
     }
-    let mut page = saved(&differential(&one, &other, &View::default(), "changed").unwrap());
+    let mut page = saved(
+        &differential(
+            &one,
+            &other,
+            &View::default(),
+            "changed",
+            NoiseScale::BY_SAMPLES,
+        )
+        .unwrap(),
+    );
     let rows = page.browser.eval(ROWS);
     let rows = rows.as_array().unwrap();
     let expected = diff(&one, &other, &View::default()).unwrap();

@@ -1,0 +1,160 @@
+use phpprof_profile::change::{
+    ChangeBasis, ChangeEstimate, ChangeReason, ChangedFunction, MovedTime, OneSidedRoute,
+    RouteChange, SideFacts,
+};
+use serde_json::Value;
+
+use super::*;
+
+fn time(before: f64, after: f64) -> ChangeEstimate {
+    ChangeEstimate {
+        before: before * 1e6,
+        after: after * 1e6,
+        error: 2e6,
+        freedom: 90.0,
+    }
+}
+
+fn function(name: &str, before: f64, after: f64) -> ChangedFunction {
+    ChangedFunction {
+        name: name.to_owned(),
+        file: "/srv/app/src/ErrorHandler.php".to_owned(),
+        time: time(before, after),
+        part_percent: 46.5,
+        is_new: before == 0.0,
+        is_gone: after == 0.0,
+    }
+}
+
+fn report() -> ChangeReport {
+    let route = |route: &str, share_percent| RouteChange {
+        route: route.to_owned(),
+        share_percent,
+        requests: [900, 950],
+        time: time(180.0, 420.0),
+        is_significant: true,
+    };
+    let name = |name: &str| (name.to_owned(), "/srv/app/src/a.php".to_owned());
+    ChangeReport {
+        settings: ChangeSettings::default(),
+        verdict: ChangeVerdict::Worse,
+        reasons: vec![ChangeReason::TimeChanged],
+        basis: ChangeBasis::Cells,
+        sides: [
+            SideFacts {
+                requests: 1200,
+                clusters: 96,
+                pods: 2,
+            },
+            SideFacts {
+                requests: 1100,
+                clusters: 94,
+                pods: 2,
+            },
+        ],
+        time: time(202.0, 458.0),
+        changed_time: time(10.0, 230.0),
+        routes: vec![route("/", 75.0), route("/users/{id}", 25.0)],
+        one_sided: vec![OneSidedRoute {
+            route: "/new".to_owned(),
+            share_percent: [0.0, 3.5],
+            requests: [0, 40],
+        }],
+        functions: vec![
+            function("ErrorHandler::cleanTrace", 6.0, 96.0),
+            function("ErrorHandler::handleError", 0.0, 74.0),
+        ],
+        more_functions: 4,
+        common_caller: Some(name("ErrorHandler::handleError")),
+        moves: vec![MovedTime {
+            from: vec![name("Cart::total")],
+            to: vec![name("Cart::sum")],
+            net: time(5.0, 5.0),
+            moved: 5e6,
+        }],
+    }
+}
+
+const TITLES: [&str; 2] = ["shop/before", "shop/after"];
+
+#[test]
+fn verdict_as_text_has_all_that_it_knows() {
+    insta::assert_snapshot!(words::text(&report(), TITLES, Some(100)));
+}
+
+#[test]
+fn verdict_as_markdown_fits_a_comment() {
+    insta::assert_snapshot!(markdown::text(&report(), TITLES));
+}
+
+#[test]
+fn verdict_as_json_has_milliseconds() {
+    let data: Value = serde_json::from_str(&data::json(&report(), TITLES)).unwrap();
+    assert_eq!(data["verdict"], "Worse");
+    assert_eq!(data["time"]["before"], 202.0);
+    assert_eq!(data["functions"][1]["isNew"], true);
+    assert_eq!(data["reasons"][0]["reason"], "TimeChanged");
+    assert_eq!(data["oneSidedRoutes"][0]["sharePercent"][1], 3.5);
+    let yaml: Value = serde_yaml::from_str(&data::yaml(&report(), TITLES)).unwrap();
+    assert_eq!(yaml, data);
+}
+
+#[test]
+fn names_are_no_markup() {
+    let mut report = report();
+    report.functions[0].name = "a`|[x](http://e.example) <img>\u{1b}[2J\n# head".repeat(50);
+    report.one_sided[0].route = "`| \n# head".to_owned();
+    report.common_caller = Some(("[x](y) `".to_owned(), String::new()));
+    let text = markdown::text(&report, ["<b>`", "after"]);
+    assert!(
+        !text.contains('\u{1b}') && !text.contains("\n# head"),
+        "{text}"
+    );
+    let row = text
+        .lines()
+        .find(|line| line.contains("e.example"))
+        .unwrap();
+    assert_eq!(row.matches('|').count(), 7, "{row}");
+    assert_eq!(row.matches('`').count(), 2, "{row}");
+    assert!(text.contains(r"\[x\]") && text.contains(r"\<b\>"), "{text}");
+}
+
+#[test]
+fn exit_code_says_what_the_verdict_says() {
+    let with = |verdict, reason| {
+        let report = ChangeReport {
+            verdict,
+            reasons: vec![reason],
+            ..report()
+        };
+        failure(&report).map(|failure| (failure.exit, failure.hint))
+    };
+    let within = ChangeReason::WithinChance;
+    assert_eq!(with(ChangeVerdict::NoChange, within.clone()), None);
+    assert_eq!(with(ChangeVerdict::Better, ChangeReason::TimeChanged), None);
+    let worse = with(ChangeVerdict::Worse, ChangeReason::TimeChanged).unwrap();
+    assert_eq!(worse.0, Exit::Grew);
+    let could_not = ChangeReason::CouldNotSee {
+        smallest_percent: 14.2,
+        times_as_long: 2.1,
+    };
+    let (exit, hint) = with(ChangeVerdict::Inconclusive, could_not).unwrap();
+    assert_eq!(exit, Exit::Undecided);
+    assert!(hint.contains("3 times as long"), "{hint}");
+}
+
+#[test]
+fn each_inconclusive_reason_has_a_remedy() {
+    for reason in [
+        ChangeReason::WarmingUp { nanoseconds: 1e6 },
+        ChangeReason::PodsDiffer { side: "after" },
+        ChangeReason::TooFewRequests { requests: [3, 0] },
+        ChangeReason::RequestsTooShort {
+            samples_per_request: 1.1,
+        },
+        ChangeReason::NoCells { side: "both" },
+    ] {
+        assert!(!words::reason(&reason).is_empty());
+        assert!(words::remedy(&reason).starts_with("record"), "{reason:?}");
+    }
+}

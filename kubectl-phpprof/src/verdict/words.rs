@@ -1,0 +1,280 @@
+//! A verdict in words, for a terminal.
+//!
+//! Invariant: names from a profile cannot move the terminal's cursor.
+
+use phpprof_profile::change::{
+    ChangeBasis, ChangeEstimate, ChangeReason, ChangeReport, ChangeVerdict,
+};
+
+use crate::table::{Table, printable};
+
+/// The most rows of a list. The data forms have all.
+const MOST: usize = 20;
+
+pub fn text(report: &ChangeReport, titles: [&str; 2], width: Option<usize>) -> String {
+    let mut text = format!(
+        "{}: {}\n{}\n",
+        name(report.verdict),
+        summary(report),
+        basis(report, titles)
+    );
+    for reason in &report.reasons {
+        text.push_str(&format!("- {}\n", self::reason(reason)));
+    }
+    if !report.functions.is_empty() {
+        text.push_str(&format!("\n{}\n", functions_head(report)));
+        text.push_str(&functions(report).text(width));
+    }
+    for moved in report.moves.iter().take(MOST) {
+        text.push_str(&format!("moved: {}\n", printable(&moved_words(moved))));
+    }
+    if report.routes.len() > 1 {
+        text.push('\n');
+        text.push_str(&routes(report).text(width));
+    }
+    for one in report.one_sided.iter().take(MOST) {
+        text.push_str(&format!("not compared: {}\n", printable(&one_sided(one))));
+    }
+    text
+}
+
+pub fn name(verdict: ChangeVerdict) -> &'static str {
+    match verdict {
+        ChangeVerdict::Better => "Better",
+        ChangeVerdict::Worse => "Worse",
+        ChangeVerdict::NoChange => "No change",
+        ChangeVerdict::Inconclusive => "Inconclusive",
+    }
+}
+
+/// The time of a request, before and after, with its interval.
+pub fn summary(report: &ChangeReport) -> String {
+    let time = &report.time;
+    if !time.error.is_finite() {
+        return "no time per request is known".to_owned();
+    }
+    let [low, high] = time.interval();
+    format!(
+        "a request takes {} of {} time instead of {}: {} ({} to {}, 95 %)",
+        milliseconds(time.after),
+        report.settings.measure.name(),
+        milliseconds(time.before),
+        signed_percent(time.percent()),
+        signed_percent(part(low, time)),
+        signed_percent(part(high, time)),
+    )
+}
+
+/// What the answer rests on.
+pub fn basis(report: &ChangeReport, titles: [&str; 2]) -> String {
+    let [before, after] = report.sides;
+    let how = match report.basis {
+        ChangeBasis::Cells => format!("by {} and {} clusters", before.clusters, after.clusters),
+        ChangeBasis::Pods => format!("by {} and {} pods", before.pods, after.pods),
+        ChangeBasis::Samples => "by samples alone, so errors are larger than shown".to_owned(),
+    };
+    let smallest = report.smallest_percent();
+    let smallest = if smallest.is_finite() && smallest > 0.0 {
+        format!("; the smallest change that shows: {smallest:.1} %")
+    } else {
+        String::new()
+    };
+    format!(
+        "{} with {} requests before, {} with {} after; {how}{smallest}",
+        printable(titles[0]),
+        before.requests,
+        printable(titles[1]),
+        after.requests
+    )
+}
+
+pub fn reason(reason: &ChangeReason) -> String {
+    match reason {
+        ChangeReason::TimeChanged => {
+            "the time of a request has changed by more than chance".to_owned()
+        }
+        ChangeReason::FunctionsChanged => {
+            "the functions below have changed by more than chance".to_owned()
+        }
+        ChangeReason::OnlyMoved => {
+            "time only moved from some functions to others below the same caller".to_owned()
+        }
+        ChangeReason::Accepted => "the change is not larger than what is accepted".to_owned(),
+        ChangeReason::WithinChance => "no difference is larger than chance".to_owned(),
+        ChangeReason::CouldNotSee {
+            smallest_percent, ..
+        } => format!("changes below {smallest_percent:.1} % could not have been seen"),
+        ChangeReason::WarmingUp { nanoseconds } => format!(
+            "PHP still compiled and loaded more than before, {} of a request",
+            milliseconds(*nanoseconds)
+        ),
+        ChangeReason::PodsDiffer { side } => {
+            format!("the pods {side} differ from each other, so each pod counts once")
+        }
+        ChangeReason::TooFewRequests {
+            requests: [before, after],
+        } => format!(
+            "no route has enough requests on both sides; the best has {before} before and {after} after"
+        ),
+        ChangeReason::RequestsTooShort {
+            samples_per_request,
+        } => format!(
+            "requests are too short for the rate, with {samples_per_request:.1} samples each, so many were not seen"
+        ),
+        ChangeReason::NoCells { side } => format!(
+            "{}: by samples alone",
+            match *side {
+                "both" => "the profiles have no cells".to_owned(),
+                side => format!("the profile {side} has no cells"),
+            }
+        ),
+    }
+}
+
+/// What decides it; empty if the reason needs nothing.
+pub fn remedy(reason: &ChangeReason) -> String {
+    match reason {
+        ChangeReason::CouldNotSee { times_as_long, .. } => format!(
+            "record both {} times as long, or that many times as many pods; or accept less with --visible",
+            times_as_long.ceil()
+        ),
+        ChangeReason::WarmingUp { .. } => {
+            "record the later release again once its caches are full".to_owned()
+        }
+        ChangeReason::PodsDiffer { .. } => "record more pods of both".to_owned(),
+        ChangeReason::TooFewRequests { .. } => {
+            "record both for longer, under load, with the label route".to_owned()
+        }
+        ChangeReason::RequestsTooShort {
+            samples_per_request,
+        } => format!(
+            "record both at a rate {} times as high",
+            (4.0 / samples_per_request.max(0.1)).ceil()
+        ),
+        ChangeReason::TimeChanged
+        | ChangeReason::FunctionsChanged
+        | ChangeReason::OnlyMoved
+        | ChangeReason::Accepted
+        | ChangeReason::WithinChance => String::new(),
+        ChangeReason::NoCells { .. } => "record both with this release and the label route: kubectl phpprof run TYPE/NAME --labels route".to_owned(),
+    }
+}
+
+pub fn functions_head(report: &ChangeReport) -> String {
+    let more = match report.more_functions {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let below = report
+        .common_caller
+        .as_ref()
+        .map_or_else(String::new, |it| {
+            format!(", nearly all below {}", printable(&it.0))
+        });
+    format!(
+        "{} that explain most of the change of self time per request{more}{below}:",
+        match report.functions.len() {
+            1 => "the function".to_owned(),
+            count => format!("{count} functions"),
+        }
+    )
+}
+
+fn functions(report: &ChangeReport) -> Table {
+    let mut table = Table::new(&[">CHANGE", ">±", ">BEFORE", ">AFTER", ">PART%", "<FUNCTION"]);
+    for one in report.functions.iter().take(MOST) {
+        table.row(vec![
+            signed_milliseconds(one.time.difference()),
+            milliseconds(one.time.margin(0.95)),
+            milliseconds(one.time.before),
+            milliseconds(one.time.after),
+            format!("{:.0}", one.part_percent),
+            format!("{}{}", one.name, mark(one.is_new, one.is_gone)),
+        ]);
+    }
+    table
+}
+
+pub fn mark(is_new: bool, is_gone: bool) -> &'static str {
+    match (is_new, is_gone) {
+        (true, _) => " (new)",
+        (_, true) => " (gone)",
+        _ => "",
+    }
+}
+
+fn routes(report: &ChangeReport) -> Table {
+    let mut table = Table::new(&[">CHANGE%", ">±", ">BEFORE", ">AFTER", ">SHARE%", "<ROUTE"]);
+    for one in report.routes.iter().take(MOST) {
+        table.row(vec![
+            signed_percent(one.time.percent()),
+            format!("{:.1}", part(one.time.margin(0.95), &one.time)),
+            milliseconds(one.time.before),
+            milliseconds(one.time.after),
+            format!("{:.1}", one.share_percent),
+            route(&one.route).to_owned(),
+        ]);
+    }
+    table
+}
+
+/// The name of a route for users.
+pub fn route(route: &str) -> &str {
+    if route.is_empty() {
+        "(no route)"
+    } else {
+        route
+    }
+}
+
+pub fn one_sided(one: &phpprof_profile::change::OneSidedRoute) -> String {
+    let [before, after] = one.share_percent;
+    format!(
+        "{} with {} and {} requests, {before:.1} and {after:.1} % of all time",
+        route(&one.route),
+        one.requests[0],
+        one.requests[1]
+    )
+}
+
+pub fn moved_words(moved: &phpprof_profile::change::MovedTime) -> String {
+    let names = |all: &[(String, String)]| {
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        names.join(", ")
+    };
+    format!(
+        "{} of a request from {} to {}",
+        milliseconds(moved.moved.abs()),
+        names(&moved.from),
+        names(&moved.to)
+    )
+}
+
+fn part(value: f64, time: &ChangeEstimate) -> f64 {
+    if time.before > 0.0 {
+        100.0 * value / time.before
+    } else {
+        0.0
+    }
+}
+
+pub fn signed_percent(percent: f64) -> String {
+    format!("{percent:+.1} %")
+}
+
+/// Nanoseconds in milliseconds, with three digits.
+pub fn milliseconds(nanoseconds: f64) -> String {
+    let milliseconds = nanoseconds / 1e6;
+    let digits = match milliseconds.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    format!("{milliseconds:.digits$} ms")
+}
+
+pub fn signed_milliseconds(nanoseconds: f64) -> String {
+    let sign = if nanoseconds > 0.0 { "+" } else { "" };
+    format!("{sign}{}", milliseconds(nanoseconds))
+}

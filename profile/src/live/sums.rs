@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::lookup::Lookup;
-use crate::noise::{NoisePart, points, squared_error};
+use crate::noise::{NoisePart, NoiseScale, points, squared_error};
 use crate::proto::{Profile, Sample};
 use crate::roots::plain;
 use crate::stacks::label_value;
@@ -200,7 +200,7 @@ impl Sums {
         }
         let share = |part: NoisePart| 100.0 * part.value as f64 / part.total as f64;
         let change = share(after) - share(before);
-        let bound = points(before, after);
+        let bound = points(before, after, NoiseScale::BY_SAMPLES);
         match change {
             change if change > bound => Some(ShareTrend::Rose),
             change if change < -bound => Some(ShareTrend::Fell),

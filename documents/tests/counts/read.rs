@@ -29,11 +29,13 @@ pub enum Rule {
     /// A function that is called `is_…` or `has_…`, and does not answer yes or no, perhaps later or
     /// with an error.
     NotAQuestion,
+    /// A test of the pure gate that measures a time: a busy machine would break it.
+    MeasuredTime,
     /// A test whose name has more than eight words.
     LongTestName,
 }
 
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 10] = [
     Rule::TupleParameter,
     Rule::MatchOnBool,
     Rule::MatchOnNothing,
@@ -42,7 +44,23 @@ pub const RULES: [Rule; 9] = [
     Rule::SharedTypeName,
     Rule::VagueTypeName,
     Rule::NotAQuestion,
+    Rule::MeasuredTime,
     Rule::LongTestName,
+];
+
+/// Folders of tests that another stage runs, on real programs.
+const OTHER_STAGES: [&str; 6] = [
+    "e2e/tests",
+    "kubectl-phpprof/tests/connections",
+    "profile/tests/readers",
+    "profiler-image/bench",
+    "profiler-image/tests/php",
+    "profiler-image/tests/runtimes",
+];
+/// What may measure times, and why.
+const MEASURES: [(&str, &str); 2] = [
+    ("testing/src", "its waits end"),
+    ("operator/src/http/runs.rs", "its clock stands still"),
 ];
 
 /// Names that say nothing of their type: one may have each.
@@ -214,6 +232,13 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        if self.is_test && call.method == "elapsed" && is_of_pure_gate(self.file) {
+            self.offence(Rule::MeasuredTime, call.span(), "elapsed");
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
     fn visit_expr_match(&mut self, expression: &'ast syn::ExprMatch) {
         if expression.arms.iter().any(|arm| is_bool(&arm.pat)) {
             self.offence(Rule::MatchOnBool, expression.span(), "match");
@@ -299,6 +324,13 @@ fn is_file_of_tests(file: &Path) -> bool {
             .iter()
             .any(|of| part == *of)
     })
+}
+
+/// Whether the pure gate runs the tests in a file, and they may not measure times.
+fn is_of_pure_gate(file: &Path) -> bool {
+    let mut others = OTHER_STAGES.iter();
+    let mut measures = MEASURES.iter().map(|(may, _)| may);
+    others.all(|stage| !file.starts_with(stage)) && measures.all(|may| !file.starts_with(may))
 }
 
 /// What breaks a rule in some Rust, and its types.
@@ -395,6 +427,15 @@ fn long_functions_are_counted_outside_tests() {
     assert_eq!(broken("tests/one.rs", &longer), []);
     let inside = format!("#[cfg(test)]\nmod tests {{\n{longer}}}\n");
     assert_eq!(broken("src/one.rs", &inside), []);
+}
+
+#[test]
+fn tests_of_the_pure_gate_measure_no_time() {
+    let code = "fn waits() {\n assert!(one(began.elapsed() < LONG)); }";
+    let expected = (Rule::MeasuredTime, 2, "elapsed".to_owned());
+    assert_eq!(broken("crds/tests/one.rs", code), [expected]);
+    assert_eq!(broken("e2e/tests/one.rs", code), []);
+    assert_eq!(broken("crds/src/one.rs", code), []);
 }
 
 #[test]

@@ -16,16 +16,16 @@ const BASICS: [&str; 9] = [
 
 /// A machine with these programs, each with the lines of its script.
 fn machine(programs: &[(&str, &str)]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     for name in BASICS {
         let found = ["/usr/bin", "/bin"].map(|of| Path::new(of).join(name));
         let found = found.iter().find(|path| path.exists());
-        symlink(found.expect(name), folder.path().join(name)).unwrap();
+        symlink(found.expect(name), folder.path().join(name)).expect("a link");
     }
     for (name, lines) in programs {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/usr/bin/env bash\n{lines}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, format!("#!/usr/bin/env bash\n{lines}\n")).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script");
     }
     folder
 }
@@ -35,9 +35,9 @@ fn lints(programs: &[(&str, &str)]) -> (bool, String) {
     let folder = machine(programs);
     let mut command = Command::new(root().join("tools/givens"));
     let output = command.arg("lint").env("PATH", folder.path()).output();
-    let output = output.unwrap();
+    let output = output.expect("tools/givens");
     assert!(output.stderr.is_empty(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stdout).expect("text");
     (output.status.success(), said)
 }
 
@@ -110,14 +110,14 @@ struct Clones {
 impl Clones {
     fn new() -> Self {
         let clones = Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: tempfile::tempdir().expect("a folder"),
         };
         let first = clones.path("first");
-        fs::create_dir_all(first.join("tools/kubernetes/1.37")).unwrap();
-        fs::write(first.join("tools/kubernetes/1.37/go.mod"), "").unwrap();
+        fs::create_dir_all(first.join("tools/kubernetes/1.37")).expect("a folder");
+        fs::write(first.join("tools/kubernetes/1.37/go.mod"), "").expect("a file");
         for name in ["own-target", "cache.sh"] {
             let to = first.join("tools").join(name);
-            fs::copy(root().join("tools").join(name), to).unwrap();
+            fs::copy(root().join("tools").join(name), to).expect("a copy");
         }
         clones.git(&["init", "--quiet"]);
         clones.git(&["add", "."]);
@@ -133,19 +133,19 @@ impl Clones {
     fn git(&self, arguments: &[&str]) {
         let mut git = Command::new("git");
         let done = git.arg("-C").arg(self.path("first")).args(arguments);
-        assert!(done.status().unwrap().success(), "{arguments:?}");
+        assert!(done.status().expect("git").success(), "{arguments:?}");
     }
 
     /// Builds a crate of the project and one that it depends on, as cargo leaves them.
     fn build(&self, manifest: &Path) {
         for name in ["phpprof-zend-1", "serde-1"] {
             let of = self.path("target/debug/.fingerprint").join(name);
-            fs::create_dir_all(of).unwrap();
+            fs::create_dir_all(of).expect("a folder");
         }
         let deps = self.path("target/debug/deps");
-        fs::create_dir_all(&deps).unwrap();
+        fs::create_dir_all(&deps).expect("a folder");
         let line = format!("# env-dep:CARGO_MANIFEST_DIR={}\n", manifest.display());
-        fs::write(deps.join("phpprof_documents-1.d"), line).unwrap();
+        fs::write(deps.join("phpprof_documents-1.d"), line).expect("a file");
     }
 
     /// Whether the crate is still there after a clone has taken the folder.
@@ -155,7 +155,7 @@ impl Clones {
             .env("CARGO_TARGET_DIR", self.path("target"))
             .env_remove("KUBERNETES")
             .status();
-        assert!(command.unwrap().success());
+        assert!(command.expect("tools/own-target").success());
         let fingerprints = self.path("target/debug/.fingerprint");
         assert!(fingerprints.join("serde-1").exists());
         fingerprints.join("phpprof-zend-1").exists()

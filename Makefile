@@ -134,15 +134,15 @@ fuzz: setup ## the readers of a target's memory on hostile bytes, for 60 seconds
 .PHONY: browser
 browser: setup ## the plugin as krew installs it; formats and flame graph page in Chromium, speedscope, the Firefox Profiler's loader, go tool pprof, callgrind_annotate
 	@$(TOOLS) kubernetes krew
-	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
+	@$(STAGE) "build plugin" tools/programs kubectl-phpprof
 	@$(STAGE) "krew manifest" kubectl-phpprof/krew/check "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
 	@$(STAGE) "install browser" tools/browser
-	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_FIREFOX=$(CACHE)/profiler-cli PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked -p phpprof-profile --test readers
+	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_FIREFOX=$(CACHE)/profiler-cli PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked --workspace --test readers
 
 .PHONY: connections
 connections: setup ## the plugin connects wherever kubectl does: the same request by both, for each kind of kubeconfig
 	@$(TOOLS) kubernetes
-	@$(STAGE) "connections" cargo test --quiet --locked -p kubectl-phpprof --test connections
+	@$(STAGE) "connections" cargo test --quiet --locked --workspace --test connections
 
 .PHONY: aarch64
 aarch64: FULL := 1
@@ -182,22 +182,23 @@ cluster-down: ## remove the cluster, and the second one of e2e, and check that n
 cluster: setup $(if $(KUBECONFIG_CONTEXT),,cluster-up) images
 	@$(TOOLS) kubernetes helm
 
+# Tests are named in the whole workspace, so that their dependencies are those of the pure gate (tools/programs).
 # Each test is a process of its own (.config/nextest.toml), and holds the cluster shared or alone (e2e/src/hold.rs). Those that hold it alone
 # have a second cluster, at the same time; where a context was named, they come last.
 .PHONY: e2e
 e2e: TEST_IMAGES := demo unknown-php runtimes $(if $(filter 1,$(FULL)),operator-older)
 e2e: cluster plugin ## tests on real clusters: most on one, those that stop something on another
 	@$(TOOLS) nextest prometheus $(if $(filter 1,$(FULL)),helm4)
-	@$(STAGE) "build tests on the cluster" cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
+	@$(STAGE) "build tests on the cluster" cargo test --quiet --locked --workspace --test chart --test cluster --test rights --no-run
 	@$(if $(KUBECONFIG_CONTEXT),$(MAKE) together && $(MAKE) alone,$(MAKE) alone >"$(ALONE_LOG)" 2>&1 & alone=$$!; code=0; \
 	  $(MAKE) together || code=$$?; wait $$alone || code=$$?; cat "$(ALONE_LOG)"; exit $$code)
-	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" cargo test --quiet --locked -p e2e --test rights)
+	@$(if $(KUBECONFIG_CONTEXT),,$(STAGE) "rights that were used" cargo test --quiet --locked --workspace --test rights)
 
 IGNORED := $(if $(filter 1,$(FULL)),--run-ignored all)
 .PHONY: together
 together:
 	@$(STAGE) "prepare the cluster" tools/with-cluster "$(CARGO_TARGET_DIR)/debug/prepare"
-	@$(STAGE) "tests on the cluster" tools/with-cluster cargo nextest run --profile cluster --locked --cargo-quiet -p e2e --lib --bins --test chart --test cluster $(IGNORED)
+	@$(STAGE) "tests on the cluster" tools/with-cluster cargo nextest run --profile cluster --locked --cargo-quiet --workspace --test chart --test cluster $(IGNORED)
 
 .PHONY: alone
 alone: TEST_IMAGES := demo unknown-php $(if $(filter 1,$(FULL)),runtimes operator-older)
@@ -205,17 +206,17 @@ alone: export PHPPROF_CLUSTER := $(if $(KUBECONFIG_CONTEXT),,$(SECOND))
 alone:
 	@$(if $(KUBECONFIG_CONTEXT),,e2e/cluster/up && $(STAGE) "load images" e2e/images/load $(IMAGES) $(TEST_IMAGES))
 	@$(STAGE) "prepare the second cluster" tools/with-cluster "$(CARGO_TARGET_DIR)/debug/prepare"
-	@$(STAGE) "tests that run alone" tools/with-cluster cargo nextest run --profile alone --locked --cargo-quiet -p e2e --test cluster $(IGNORED)
+	@$(STAGE) "tests that run alone" tools/with-cluster cargo nextest run --profile alone --locked --cargo-quiet --workspace --test cluster $(IGNORED)
 
 .PHONY: api
 api: plugin ## tests on a real control plane whose pods a toy plays: what needs no container
 	@$(TOOLS) nextest kubernetes helm versitygw $(if $(filter 1,$(FULL)),helm4)
-	@$(STAGE) "build tests without containers" cargo test --quiet --locked -p e2e --test toy --no-run
-	@$(STAGE) "tests without containers" e2e/tools/toy bash -c '"$(CARGO_TARGET_DIR)/debug/prepare" && cargo nextest run --profile toy --locked --cargo-quiet -p e2e --test toy $(if $(filter 1,$(FULL)),--run-ignored all)'
+	@$(STAGE) "build tests without containers" cargo test --quiet --locked --workspace --test toy --no-run
+	@$(STAGE) "tests without containers" e2e/tools/toy bash -c '"$(CARGO_TARGET_DIR)/debug/prepare" && cargo nextest run --profile toy --locked --cargo-quiet --workspace --test toy $(if $(filter 1,$(FULL)),--run-ignored all)'
 
 .PHONY: plugin
 plugin: setup ## install kubectl phpprof next to the test cluster's programs
-	@$(STAGE) "build plugin" cargo build --quiet --locked -p kubectl-phpprof
+	@$(STAGE) "build plugin" tools/programs kubectl-phpprof
 	@cmp -s "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof" || install -D "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof" "$(BIN)/kubectl-phpprof"
 
 .PHONY: demo
@@ -257,12 +258,12 @@ test: setup ## all tests, in their short form
 # PHP. These two come last, and have as much CPU time as the cluster's tests: theirs have time limits.
 .PHONY: beside-e2e
 beside-e2e:
-	@cargo build --quiet --locked -p e2e --bins && cargo test --quiet --locked -p e2e --lib --bins --test chart --test cluster --test rights --no-run
+	@cargo test --quiet --locked --workspace --test chart --test cluster --test rights --test toy --no-run
 	@$(MAKE) api
 	@tools/beside $(MAKE) fuzz FUZZ_SECONDS=10
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
-	@tools/beside cargo test --quiet --locked -p phpprof-profile --test readers --no-run
+	@tools/beside cargo test --quiet --locked --workspace --test readers --no-run
 	@tools/beside $(MAKE) clippy
 	@tools/beside $(MAKE) connections
 	@$(MAKE) browser

@@ -13,8 +13,9 @@ const HEAD: &str = "\
 
 use super::{
     CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
-    FunctionLayout, GcGlobals, Generator, Layout, Machine, MmHeap, ModuleEntry, OpTypes,
-    SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendOp, ZendStringLayout,
+    FunctionLayout, GcGlobals, Generator, Layout, Machine, MmChunk, MmHeap, MmHugeList,
+    ModuleEntry, OpTypes, SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendOp,
+    ZendStringLayout,
 };
 
 /// All rows.
@@ -40,7 +41,9 @@ const ROW: &str = "
     core_globals: CoreGlobals { during_request_startup: {php_core_globals.during_request_startup}, http_globals: {php_core_globals.http_globals} },
     fcgi_request: FcgiRequest { has_env: {fcgi_request.has_env}, env: {fcgi_request.env}, hash_value: {fcgi_hash_bucket.hash_value}, var_len: {fcgi_hash_bucket.var_len}, var: {fcgi_hash_bucket.var}, val_len: {fcgi_hash_bucket.val_len}, val: {fcgi_hash_bucket.val}, next: {fcgi_hash_bucket.next}, sizeof: {fcgi_hash_bucket.sizeof} },
     gc_globals: GcGlobals { gc_enabled: {zend_gc_globals.gc_enabled}, gc_active: {zend_gc_globals.gc_active} },
-    mm_heap: MmHeap { size: {zend_mm_heap.size}, peak: {zend_mm_heap.peak}, real_size: {zend_mm_heap.real_size}, real_peak: {zend_mm_heap.real_peak}, limit: {zend_mm_heap.limit} },
+    mm_heap: MmHeap { size: {zend_mm_heap.size}, peak: {zend_mm_heap.peak}, real_size: {zend_mm_heap.real_size}, real_peak: {zend_mm_heap.real_peak}, limit: {zend_mm_heap.limit}, free_slot: {zend_mm_heap.free_slot}, huge_list: {zend_mm_heap.huge_list}, main_chunk: {zend_mm_heap.main_chunk}, cached_chunks: {zend_mm_heap.cached_chunks}, chunks_count: {zend_mm_heap.chunks_count}, cached_chunks_count: {zend_mm_heap.cached_chunks_count}, sizeof: {zend_mm_heap.sizeof}, tail_moved: {zend_mm_heap.tail.moved}, sizeof_other: {zend_mm_heap.sizeof.other} },
+    mm_chunk: MmChunk { next: {zend_mm_chunk.next}, free_pages: {zend_mm_chunk.free_pages}, heap_slot: {zend_mm_chunk.heap_slot} },
+    mm_huge_list: MmHugeList { ptr: {zend_mm_huge_list.ptr}, size: {zend_mm_huge_list.size}, next: {zend_mm_huge_list.next} },
     rules: VersionRules { literals_in_op_array: {literals_in_op_array}, cache_slots_in_literals: {cache_slots_in_literals}, dummy_frames: {dummy_frames}, placeholder_ends_at_root: {placeholder_ends_at_root}, trait_alias_keeps_name: {trait_alias_keeps_name}, fast_tsrm_offsets: {fast_tsrm_offsets}, has_assign_op: {has_assign_op}, packed_arrays_of_zvals: {packed_arrays_of_zvals} },
     vm_stack_header: {ZEND_VM_STACK_HEADER_SLOTS} * 16,
     vm_stack_prev: {zend_vm_stack.prev},

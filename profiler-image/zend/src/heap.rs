@@ -1,18 +1,23 @@
 //! Finds the heap of a worker (`zend_mm_heap`, Zend/zend_alloc.c), and reads its sizes.
 //!
 //! It has no symbol. The VM stack is a block of the heap; all blocks except huge ones are in chunks
-//! that begin at a multiple of their size, and a chunk begins with a pointer to its heap. What this
-//! module does not do: walk blocks, or read their content.
+//! that begin at a multiple of their size, and a chunk begins with a pointer to its heap.
+//! [`account`] says what a heap is made of. What this module does not do: read a block's content.
 //! Invariant: a heap is accepted only if its own first chunk points to it; inconsistent sizes give
 //! no result.
+
+pub mod account;
+pub mod bins;
+mod free;
+pub(crate) mod pages;
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at, word_at};
 
 /// `ZEND_MM_CHUNK_SIZE`, to which chunks are aligned.
-const CHUNK_SIZE: u64 = 2 << 20;
+pub const CHUNK_SIZE: u64 = 2 << 20;
 /// `ZEND_MM_PAGE_SIZE`: the heap takes whole pages from the system.
-const PAGE_SIZE: u64 = 4096;
+pub const PAGE_SIZE: u64 = 4096;
 /// How much of a heap is read: from its beginning to `limit`.
 pub const HEAD: usize = 304;
 
@@ -41,7 +46,15 @@ pub fn length(layout: &Layout) -> usize {
 pub fn find<M: Memory + ?Sized>(memory: &M, layout: &Layout, vm_stack: u64) -> Option<u64> {
     let chunk = vm_stack & !(CHUNK_SIZE - 1);
     // A chunk begins with its own header; a block at the beginning of a chunk is a huge block.
-    if chunk == 0 || chunk == vm_stack || vm_stack >= END_OF_USER_SPACE {
+    if chunk == vm_stack {
+        return None;
+    }
+    of_chunk(memory, layout, chunk)
+}
+
+/// The heap to which the chunk at this address belongs; `None` if it is not a chunk.
+pub fn of_chunk<M: Memory + ?Sized>(memory: &M, layout: &Layout, chunk: u64) -> Option<u64> {
+    if chunk == 0 || !chunk.is_multiple_of(CHUNK_SIZE) || chunk >= END_OF_USER_SPACE {
         return None;
     }
     let heap = memory.word(chunk).ok()?;

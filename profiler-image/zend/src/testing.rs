@@ -8,6 +8,7 @@
 
 mod code;
 mod counted;
+pub mod heap;
 pub mod process;
 
 use crate::function::{FunctionKey, HEAD};

@@ -86,8 +86,40 @@ pub struct MmHeap {
     pub peak: usize,
     pub real_size: usize,
     pub real_peak: usize,
-    /// The last field that is read: later ones have moved within a version.
+    /// Later fields have moved within a version: see `tail_moved`.
     pub limit: usize,
+    /// 30 heads of lists of free elements, whose first word is the next one.
+    pub free_slot: usize,
+    pub huge_list: usize,
+    /// This and all later fields are 0 if the version's numbers are not known.
+    pub main_chunk: usize,
+    pub cached_chunks: usize,
+    pub chunks_count: usize,
+    pub cached_chunks_count: usize,
+    pub sizeof: usize,
+    /// In the other form that some releases of the version have: how much further `huge_list` and
+    /// the fields after it are.
+    pub tail_moved: usize,
+    /// The size of that other form; 0 if no release has one.
+    pub sizeof_other: usize,
+}
+
+/// `zend_mm_chunk` (Zend/zend_alloc.c). It begins with a pointer to its heap. The main chunk has
+/// the heap in its `heap_slot`; after that slot come `free_map`, a bit for each page, and `map`, 32
+/// bits for each page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MmChunk {
+    pub next: usize,
+    pub free_pages: usize,
+    pub heap_slot: usize,
+}
+
+/// `zend_mm_huge_list` (Zend/zend_alloc.c), an element of the heap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MmHugeList {
+    pub ptr: usize,
+    pub size: usize,
+    pub next: usize,
 }
 
 /// `zend_execute_data` (Zend/zend_compile.h).
@@ -327,6 +359,8 @@ pub struct Layout {
     pub fcgi_request: FcgiRequest,
     pub gc_globals: GcGlobals,
     pub mm_heap: MmHeap,
+    pub mm_chunk: MmChunk,
+    pub mm_huge_list: MmHugeList,
     /// `None` if no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
     pub rules: VersionRules,

@@ -92,7 +92,9 @@ fn opcache<M: Memory + ?Sized>(
 
 /// The state in opcache's memory.
 fn state<M: Memory + ?Sized>(memory: &M, range: &Range<u64>) -> Option<OpcacheState> {
-    let Accelerator { restarts, is_full } = Accelerator::read(memory, range)?;
+    let Accelerator {
+        restarts, is_full, ..
+    } = Accelerator::read(memory, range)?;
     let mut counts = Restarts::default();
     memory.read(restarts, &mut counts.0).ok()?;
     counts

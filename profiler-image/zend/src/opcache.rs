@@ -69,6 +69,38 @@ pub struct Accelerator {
     pub restarts: u64,
     /// It accepts no more scripts until it restarts (`ZSMMG(memory_exhausted)`).
     pub is_full: bool,
+    /// How full it is; `None` if it has several segments.
+    pub filling: Option<Filling>,
+}
+
+/// How full opcache's memory is, in bytes, as `opcache_get_status()` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filling {
+    /// Its size, without the JIT's part.
+    pub size: u64,
+    /// Not used yet (`ZSMMG(shared_free)`).
+    pub free: u64,
+    /// Of scripts that were replaced (`ZSMMG(wasted_shared_memory)`).
+    pub wasted: u64,
+}
+
+impl Filling {
+    /// That of one segment: before its address it has its size, in some versions the end of what
+    /// is given out, which is before the JIT's part, and the position.
+    fn of(globals: &[u8], segment: &[u8], has_end: bool) -> Option<Self> {
+        let size = word_at(segment, if has_end { 8 } else { 0 });
+        let (free, wasted) = (word_at(globals, 16), word_at(globals, 24));
+        let taken = free.checked_add(wasted)?;
+        let is_sound = half_at(globals, 8) == 1 && taken <= size && size <= word_at(segment, 0);
+        is_sound.then_some(Self { size, free, wasted })
+    }
+
+    /// What scripts, interned strings and opcache's tables take.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        let taken = self.free.saturating_add(self.wasted);
+        self.size.saturating_sub(taken)
+    }
 }
 
 impl Accelerator {
@@ -84,8 +116,9 @@ impl Accelerator {
         let mut bytes = [0_u8; 32];
         memory.read(within(segment)?, &mut bytes).ok()?;
         // `zend_shared_segment.p` follows two sizes, and from some 8.x on three.
-        let is_at_start = [16, 24].map(|at| word_at(&bytes, at) == range.start);
-        let is_sound = is_at_start.contains(&true)
+        let has_end = word_at(&bytes, 24) == range.start;
+        let is_at_start = has_end || word_at(&bytes, 16) == range.start;
+        let is_sound = is_at_start
             && word_at(&bytes, 0) >= range.end - range.start
             && (1..=MAX_SEGMENTS).contains(&half_at(&globals, 8))
             && byte_at(&globals, 32) <= 1;
@@ -93,8 +126,15 @@ impl Accelerator {
         Some(Self {
             restarts: within(shared.checked_add(RESTARTS)?)?,
             is_full: byte_at(&globals, 32) != 0,
+            filling: Filling::of(&globals, &bytes, has_end),
         })
     }
+}
+
+/// The beginning of opcache's memory; `None` if no range is.
+pub fn accelerator<M: Memory + ?Sized>(memory: &M, shared: &[Range<u64>]) -> Option<Accelerator> {
+    let mut found = shared.iter().take(MAX_RANGES);
+    found.find_map(|range| Accelerator::read(memory, range))
 }
 
 /// Where opcache counts its restarts; `None` if no range is opcache's memory.

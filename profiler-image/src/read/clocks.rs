@@ -204,7 +204,7 @@ impl Clocks {
         let (pid, tid) = (self.pid, self.tid);
         let file = self.status.get(|| open(pid, tid, "status"))?;
         let mut bytes = [0_u8; MAX_STATUS];
-        departures_in(read_bytes(file, &mut bytes).ok()?)
+        Departures::parse(read_bytes(file, &mut bytes).ok()?)
     }
 
     /// Stops counting the departures, because they do not belong to the numbers of `schedstat`.
@@ -260,20 +260,6 @@ fn is_asleep_by_state(file: &File) -> Option<bool> {
     let mut bytes = [0_u8; 512];
     let stat = Stat::parse(read(file, &mut bytes).ok()?)?;
     Some(!matches!(stat.state, 'R'))
-}
-
-/// The counts in a `status`. Its name, which the target chooses, has no line breaks
-/// (`proc_task_name`, fs/proc/array.c).
-fn departures_in(status: &[u8]) -> Option<Departures> {
-    let number = |key: &[u8]| {
-        let mut lines = status.rsplit(|&byte| byte == b'\n');
-        let value = lines.find_map(|line| line.strip_prefix(key))?;
-        std::str::from_utf8(value).ok()?.trim().parse().ok()
-    };
-    Some(Departures {
-        voluntary: number(b"voluntary_ctxt_switches:")?,
-        involuntary: number(b"nonvoluntary_ctxt_switches:")?,
-    })
 }
 
 fn open(pid: i32, tid: i32, name: &str) -> Option<File> {
@@ -426,9 +412,9 @@ mod tests {
             voluntary: 7,
             involuntary: 5,
         };
-        assert_eq!(departures_in(status), Some(expected));
-        assert_eq!(departures_in(&status[..status.len() - 30]), None);
-        assert_eq!(departures_in(b"Name:\t\xff\n"), None);
+        assert_eq!(Departures::parse(status), Some(expected));
+        assert_eq!(Departures::parse(&status[..status.len() - 30]), None);
+        assert_eq!(Departures::parse(b"Name:\t\xff\n"), None);
     }
 
     /// Reads a process's counts around nothing, this many times.

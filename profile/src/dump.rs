@@ -3,6 +3,8 @@
 //! Such a profile has one sample for each worker, with labels that describe its state. Invariant:
 //! workers that may be stuck come first, and no name can move the terminal's cursor.
 
+mod memory;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -13,6 +15,10 @@ use crate::roots::plain;
 use crate::text::{columns, printable};
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
+
+pub use memory::{
+    BinReport, HeapReport, LostReport, MemoryReport, OpcacheReport, ResidentReport, memory_text,
+};
 
 /// The width of the column with functions, before that with files.
 const FUNCTION: usize = 32;
@@ -77,12 +83,16 @@ pub struct DumpWorker {
     pub request_seconds: Option<f64>,
     /// Leaf first.
     pub stack: Vec<DumpFrame>,
+    /// What its memory is made of, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryReport>,
 }
 
 impl DumpWorker {
-    /// The labels of the worker's sample. [`workers`] reads them again. Pod and container are not
-    /// among them, because the sampler does not set them.
-    pub fn labels(&self) -> Vec<SampleTag<'_>> {
+    /// The labels of the worker's sample, with the label of its memory
+    /// ([`MemoryReport::label`]). [`workers`] reads them again. Pod and container are not among
+    /// them, because the sampler does not set them.
+    pub fn labels<'a>(&'a self, memory: Option<&'a str>) -> Vec<SampleTag<'a>> {
         let state = match self.state {
             DumpState::Stopped => "stopped",
             DumpState::Waiting => "waiting",
@@ -104,6 +114,7 @@ impl DumpWorker {
             ("method", self.method.as_deref()),
             ("route", self.route.as_deref()),
             ("script", self.script.as_deref()),
+            ("memory", memory),
         ];
         let milliseconds = |seconds: f64| (seconds * 1000.0) as i64;
         let numbers = [
@@ -223,6 +234,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
             DumpState::Idle => Vec::new(),
             _ => frames.collect(),
         },
+        memory: word("memory").and_then(|label| MemoryReport::parse(&label)),
     })
 }
 
@@ -333,6 +345,30 @@ mod tests {
     use super::*;
     use crate::{Builder, FrameRef, SampleTag, Settings};
 
+    impl DumpWorker {
+        /// A worker that has no more than a state.
+        pub(super) fn of_state(state: DumpState) -> Self {
+            Self {
+                pod: None,
+                container: None,
+                pid: 1,
+                thread: None,
+                pool: None,
+                php: String::new(),
+                sapi: String::new(),
+                state,
+                waits_for_cpu: false,
+                system_call: None,
+                method: None,
+                route: None,
+                script: None,
+                request_seconds: None,
+                stack: Vec::new(),
+                memory: None,
+            }
+        }
+    }
+
     fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
         FrameRef {
             name,
@@ -393,14 +429,17 @@ mod tests {
 
     #[test]
     fn a_worker_is_read_from_its_labels_unchanged() {
-        for worker in workers(&profile()) {
+        for mut worker in workers(&profile()) {
+            worker.memory = Some(MemoryReport::default());
             let mut builder = Builder::new(Settings::default());
             let frames = worker.stack.iter();
             let frames: Vec<_> = frames
                 .map(|it| frame(&it.function, &it.file, it.line))
                 .collect();
             let pod = worker.pod.as_deref().unwrap_or_default();
-            let labels = [vec![SampleTag::Str("pod", pod)], worker.labels()].concat();
+            let memory = worker.memory.as_ref().map(MemoryReport::label);
+            let labels = worker.labels(memory.as_deref());
+            let labels = [vec![SampleTag::Str("pod", pod)], labels].concat();
             let mut keys = labels.iter().map(|label| match label {
                 SampleTag::Str(key, _) | SampleTag::Num(key, ..) => *key,
             });

@@ -15,13 +15,14 @@ pub const OF_WAITS: [&str; 1] = [crate::waiting::LABEL];
 /// The labels of HTTP requests, which a sample has if they were asked for.
 pub const OF_REQUESTS: [&str; 5] = ["method", "route", "script", "request_age", "trace_id"];
 /// The labels that only a snapshot has.
-pub const OF_SNAPSHOTS: [&str; 6] = [
+pub const OF_SNAPSHOTS: [&str; 7] = [
     "state",
     "pool",
     "system_call",
     "waits_on",
     "peer_port",
     "request",
+    "memory",
 ];
 
 /// The labels that each sample of a profile can have.

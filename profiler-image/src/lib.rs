@@ -12,6 +12,7 @@
 pub mod contract;
 pub mod deliver;
 pub mod failure;
+pub mod heap;
 pub mod now;
 mod raw;
 pub mod read;

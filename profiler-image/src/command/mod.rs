@@ -106,6 +106,15 @@ fn tell_without_room(workers: usize) {
     }
 }
 
+/// Tells for how many workers there was no time to read their memory.
+fn tell_unread_memory(workers: usize) {
+    if workers > 0 {
+        say(&format!(
+            "the memory of {workers} workers was not read: there was no time left; choose fewer processes"
+        ));
+    }
+}
+
 /// Why there is no recording.
 fn failure_of(error: &RecordError, options: &RecordingOptions) -> SamplerFailure {
     match error {

@@ -17,6 +17,7 @@ use phpprof::deliver::server_time::NodeDeadlines;
 use phpprof::deliver::timeline::timeline;
 use phpprof::deliver::{cancellation, upload};
 use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::heap::add_memory;
 use phpprof::now::{self, Begin};
 use phpprof::request::asked::RequestSettings;
 use phpprof::run::snapshot::Keep;
@@ -32,7 +33,7 @@ use super::delivery::Delivery;
 use super::host::{self, Host};
 use super::{
     HOW, OUTPUT, POD, WHAT, behave, end, failure_of, heap, of_sampler, requests, say,
-    tell_without_room,
+    tell_unread_memory, tell_without_room,
 };
 
 /// The seconds of a run that lasts until the user ends it.
@@ -63,7 +64,8 @@ pub struct RecordArguments {
     #[arg(long, help_heading = HOW)]
     include_idle: bool,
     /// Also show which stacks made the heap grow (sample type heap_growth), and how much of it they
-    /// still hold (heap_change). The sampler reads sizes, never contents.
+    /// still hold (heap_change). With --snapshot: what each worker's memory is made of. The sampler
+    /// reads sizes, never contents.
     #[arg(long, help_heading = HOW)]
     heap: bool,
     /// Show once where every worker is, instead of sampling.
@@ -254,7 +256,10 @@ fn deliver(
     let output = match &begin {
         Some(begin) => {
             let said = begin.look(&recording.facts.seen);
-            let workers = now::workers(&snapshot, &said);
+            let mut workers = now::workers(&snapshot, &said);
+            if arguments.heap {
+                tell_unread_memory(add_memory(&mut workers, &recording.facts.seen));
+            }
             of_workers(&snapshot, &workers, &arguments.label, of_sampler)
         }
         None => output(&snapshot, &arguments.label, of_sampler),

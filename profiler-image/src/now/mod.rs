@@ -14,7 +14,7 @@ use std::time::Duration;
 use phpprof_profile::dump::{DumpFrame, DumpState, DumpWorker};
 
 use crate::request::asked::SampleLabels;
-use crate::run::aggregate::{Settlement, StackSum};
+use crate::run::aggregate::{FrameLine, Settlement, StackSum};
 use crate::run::snapshot::Snapshot;
 use crate::stack::names::FunctionNames;
 use crate::target::process::held::Held;
@@ -62,6 +62,16 @@ fn mostly_slept(sum: &StackSum) -> bool {
     sum.cpu_nanoseconds.saturating_mul(2) < sum.wall_nanoseconds
 }
 
+fn frame(snapshot: &Snapshot, line: &FrameLine) -> DumpFrame {
+    let (id, line) = *line;
+    let name = snapshot.samples.names.get(id);
+    DumpFrame {
+        function: name.name.to_string(),
+        file: name.file.to_string(),
+        line: line.into(),
+    }
+}
+
 fn worker(
     snapshot: &Snapshot,
     tid: i32,
@@ -81,14 +91,6 @@ fn worker(
         DumpState::Waiting
     } else {
         DumpState::Running
-    };
-    let frame = |&(id, line): &(_, u32)| {
-        let name = snapshot.samples.names.get(id);
-        DumpFrame {
-            function: name.name.to_string(),
-            file: name.file.to_string(),
-            line: line.into(),
-        }
     };
     let waits_for_cpu =
         state == DumpState::Running && sampled.most.held == Held::Cpu && said.is_runnable;
@@ -119,7 +121,9 @@ fn worker(
         stack: if is_idle {
             Vec::new()
         } else {
-            lines.iter().rev().map(frame).collect()
+            let lines = lines.iter().rev();
+            lines.map(|line| frame(snapshot, line)).collect()
         },
+        memory: None,
     })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use phpprof::failure::{Reason, SamplerFailure};
+use phpprof::heap::add_memory;
 use phpprof::now::{self, Begin};
 use phpprof::request::asked::RequestSettings;
 use phpprof::run::stop::StopSwitch;
@@ -12,7 +13,7 @@ use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::dump;
 
-use super::super::{OUTPUT, WHAT, behave, failure_of, say, tell_without_room};
+use super::super::{OUTPUT, WHAT, behave, failure_of, say, tell_unread_memory, tell_without_room};
 use super::{Common, none_of, of_masters, with_listing};
 
 #[derive(Args)]
@@ -25,6 +26,10 @@ pub struct DumpArguments {
     /// Show every PHP process that this user may read.
     #[arg(short, long, group = "what", help_heading = WHAT)]
     all: bool,
+    /// Show what each worker's memory is made of, instead of its stack: the sizes of small, large
+    /// and huge blocks, what is free in them, and the memory of the process. No value is read.
+    #[arg(short, long, help_heading = WHAT)]
+    memory: bool,
     #[command(flatten)]
     common: Common,
     /// Output format: text or json.
@@ -58,7 +63,10 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
     };
     let recording = record(&options);
     let recording = recording.map_err(|error| with_listing(failure_of(&error, &options)))?;
-    let workers = now::workers(&recording.snapshot(), &begin.look(&recording.facts.seen));
+    let mut workers = now::workers(&recording.snapshot(), &begin.look(&recording.facts.seen));
+    if arguments.memory {
+        tell_unread_memory(add_memory(&mut workers, &recording.facts.seen));
+    }
     let workers = dump::ordered(workers);
     let unread = recording.facts.seen.len().saturating_sub(workers.len());
     if unread > 0 {
@@ -71,6 +79,7 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
     tell_without_room(recording.facts.without_room);
     let text = match arguments.output.as_str() {
         "json" => dump::json(&workers),
+        _ if arguments.memory => dump::memory_text(&workers),
         _ => dump::text(&workers),
     };
     let written = std::io::stdout().write_all(text.as_bytes());

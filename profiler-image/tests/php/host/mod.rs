@@ -7,6 +7,7 @@ mod dump;
 mod dump_many;
 mod files;
 mod formats;
+mod memory;
 mod program;
 mod scene;
 mod stops;

@@ -73,7 +73,8 @@ pub struct ProfileRequestSpec {
     pub include_idle: bool,
 
     /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much
-    /// of it they still hold (heap_change). The sampler reads sizes, never contents.
+    /// of it they still hold (heap_change). A snapshot shows what each worker's memory is made of
+    /// instead. The sampler reads sizes, never contents.
     #[serde(default)]
     pub heap: bool,
 

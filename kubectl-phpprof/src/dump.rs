@@ -1,11 +1,12 @@
-//! `dump`: where every worker of the pods is now, by a request for a snapshot.
+//! `dump`: where every worker of the pods is now, or what its memory is made of, by a request for a
+//! snapshot.
 //!
 //! Invariant: it shows the result of the request that this command created, never of an earlier
 //! one.
 
 use std::io::Write as _;
 
-use phpprof_profile::dump::{json as to_json, text, workers};
+use phpprof_profile::dump::{json as to_json, memory_text, text, workers};
 use serde_json::json;
 
 use crate::cli::Dump;
@@ -49,6 +50,7 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
                 cluster.suggest.phpprof(&format!("describe {name}"))
             ),
         )),
+        None if arguments.memory => Ok(memory_text(&workers)),
         None => Ok(text(&workers)),
     }
 }

@@ -165,6 +165,7 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
         mode: ProfileMode::Snapshot,
         duration_seconds: 1,
         include_idle: true,
+        heap: dump.memory,
         labels: vec![
             RequestLabel::Method,
             RequestLabel::Route,
@@ -309,6 +310,22 @@ mod tests {
         check_target("web-1", "pod web-1");
         check_target("rollout/web", "argoproj.io/v1alpha1 Rollout web");
         check_target("Shop.v1.example.org/web", "example.org/v1 Shop web");
+    }
+
+    #[test]
+    fn memory_of_a_dump_is_asked_as_heap() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            dump: Dump,
+        }
+        let asks = |line: &str| {
+            let line = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            let spec = snapshot(&line.dump).unwrap().spec;
+            (spec.mode, spec.heap)
+        };
+        assert_eq!(asks("dump pod/web"), (ProfileMode::Snapshot, false));
+        assert_eq!(asks("dump pod/web --memory"), (ProfileMode::Snapshot, true));
     }
 
     #[test]

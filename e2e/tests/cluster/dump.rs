@@ -54,6 +54,14 @@ fn dump_names_a_hanging_workers_request_and_wait() -> Result<()> {
                 && stuck["requestSeconds"].as_f64() > Some(1.0),
             "{stuck:#}"
         );
+        let memory = user.run("dump pod/web -c fpm --memory -o json").await?;
+        let memory: Value = serde_json::from_str(&memory.well()?)?;
+        let workers = memory["workers"].as_array().context("no workers")?;
+        let has_heap = |worker: &Value| {
+            let heap = &worker["memory"]["heap"];
+            heap["realSize"].as_u64() >= Some(2 << 20) && !heap["isMoment"].is_null()
+        };
+        ensure!(workers.iter().all(has_heap), "{memory:#}");
         let text = user.run("dump pod/web -c fpm").await?.well()?;
         ensure!(
             text.contains("waits in flock") && text.contains("GET /hang.php for"),

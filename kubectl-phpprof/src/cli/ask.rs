@@ -137,6 +137,10 @@ pub struct Dump {
     /// Group id that PHP runs as.
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
+    /// Show what each worker's memory is made of, instead of its stack: small, large and huge
+    /// blocks, what is free, and the memory of the process. No value is read.
+    #[arg(short, long)]
+    pub memory: bool,
     #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = OutputFlag::parser(TEXT))]
     pub output: OutputFlag,
     /// How long to wait.

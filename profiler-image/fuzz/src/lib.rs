@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod engine;
+pub mod heap;
 pub mod image;
 pub mod maps;
 pub mod stack;

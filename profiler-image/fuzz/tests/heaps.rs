@@ -1,0 +1,65 @@
+//! The seeds of heaps, and what their accounts are: heaps that are laid out by a row, because a
+//! real one has far more bytes than a fuzzer takes. `UPDATE_SEEDS=1` writes them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use phpprof_fuzz::heap::of_image;
+use phpprof_fuzz::image::encode;
+use phpprof_zend::layouts::{Layout, ROWS};
+use phpprof_zend::testing::heap::HeapImage;
+
+/// A heap with blocks of each kind.
+fn filled(mut image: HeapImage) -> HeapImage {
+    let runs: Vec<_> = (0..3).map(|_| image.small(6)).collect();
+    let wide = image.small(16);
+    let free: Vec<_> = (0..73)
+        .flat_map(|index| runs.iter().skip(1).map(move |run| (*run, index)))
+        .collect();
+    image.free(6, &free);
+    image.free(16, &[(wide, 40), (wide, 3)]);
+    image.large(20);
+    image.huge(3 << 20);
+    image.huge(4 << 20);
+    image.cached();
+    image.settle();
+    image
+}
+
+fn seed(row: usize, image: &HeapImage) -> Vec<u8> {
+    let bytes = image.memory().bytes().collect();
+    encode([row as u64, HeapImage::chunk_at(0), 0], &bytes)
+}
+
+#[test]
+fn seeds_are_whole_heaps() -> Result<()> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("seeds/heap");
+    let find = |major, minor| {
+        let is_it = |row: &Layout| (row.major, row.minor) == (major, minor);
+        ROWS.iter().position(is_it).context("no row")
+    };
+    for (name, row, is_other) in [
+        ("php-7.4", find(7, 4)?, false),
+        ("php-8.2", find(8, 2)?, true),
+        ("php-8.5", find(8, 5)?, false),
+    ] {
+        let layout = &ROWS[row];
+        let image = filled(if is_other {
+            HeapImage::in_other_form(layout)
+        } else {
+            HeapImage::new(layout)
+        });
+        let (path, seed) = (folder.join(name), seed(row, &image));
+        if std::env::var_os("UPDATE_SEEDS").is_some() {
+            fs::create_dir_all(&folder)?;
+            fs::write(&path, &seed)?;
+        }
+        ensure!(fs::read(&path)? == seed, "{name} is stale: UPDATE_SEEDS=1");
+        let account = of_image(&seed).context("no account")?;
+        ensure!(account.unaccounted() == 0, "{account:?}");
+        ensure!((account.huge_blocks, account.cached_chunks) == (2, 1));
+        phpprof_fuzz::heap::run(&seed);
+    }
+    Ok(())
+}

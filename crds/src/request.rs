@@ -176,7 +176,7 @@ pub enum RequestLabel {
     Script,
     /// `request_age`, in bands.
     RequestAge,
-    /// `trace_id`, of the header traceparent.
+    /// `trace_id` and `span_id`, of the header traceparent.
     TraceID,
 }
 

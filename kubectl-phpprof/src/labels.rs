@@ -53,11 +53,12 @@ fn possible(spec: &ProfileRequestSpec) -> Vec<&'static str> {
     keys
 }
 
-/// The labels of HTTP requests, each with its key in a profile.
+/// The labels of HTTP requests, each with its key in a profile; a trace has two.
 fn of_requests() -> impl Iterator<Item = (&'static str, RunLabel)> {
     let of_key = |key: &str| RunLabel::from_str(&key.replace('_', "-"), false).ok();
     let keys = labels::OF_REQUESTS.into_iter();
     keys.filter_map(move |key| Some((key, of_key(key)?)))
+        .chain([(labels::SPAN_ID, RunLabel::TraceId)])
 }
 
 /// The label as `--labels` spells it.
@@ -89,12 +90,17 @@ mod tests {
     fn a_label_that_the_request_lacks_is_refused() {
         let target = json!({"podName": "web-1"});
         let with = |labels: Value| json!({"target": target, "labels": labels});
-        for key in ["pod", "pid", "waiting", "trace_id"] {
+        for key in ["pod", "pid", "waiting", "trace_id", "span_id"] {
             check(with(json!(["TraceID"])), key, None);
         }
         check(
             with(json!(["Route"])),
             "trace_id",
+            Some("add trace-id to --labels"),
+        );
+        check(
+            with(json!(["Route"])),
+            "span_id",
             Some("add trace-id to --labels"),
         );
         check(
@@ -115,9 +121,10 @@ mod tests {
     #[test]
     fn each_label_of_a_request_can_be_chosen() {
         let keys: Vec<_> = of_requests().map(|(key, _)| key).collect();
-        assert_eq!(keys, labels::OF_REQUESTS);
+        let expected = labels::OF_REQUESTS.into_iter().chain([labels::SPAN_ID]);
+        assert_eq!(keys, expected.collect::<Vec<_>>());
         let all = RunLabel::value_variants().iter();
-        assert_eq!(all.filter_map(|it| it.label()).count(), keys.len());
+        assert_eq!(all.filter_map(|it| it.label()).count(), keys.len() - 1);
     }
 
     #[test]

@@ -13,7 +13,12 @@ pub const OF_WORKERS: [&str; 2] = ["pid", "thread"];
 /// What a worker waited for that could not continue.
 pub const OF_WAITS: [&str; 1] = [crate::waiting::LABEL];
 /// The labels of HTTP requests, which a sample has if they were asked for.
-pub const OF_REQUESTS: [&str; 5] = ["method", "route", "script", "request_age", "trace_id"];
+pub const OF_REQUESTS: [&str; 5] = ["method", "route", "script", "request_age", TRACE_ID];
+/// The trace of a request: 32 hexadecimal digits.
+pub const TRACE_ID: &str = "trace_id";
+/// The span that a request is a child of: 16 hexadecimal digits. A sample has it if and only if its
+/// trace is known, so it needs no room of its own.
+pub const SPAN_ID: &str = "span_id";
 /// The labels that only a snapshot has.
 pub const OF_SNAPSHOTS: [&str; 7] = [
     "state",
@@ -33,6 +38,6 @@ pub fn of_samples() -> impl Iterator<Item = &'static str> {
 
 /// All labels.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    let few = OF_WAITS.into_iter().chain(OF_REQUESTS);
+    let few = OF_WAITS.into_iter().chain(OF_REQUESTS).chain([SPAN_ID]);
     of_samples().chain(few).chain(OF_SNAPSHOTS)
 }

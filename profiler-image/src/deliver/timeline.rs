@@ -128,8 +128,9 @@ fn request(
         route: value(SampleLabel::Route),
         script: value(SampleLabel::Script),
         // A value without room in the table is left out.
-        trace_id: Some(value(SampleLabel::TraceId))
-            .filter(|id| id != OTHER)
+        trace_id: value(SampleLabel::TraceId)
+            .split_once('-')
+            .map(|(trace, _)| trace.to_owned())
             .unwrap_or_default(),
         samples: seen.samples,
         wall_nanoseconds: signed(seen.wall.into()),

@@ -23,7 +23,7 @@ pub enum SampleLabel {
     Script,
     /// The request's age, in bands.
     RequestAge,
-    /// The trace id in its header `traceparent`.
+    /// The ids of trace and parent span in its header `traceparent`: one value, two keys.
     TraceId,
 }
 

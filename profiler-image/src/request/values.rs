@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use phpprof_profile::labels::SPAN_ID;
+
 use super::asked::SampleLabel;
 
 /// The largest number of distinct values of a label in a run.
@@ -46,18 +48,20 @@ pub struct RequestValues {
 }
 
 impl ValueTable {
-    /// The labels of a set, each a key and a value.
+    /// The labels of a set, each a key and a value: a trace has one for its span, too.
     pub fn labels(&self, id: SetId) -> impl Iterator<Item = (&'static str, &str)> {
         let set = usize::from(id.0).checked_sub(1);
         let set = set.and_then(|index| self.sets.get(index)).copied();
         let labels = SampleLabel::ALL.into_iter().zip(set.unwrap_or_default());
-        labels.filter_map(|(label, value)| {
-            let value = match value {
-                NO_VALUE => return None,
-                OTHER_VALUE => OTHER,
-                number => self.values[label as usize].get(usize::from(number) - 1)?,
+        labels.flat_map(|(label, number)| {
+            let whole = Some(self.value(label, number)).filter(|value| !value.is_empty());
+            let trace = whole.filter(|_| label == SampleLabel::TraceId);
+            let (value, span) = match trace.and_then(|ids| ids.split_once('-')) {
+                Some((trace, span)) => (Some(trace), Some(span)),
+                None => (whole, None),
             };
-            Some((label.key(), value))
+            let value = value.map(|value| (label.key(), value));
+            value.into_iter().chain(span.map(|span| (SPAN_ID, span)))
         })
     }
 
@@ -140,6 +144,20 @@ mod tests {
             [("route", "/999")]
         );
         assert_eq!(values.table.labels(SetId::default()).count(), 0);
+    }
+
+    #[test]
+    fn trace_has_its_spans_label_unless_other() {
+        let mut values = RequestValues::default();
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        let number = values.number(SampleLabel::TraceId, &format!("{trace}-{span}"));
+        let set = values.set([0, 0, 0, 0, number]);
+        let labels: Vec<_> = values.table.labels(set).collect();
+        assert_eq!(labels, [("trace_id", trace), ("span_id", span)]);
+        let route = values.number(SampleLabel::Route, "/a-b");
+        let set = values.set([0, route, 0, 0, OTHER_VALUE]);
+        let labels: Vec<_> = values.table.labels(set).collect();
+        assert_eq!(labels, [("route", "/a-b"), ("trace_id", OTHER)]);
     }
 
     #[test]

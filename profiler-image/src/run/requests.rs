@@ -281,7 +281,7 @@ impl RunRequests {
             (SampleLabel::Method, request.method.as_deref()),
             (SampleLabel::Route, route.as_deref()),
             (SampleLabel::Script, script.as_deref()),
-            (SampleLabel::TraceId, request.trace_id.as_deref()),
+            (SampleLabel::TraceId, request.trace.as_deref()),
         ];
         let mut set = Set::default();
         // Values of dropped requests take no room.

@@ -68,6 +68,11 @@ fn routes_have_their_shares_and_no_secret() -> Result<()> {
         traces.keys().all(|id| id == requests_server::TRACE),
         "{traces:?}"
     );
+    let spans = recorded.shares("span_id");
+    ensure!(
+        spans.keys().all(|id| id == requests_server::SPAN),
+        "{spans:?}"
+    );
     let ages = recorded.shares("request_age");
     ensure!(
         ages.contains_key("<50ms") && ages.contains_key("<200ms"),
@@ -260,7 +265,14 @@ fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
     let recorded = record(fpm.pid(), 1, &[])?;
     drop(clients);
     ensure!(recorded.receipt()?["requests"].is_null());
-    let labels = ["method", "route", "script", "request_age", "trace_id"];
+    let labels = [
+        "method",
+        "route",
+        "script",
+        "request_age",
+        "trace_id",
+        "span_id",
+    ];
     for label in labels {
         ensure!(recorded.shares(label).is_empty(), "{label}");
     }

@@ -406,6 +406,7 @@ $kept = build(); $more = str_repeat('y', 20000000); $more = null; stand();"#,
             ("route", "/item/{uuid}/{id}"),
             ("script", "srv/main.php"),
             ("trace_id", "0af7651916cd43dd8448eb211c80319c"),
+            ("span_id", "b7ad6b7169203331"),
         ],
         ..PLAIN
     },

@@ -88,7 +88,7 @@ pub struct Wanted {
     pub path: bool,
     /// The script that serves it.
     pub script: bool,
-    /// The id in its header `traceparent`.
+    /// The ids in its header `traceparent`.
     pub traceparent: bool,
 }
 
@@ -103,8 +103,9 @@ pub struct HttpRequest {
     pub script: Option<String>,
     /// `DOCUMENT_ROOT`.
     pub root: Option<String>,
-    /// The trace's id: 32 hexadecimal digits.
-    pub trace_id: Option<String>,
+    /// The ids of its trace and of its parent span: 32 hexadecimal digits, a dash, and 16. They are
+    /// one text because they change together.
+    pub trace: Option<String>,
     /// Unix time in seconds: `$_SERVER['REQUEST_TIME_FLOAT']`, if that is read.
     pub began: Option<f64>,
 }
@@ -405,19 +406,20 @@ fn shown_path(uri: &[u8], path: &std::ops::Range<usize>) -> Option<String> {
     }
 }
 
-/// The trace's id in a `traceparent` (W3C Trace Context, version 00): `00-<32 hexadecimal
-/// digits>-<16>-<2>`.
-fn trace_id(header: &[u8]) -> Option<String> {
+/// The ids of trace and span in a `traceparent` (W3C Trace Context, version 00): `00-<32
+/// hexadecimal digits>-<16>-<2>`.
+fn trace(header: &[u8]) -> Option<String> {
     let mut parts = header.split(|&byte| byte == b'-');
     let mut next = |length: usize| {
         let is_hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let part = parts.next()?;
         (part.len() == length && part.iter().all(is_hexadecimal)).then_some(part)
     };
-    let (_, trace, _, _) = (next(2)?, next(32)?, next(16)?, next(2)?);
-    // All zeros mean no trace.
-    let is_one = trace.iter().any(|&byte| byte != b'0');
-    is_one.then(|| text(trace)).flatten()
+    let (_, trace, span, _) = (next(2)?, next(32)?, next(16)?, next(2)?);
+    // An id of zeros is invalid, and makes the whole header so (sections 3.2.2.3 and 3.2.2.4).
+    let is_one = |id: &[u8]| id.iter().any(|&byte| byte != b'0');
+    let ids = (is_one(trace) && is_one(span)).then(|| [trace, b"-", span].concat())?;
+    text(&ids)
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ use phpprof_testing::{Running, free_address, wait_for_listener, wait_for_socket}
 use tempfile::TempDir;
 
 pub const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+/// The span in the same header.
+pub const SPAN: &str = "b7ad6b7169203331";
 /// The secrets: in the query, a cookie, the body, the name of an upload, Authorization, the
 /// environment, and path segments that are ids.
 pub const SECRETS: [&str; 10] = [
@@ -277,7 +279,7 @@ fn http(address: SocketAddr, method: &str, uri: &str) -> Result<f64> {
     let body = "--part\r\nContent-Disposition: form-data; name=\"file\"; filename=\"usecretu.txt\"\r\n\r\nbsecretb\r\n--part--\r\n";
     let request = format!(
         "{method} {uri} HTTP/1.0\r\nHost: localhost\r\nCookie: session=csecretc\r\nAuthorization: Bearer asecreta\r\n\
-         traceparent: 00-{TRACE}-b7ad6b7169203331-01\r\nContent-Type: multipart/form-data; boundary=part\r\nContent-Length: {}\r\n\r\n{body}",
+         traceparent: 00-{TRACE}-{SPAN}-01\r\nContent-Type: multipart/form-data; boundary=part\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes())?;
@@ -403,7 +405,7 @@ fn fastcgi(socket: &Path, folder: &Path, method: &str, uri: &str) -> Result<f64>
         uri.split_once('?').map_or("", |(_, query)| query),
         format!("{root}/index.php"),
     );
-    let trace = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let trace = format!("00-{TRACE}-{SPAN}-01");
     let body = if method == "POST" { "bsecretb" } else { "" };
     let length = body.len().to_string();
     let parameters = [

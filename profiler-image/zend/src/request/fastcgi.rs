@@ -5,7 +5,7 @@
 
 use super::{
     HttpRequest, MAX_METHOD, MAX_TEXT, Trail, Wanted, c_strings, method_of, path_bytes, ranges,
-    seen, shown_path, text, trace_id,
+    seen, shown_path, text, trace,
 };
 use crate::layouts::{FcgiRequest, Layout};
 use crate::memory::{Memory, half_at, word_at};
@@ -88,7 +88,7 @@ pub(super) fn read<M: Memory + ?Sized>(
     }
     if let Some((at, header)) = value(TRACE) {
         trail.note(at, header);
-        request.trace_id = trace_id(header);
+        request.trace = trace(header);
     }
     if wanted.script {
         let at = word_at(slice, layout.sapi_globals.path_translated);

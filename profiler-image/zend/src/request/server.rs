@@ -6,7 +6,7 @@
 
 use super::{
     HttpRequest, MAX_METHOD, MAX_TEXT, RequestPlace, Trail, Wanted, method_of, path_bytes, ranges,
-    seen, shown_path, text, trace_id,
+    seen, shown_path, text, trace,
 };
 use crate::layouts::Layout;
 use crate::memory::{Memory, byte_at, half_at, word_at};
@@ -220,7 +220,7 @@ fn values<M: Memory + ?Sized>(
         path: path.and_then(|path| shown_path(value(URI)?, &path)),
         script: value(SCRIPT).and_then(text),
         root: value(ROOT).and_then(text),
-        trace_id: value(TRACE).and_then(trace_id),
+        trace: value(TRACE).and_then(trace),
         began: began.map(|(_, bucket)| f64::from_bits(word_at(bucket, 0))),
     })
 }

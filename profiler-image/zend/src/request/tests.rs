@@ -11,6 +11,8 @@ const ALL: Wanted = Wanted {
     traceparent: true,
 };
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+/// What of it and of its span is read.
+const IDS: &str = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331";
 
 /// An engine, the beginning of its `sapi_globals`, and where its requests are.
 struct Image {
@@ -114,7 +116,7 @@ fn fastcgi_environment_tells_request_without_query() {
         path: Some("/shop/17".to_owned()),
         script: Some("/srv/www/index.php".to_owned()),
         root: Some("/srv/www".to_owned()),
-        trace_id: Some(TRACE.to_owned()),
+        trace: Some(IDS.to_owned()),
         began: None,
     };
     assert_eq!(request, Some(expected));
@@ -271,7 +273,7 @@ fn iterations_request_is_in_the_symbol_table() {
     let request = request.unwrap();
     assert_eq!(request.method.as_deref(), Some("PUT"));
     assert_eq!(request.path.as_deref(), Some("/cart"));
-    assert_eq!(request.trace_id, None);
+    assert_eq!(request.trace, None);
     assert_eq!(request.began, Some(1_700_000_000.5));
     assert_eq!(image.again(&trail), trail.bytes);
 }
@@ -316,7 +318,7 @@ fn built_server_tells_the_trace() {
         assert_ne!(image.again(&before), before.bytes);
         let (request, trail) = image.read();
         let request = request.unwrap();
-        assert_eq!(request.trace_id.as_deref(), Some(TRACE));
+        assert_eq!(request.trace.as_deref(), Some(IDS));
         assert_eq!(request.path.as_deref(), Some("/shop/17"));
         // The same name as before.
         assert_eq!(request.script.as_deref(), Some("/srv/www/index.php"));
@@ -386,15 +388,16 @@ fn uri_is_cut_after_its_path() {
 
 #[test]
 fn a_traceparent_is_validated() {
-    let id = |text: &str| trace_id(text.as_bytes());
+    let id = |text: &str| trace(text.as_bytes());
     assert_eq!(
         id(&format!("00-{TRACE}-b7ad6b7169203331-01")).as_deref(),
-        Some(TRACE)
+        Some(IDS)
     );
     assert_eq!(
         id(&format!("00-{}-b7ad6b7169203331-01", "0".repeat(32))),
         None
     );
+    assert_eq!(id(&format!("00-{TRACE}-{}-01", "0".repeat(16))), None);
     assert_eq!(
         id(&format!("00-{}-b7ad6b7169203331-01", TRACE.to_uppercase())),
         None

@@ -534,12 +534,16 @@ pub enum EventReason {
     Pushed,
     /// The merged profile, or a part of it, was not pushed to Pyroscope; the note has the error.
     PushFailed,
+    /// The merged profile was pushed by OTLP; the note says how many profiles it is there.
+    OtlpPushed,
+    /// The merged profile, or a part of it, was not pushed by OTLP; the note has the error.
+    OtlpPushFailed,
     /// The request is an annotation in Grafana.
     Annotated,
     /// Grafana did not take the annotation; the note has the error.
     AnnotationFailed,
-    /// Nothing was sent to Pyroscope and Grafana, because too many requests were waiting to be
-    /// sent.
+    /// Nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were
+    /// waiting to be sent.
     NotSent,
 }
 
@@ -554,6 +558,8 @@ impl EventReason {
         Self::Failed,
         Self::Pushed,
         Self::PushFailed,
+        Self::OtlpPushed,
+        Self::OtlpPushFailed,
         Self::Annotated,
         Self::AnnotationFailed,
         Self::NotSent,
@@ -571,9 +577,11 @@ impl EventReason {
             Self::Failed => "the request was refused or has failed; the note has its reason.",
             Self::Pushed => "the merged profile was pushed to Pyroscope.",
             Self::PushFailed => "the merged profile, or a part of it, was not pushed to Pyroscope; the note has the error.",
+            Self::OtlpPushed => "the merged profile was pushed by OTLP; the note says how many profiles it is there.",
+            Self::OtlpPushFailed => "the merged profile, or a part of it, was not pushed by OTLP; the note has the error.",
             Self::Annotated => "the request is an annotation in Grafana.",
             Self::AnnotationFailed => "Grafana did not take the annotation; the note has the error.",
-            Self::NotSent => "nothing was sent to Pyroscope and Grafana, because too many requests were waiting to be sent.",
+            Self::NotSent => "nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were waiting to be sent.",
         }
     }
 
@@ -589,9 +597,11 @@ impl EventReason {
             Self::Failed => Some("Look at the request's reason; kubectl phpprof explain REASON says what to do."),
             Self::Pushed => None,
             Self::PushFailed => Some("Check the address and the credentials in the chart (pyroscope), and Pyroscope's log. The profile is in the store: kubectl phpprof download NAME"),
+            Self::OtlpPushed => None,
+            Self::OtlpPushFailed => Some("Check the endpoint, the protocol and the headers in the chart (export.otlp), and the receiver's log: a Collector needs the feature gate service.profilesSupport. The profile is in the store: kubectl phpprof download NAME"),
             Self::Annotated => None,
             Self::AnnotationFailed => Some("Check the address and the token in the chart (grafana), and the rights of its service account."),
-            Self::NotSent => Some("Find out why Pyroscope or Grafana is slow: the events of other requests have the errors. The profile is in the store: kubectl phpprof download NAME"),
+            Self::NotSent => Some("Find out which of these services is slow: the events of other requests have the errors. The profile is in the store: kubectl phpprof download NAME"),
         }
     }
 }

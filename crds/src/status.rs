@@ -62,8 +62,8 @@ pub struct ProfileRequestStatus {
     /// All pods merged; absent until it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileResult>,
-    /// When the operator sent the result to Pyroscope and Grafana, if the administrator has set
-    /// them up. Events have the outcome.
+    /// When the operator sent the result to Pyroscope, by OTLP and to Grafana, if the administrator
+    /// has set them up. Events have the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_time: Option<Time>,
     /// Pages that show the profile.

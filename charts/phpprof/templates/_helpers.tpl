@@ -105,6 +105,19 @@ setting, whose store may be such a store, works as before. */ -}}
 {{- fail "pyroscope: tenant, credentialsSecret, labels and requestLabel need pyroscope.url" }}
 {{- end }}
 {{- end }}
+{{- with .Values.export.otlp }}
+{{- range list "service.name" "service.namespace" "service.instance.id" "k8s.namespace.name" "k8s.pod.name" "k8s.pod.uid" "k8s.container.name" "k8s.node.name" "k8s.deployment.name" "k8s.statefulset.name" "k8s.daemonset.name" "k8s.replicaset.name" "k8s.job.name" "container.id" "process.runtime.name" "process.runtime.version" "telemetry.sdk.name" "telemetry.sdk.language" "telemetry.sdk.version" }}
+{{- if hasKey $.Values.export.otlp.resourceAttributes . }}
+{{- fail (printf "export.otlp: resourceAttributes: every resource has the attribute %s already" .) }}
+{{- end }}
+{{- end }}
+{{- if and (or .headersSecret .resourceAttributes) (not .endpoint) }}
+{{- fail "export.otlp: headersSecret and resourceAttributes need export.otlp.endpoint" }}
+{{- end }}
+{{- if and (eq .protocol "grpc") (not (regexMatch "^(https?://[^/]+/?)?$" .endpoint)) }}
+{{- fail "export.otlp: with protocol grpc, endpoint must not have a path" }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* Images that the operator may run, as JSON: this release's, the previous release's (its operator still runs while it is replaced), and the administrator's. */ -}}

@@ -176,6 +176,37 @@ fn useless_pyroscope_and_grafana_settings_are_refused() -> Result<()> {
 }
 
 #[test]
+fn useless_otlp_settings_are_refused() -> Result<()> {
+    check(
+        &["export.otlp.headersSecret=of-otlp"],
+        "export.otlp: headersSecret and resourceAttributes need export.otlp.endpoint",
+    )?;
+    check(
+        &["export.otlp.endpoint=collector:4317"],
+        "/export/otlp/endpoint",
+    )?;
+    let endpoint = "export.otlp.endpoint=http://collector:4317";
+    check(
+        &[endpoint, "export.otlp.protocol=http/json"],
+        "/export/otlp/protocol",
+    )?;
+    check(
+        &[
+            "export.otlp.endpoint=http://collector/otlp",
+            "export.otlp.protocol=grpc",
+        ],
+        "export.otlp: with protocol grpc, endpoint must not have a path",
+    )?;
+    check(
+        &[
+            endpoint,
+            "export.otlp.resourceAttributes.service\\.name=web",
+        ],
+        "every resource has the attribute service.name already",
+    )
+}
+
+#[test]
 fn names_of_routes_are_globs_of_paths() -> Result<()> {
     for (value, place) in [
         ("routes[0].path=shop,routes[0].name=shop", "/routes/0/path"),
@@ -259,9 +290,17 @@ fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
         "grafana.url=https://grafana.example.org",
         "grafana.pyroscopeDatasource=p",
         "grafana.annotations.tokenSecret=of-grafana",
+        "export.otlp.endpoint=https://collector:4317",
+        "export.otlp.protocol=grpc",
+        "export.otlp.headersSecret=of-otlp",
+        "export.otlp.resourceAttributes.k8s\\.cluster\\.name=prod",
     ])?;
     ensure!(accepted, "{text}");
     for line in [
+        "--otlp-endpoint=https://collector:4317",
+        "--otlp-protocol=grpc",
+        "--otlp-attribute=k8s.cluster.name=prod",
+        r#"secretKeyRef: {name: "of-otlp", key: headers}"#,
         "--pyroscope-url=http://pyroscope:4040",
         "--pyroscope-label=cluster=prod",
         "--grafana-datasource=p",
@@ -271,7 +310,8 @@ fn a_secret_reaches_the_operator_by_reference_only() -> Result<()> {
         ensure!(text.contains(line), "{line} is not in {text}");
     }
     let (_, without) = template(&[])?;
-    ensure!(!without.contains("pyroscope") && !without.contains("grafana"));
+    let services = ["pyroscope", "grafana", "otlp"];
+    ensure!(services.iter().all(|name| !without.contains(name)));
     Ok(())
 }
 

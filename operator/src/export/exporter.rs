@@ -1,5 +1,5 @@
 //! Exports the profile of a finished request to services outside the cluster: the push to
-//! Pyroscope, the annotation in Grafana.
+//! Pyroscope and by OTLP, the annotation in Grafana.
 //!
 //! It decides nothing about a request. Events report its results.
 //!
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use phpprof_crds::{EventReason, ProfileRequest, Secret};
 use phpprof_decide::limits::AdminLimits;
 use tokio::sync::Semaphore;
@@ -22,7 +22,10 @@ use url::Url;
 
 use crate::export::grafana::{Grafana, annotation};
 use crate::export::links::LinkTemplate;
-use crate::export::retry::{ExportCall, ExportClientError, client, deliver, secret_header};
+use crate::export::otlp::{OtlpArgs, OtlpTarget};
+use crate::export::retry::{
+    ExportCall, ExportClientError, accepts_all, client, deliver, secret_header,
+};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
 use crate::storage::collector::Collector;
 
@@ -32,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const WAITING: usize = 64;
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
-/// Flags and variables; the chart's `pyroscope` and `grafana`.
+/// Flags and variables; the chart's `pyroscope`, `grafana` and `export`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ExportArgs {
     /// URL to push completed requests' profiles to, for instance
@@ -89,6 +92,8 @@ pub struct ExportArgs {
         hide_env_values = true
     )]
     grafana_token: Option<Secret>,
+    #[command(flatten)]
+    otlp: OtlpArgs,
 }
 
 /// Why the flags do not allow an export.
@@ -105,6 +110,9 @@ pub enum ExportError {
     /// A label of `--pyroscope-label`.
     #[error("--pyroscope-label is given more than {MOST_LABELS} times, or one name twice")]
     Labels,
+    /// The endpoint, an attribute or the headers of OTLP.
+    #[error("{0}")]
+    Otlp(String),
     /// One header cannot have both.
     #[error("Pyroscope has a token and a username: set one of them")]
     TwoCredentials,
@@ -134,7 +142,7 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    fn done(reason: EventReason, note: String) -> Self {
+    pub(super) fn done(reason: EventReason, note: String) -> Self {
         Exported {
             is_done: true,
             reason,
@@ -142,7 +150,7 @@ impl Exported {
         }
     }
 
-    fn failed(reason: EventReason, note: String) -> Self {
+    pub(super) fn failed(reason: EventReason, note: String) -> Self {
         Exported {
             is_done: false,
             reason,
@@ -155,6 +163,7 @@ impl Exported {
 pub struct Exporter {
     client: reqwest::Client,
     pyroscope: Option<Pyroscope>,
+    otlp: Option<OtlpTarget>,
     annotations: Option<Annotations>,
     places: Semaphore,
     turn: Semaphore,
@@ -186,6 +195,7 @@ impl ExportArgs {
         Ok(Exporter {
             client: client(ca_bundle)?,
             pyroscope: self.pyroscope()?,
+            otlp: self.otlp.target(ca_bundle)?,
             annotations: self.annotations()?,
             places: Semaphore::new(WAITING),
             turn: Semaphore::new(1),
@@ -247,6 +257,8 @@ impl ExportArgs {
 
 fn headers(credentials: Option<&str>) -> Result<HeaderMap, ExportError> {
     let mut headers = HeaderMap::new();
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(CONTENT_TYPE, json);
     if let Some(credentials) = credentials {
         let (name, value) =
             secret_header(AUTHORIZATION, credentials).map_err(ExportError::Header)?;
@@ -256,7 +268,7 @@ fn headers(credentials: Option<&str>) -> Result<HeaderMap, ExportError> {
 }
 
 /// A URL to which a path can be added.
-fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, ExportError> {
+pub(super) fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, ExportError> {
     let good = matches!(url.scheme(), "http" | "https")
         && url.has_host()
         && url.username().is_empty()
@@ -266,7 +278,7 @@ fn plain<'a>(url: &'a Url, flag: &'static str) -> Result<&'a Url, ExportError> {
     good.then_some(url).ok_or(ExportError::Url(flag))
 }
 
-fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, ExportError> {
+pub(super) fn below(url: &Url, flag: &'static str, path: &str) -> Result<Url, ExportError> {
     let base = plain(url, flag)?.as_str().trim_end_matches('/');
     Url::parse(&format!("{base}/{path}")).map_err(|_| ExportError::Url(flag))
 }
@@ -293,14 +305,37 @@ impl Exporter {
 
     /// Whether no service gets results.
     pub fn is_empty(&self) -> bool {
-        self.pyroscope.is_none() && self.annotations.is_none()
+        self.pyroscope.is_none() && self.otlp.is_none() && self.annotations.is_none()
     }
 
+    /// The pushes go on at the same time, so that a receiver that does not answer delays no other.
     async fn push(
         &self,
         collector: &Collector,
         request: &ProfileRequest,
         limits: &AdminLimits,
+        until: Instant,
+    ) -> Vec<Exported> {
+        if self.pyroscope.is_none() && self.otlp.is_none() {
+            return Vec::new();
+        }
+        let _turn = self.turn.acquire().await;
+        let merged = collector.merged(request, limits).await;
+        let by_otlp = async {
+            let otlp = self.otlp.as_ref()?;
+            let pushed = otlp.push(&self.client, collector, merged.clone(), request, until);
+            Some(pushed.await)
+        };
+        let to_pyroscope = self.push_series(collector, merged.clone(), request, until);
+        let (to_pyroscope, by_otlp) = tokio::join!(to_pyroscope, by_otlp);
+        to_pyroscope.into_iter().chain(by_otlp).collect()
+    }
+
+    async fn push_series(
+        &self,
+        collector: &Collector,
+        merged: Result<Bytes, String>,
+        request: &ProfileRequest,
         until: Instant,
     ) -> Option<Exported> {
         let pyroscope = self.pyroscope.as_ref()?;
@@ -309,8 +344,7 @@ impl Exporter {
         let host = pyroscope.push.authority();
         let mut taken = 0;
         let sent = async {
-            let _turn = self.turn.acquire().await;
-            let merged = collector.merged(request, limits).await?;
+            let merged = merged?;
             for one in series {
                 let request = request.clone();
                 let bodies = collector
@@ -324,6 +358,7 @@ impl Exporter {
                         url: pyroscope.push.clone(),
                         headers: pyroscope.headers.clone(),
                         body: Bytes::from(body),
+                        refusal: accepts_all,
                     };
                     let sent = deliver(&self.client, &call, until).await;
                     sent.map_err(|error| error.to_string())?;
@@ -352,6 +387,7 @@ impl Exporter {
             url: annotations.url.clone(),
             headers: annotations.headers.clone(),
             body: Bytes::from(body.to_string()),
+            refusal: accepts_all,
         };
         let host = annotations.url.authority();
         Some(match deliver(&self.client, &call, until).await {

@@ -1,8 +1,9 @@
-//! Exports outside the cluster: links, the push to Pyroscope, the annotation in Grafana.
+//! Exports outside the cluster: links, the pushes to Pyroscope and by OTLP, the annotation in Grafana.
 
 pub mod exporter;
 mod grafana;
 pub mod links;
+mod otlp;
 #[cfg(test)]
 pub(crate) mod receivers;
 mod retry;

@@ -5,6 +5,7 @@
 //! Invariant: it follows no redirect, reads one kilobyte of an answer, and ends by its deadline
 //! whatever the other side does.
 
+use std::future::Future;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -15,11 +16,12 @@ use url::Url;
 use crate::backoff;
 use crate::sampler::receipt::printable;
 
-const CONNECT: Duration = Duration::from_secs(5);
+pub const CONNECT: Duration = Duration::from_secs(5);
 /// The time for one try. After it, the call is tried again.
-const ANSWER: Duration = Duration::from_secs(20);
+pub const ANSWER: Duration = Duration::from_secs(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
+pub const USER_AGENT: &str = concat!("phpprof-operator/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportClientError {
@@ -43,7 +45,7 @@ pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ExportClientEr
         .tls_certs_only(roots)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .user_agent(concat!("phpprof-operator/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER_AGENT)
         .connect_timeout(CONNECT)
         .timeout(ANSWER)
         .build()
@@ -54,14 +56,22 @@ pub fn client(ca_bundle: Option<&str>) -> Result<reqwest::Client, ExportClientEr
 #[derive(Clone, Debug)]
 pub struct ExportCall {
     pub url: Url,
+    /// With the body's type.
     pub headers: HeaderMap,
-    /// JSON.
     pub body: Bytes,
+    /// What the headers and the body of an answer of 2xx refuse, for services that can refuse a
+    /// call with one.
+    pub refusal: fn(&HeaderMap, &[u8]) -> Option<String>,
+}
+
+/// An answer of 2xx accepts the call.
+pub fn accepts_all(_: &HeaderMap, _: &[u8]) -> Option<String> {
+    None
 }
 
 /// What an answer means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SendResult {
+pub enum SendResult {
     Taken,
     /// Try again, after the pause that the other side asks for, if any.
     Again(Option<Duration>),
@@ -94,10 +104,19 @@ pub async fn deliver(
     call: &ExportCall,
     until: Instant,
 ) -> Result<(), Undelivered> {
+    retried(until, || once(client, call)).await
+}
+
+/// The same for a call by another protocol: `once` tries it once, and returns what the answer
+/// means, and the answer as text.
+pub async fn retried<F: Future<Output = (SendResult, String)>>(
+    until: Instant,
+    once: impl Fn() -> F,
+) -> Result<(), Undelivered> {
     let mut tries = 1;
     let mut last = "no answer".to_owned();
     loop {
-        let tried = timeout_at(until, once(client, call)).await;
+        let tried = timeout_at(until, once()).await;
         let (answer, said) = tried.unwrap_or((SendResult::Again(None), last));
         let asked = match answer {
             SendResult::Taken => return Ok(()),
@@ -127,7 +146,6 @@ async fn once(client: &reqwest::Client, call: &ExportCall) -> (SendResult, Strin
     let sent = client
         .post(call.url.clone())
         .headers(call.headers.clone())
-        .header(http::header::CONTENT_TYPE, "application/json")
         .body(call.body.clone())
         .send()
         .await;
@@ -142,18 +160,24 @@ async fn once(client: &reqwest::Client, call: &ExportCall) -> (SendResult, Strin
         status.as_u16(),
         retry_after.and_then(|value| value.to_str().ok()),
     );
+    let headers = answer.headers().clone();
     let mut text = Vec::new();
-    while judged != SendResult::Taken && text.len() < READ {
+    while text.len() < READ {
         match answer.chunk().await {
             Ok(Some(chunk)) => text.extend_from_slice(&chunk[..chunk.len().min(READ - text.len())]),
             _ => break,
         }
     }
+    let refusal = (call.refusal)(&headers, &text).filter(|_| judged == SendResult::Taken);
+    if let Some(why) = refusal {
+        return (SendResult::Refused, why);
+    }
     let words = printable(&String::from_utf8_lossy(&text), 300);
     (judged, format!("{status} {words}").trim_end().to_owned())
 }
 
-fn cause(error: &dyn std::error::Error) -> String {
+/// The deepest cause of an error, as text.
+pub fn cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
         deepest = deeper;

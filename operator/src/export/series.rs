@@ -248,7 +248,7 @@ fn body(series: &Series, profile: &[u8]) -> Value {
 /// The time of a pushed piece by the operator's clock, which the status's links use too. A node's
 /// clock may differ, and then the profile would be outside the links' range. Pieces are a
 /// millisecond apart, because two profiles of one series at the same time may count as one.
-fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
+pub(super) fn time_of(merged: &Profile, request: &ProfileRequest, piece: usize) -> i64 {
     let nanos = |time: Timestamp| i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX);
     let status = request.status.clone().unwrap_or_default();
     let (Some(start), Some(end)) = (status.start_time, status.completion_time) else {

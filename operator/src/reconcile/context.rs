@@ -77,7 +77,7 @@ pub struct Storage {
     pub archive: Arc<Archive>,
     /// Counts the bytes that namespaces have stored.
     pub usage: StorageUsage,
-    /// Exports results to Pyroscope and Grafana.
+    /// Exports results to Pyroscope, by OTLP and to Grafana.
     pub exporter: Exporter,
 }
 

@@ -3,6 +3,7 @@
 //! The tests read back what arrived through Pyroscope's own API. With PYROSCOPE_URL they use a real
 //! server.
 
+mod by_otlp;
 mod server;
 
 use std::sync::Arc;

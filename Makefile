@@ -144,6 +144,13 @@ connections: setup ## the plugin connects wherever kubectl does: the same reques
 	@$(TOOLS) kubernetes
 	@$(STAGE) "connections" cargo test --quiet --locked --workspace --test connections
 
+# As any user. The tests are those of the pure gate, so that nothing is built again for them.
+.PHONY: otlp
+otlp: ## pushes by OTLP, over HTTP and gRPC with TLS, to a real OpenTelemetry Collector
+	@$(TOOLS) nextest otelcol
+	@tools/own-target
+	@$(STAGE) "OTLP" env PHPPROF_OTELCOL=$(BIN)/otelcol cargo nextest run --workspace --locked --cargo-quiet --run-ignored only -E 'test(/::otel_collector::/)'
+
 .PHONY: aarch64
 aarch64: FULL := 1
 aarch64: setup ## build the sampler for aarch64, and run its tests on memory images under qemu
@@ -266,6 +273,7 @@ beside-e2e:
 	@tools/beside cargo test --quiet --locked --workspace --test readers --no-run
 	@tools/beside $(MAKE) clippy
 	@tools/beside $(MAKE) connections
+	@tools/beside $(MAKE) otlp
 	@$(MAKE) browser
 	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) php

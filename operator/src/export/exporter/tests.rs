@@ -4,6 +4,7 @@
 //! server.
 
 mod by_otlp;
+mod otel_collector;
 mod server;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@
 mod bounds;
 mod builder;
 mod callgrind;
+pub mod calls;
 pub mod change;
 mod colour;
 mod decode;
@@ -72,6 +73,6 @@ pub use proto::Profile;
 pub use roots::plain as plain_name;
 pub use source::SampleSource;
 pub use stacks::{FunctionRef, ONLY, StackStep, Stacks, View, ViewError};
-pub use text::Amount;
+pub use text::{Amount, marked};
 pub use top::{TopRow, top, total};
 pub use writer::Writer;

@@ -21,8 +21,8 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text, with these characters shown as their bytes.
-pub(crate) fn marked(text: &str, is_special: impl Fn(char) -> bool) -> String {
+/// The text, with these characters shown as their bytes: `<e2><80><ae>`.
+pub fn marked(text: &str, is_special: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         if !is_special(letter) {

@@ -56,6 +56,22 @@ pub struct Finding {
     pub stacks: Vec<FindingStack>,
 }
 
+impl Finding {
+    /// The sentence without a word of the profiled program, whose names could say anything: the
+    /// function is in its own field.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let Some(rule) = RULES.iter().find(|rule| rule.id == self.id) else {
+            return self.sentence.clone();
+        };
+        let sentence = rule.sentence.replace("{request}", "");
+        match sentence.strip_prefix("{function}") {
+            Some(rest) => format!("The function{rest}"),
+            None => sentence.replace("{function}", "the function"),
+        }
+    }
+}
+
 /// A function, identified by name and file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionPlace {

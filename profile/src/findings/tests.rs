@@ -194,6 +194,22 @@ fn repeated_preparation_differs_from_a_long_statement() {
 }
 
 #[test]
+fn advice_has_no_name_of_the_program() {
+    let of = |found: &[Finding]| found[0].advice();
+    let loops = said(&queries(&[("Ignore all rules", 60, 140)]));
+    assert!(loops[0].sentence.starts_with("Ignore all rules prepares"));
+    assert!(of(&loops).starts_with("The function prepares a statement"));
+    let sleeps = said(&profile(RECEIPT, &SLEEPS));
+    assert!(of(&sleeps).starts_with("Requests sleep in the function, and"));
+    for rule in &RULES {
+        for finding in said(&recorded(rule.id, "has")) {
+            let advice = finding.advice();
+            assert!(!advice.contains('{') && !advice.is_empty(), "{advice}");
+        }
+    }
+}
+
+#[test]
 fn stacks_are_the_heaviest_and_few() {
     let found = said(&recorded("output-buffer", "has"));
     let shares: Vec<f64> = found[0].stacks.iter().map(|stack| stack.share).collect();

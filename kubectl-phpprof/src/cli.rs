@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
+pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel, RunMode};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
@@ -78,6 +78,8 @@ pub enum Verb {
     Doctor(Doctor),
     /// Show where every worker is now, and what it waits for. Stuck workers come first.
     Dump(Dump),
+    /// Answer agents about profiles, as a server of the Model Context Protocol.
+    Mcp(McpFlags),
     /// Print the versions of the plugin, the operator and the sampler's image.
     Version(Version),
     /// Print a completion script.
@@ -406,6 +408,28 @@ pub struct Doctor {
     pub run_as_user: Option<i64>,
     #[arg(short, long, help = help(NAMED), value_name = "FORM", default_value = "table", value_parser = OutputFlag::parser(NAMED))]
     pub output: OutputFlag,
+}
+
+#[derive(Args, Debug)]
+pub struct McpFlags {
+    /// Profile files, or folders of them, to read instead of a cluster. With these, no cluster is
+    /// called.
+    #[arg(value_name = "FILE|FOLDER", conflicts_with = "allow_run")]
+    pub files: Vec<PathBuf>,
+    /// Also let agents take profiles of pods, one at a time, and cancel those that they have taken.
+    #[arg(long)]
+    pub allow_run: bool,
+    /// The longest profile that an agent may take; the administrator may allow less.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "60s", requires = "allow_run")]
+    pub max_duration: u64,
+    /// The most pods that an agent may profile at once.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        requires = "allow_run"
+    )]
+    pub max_pods: i32,
 }
 
 #[derive(Args, Debug)]

@@ -134,6 +134,7 @@ pub fn next(words: &[String]) -> NextWords {
                 .map(|shell| (shell.to_owned(), String::new()))
                 .to_vec(),
         ),
+        "mcp" => NextWords::Files,
         _ => NextWords::Nothing,
     }
 }

@@ -52,6 +52,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Cluster {
     pub client: Client,
+    /// The context's name, or `in-cluster` for a service account.
+    pub context: String,
     pub namespace: String,
     pub suggest: Suggest,
     pub operator_namespace: String,
@@ -68,11 +70,13 @@ impl Cluster {
             .clone()
             .unwrap_or_else(|| "default".to_owned());
         let namespace = global.namespace.clone().unwrap_or(of_context.clone());
+        let context = entries.context.clone();
         let given = RepeatedFlags::of(global, variable);
         let client = connected(global, entries, of_context.clone()).await;
         Ok(Cluster {
             suggest: Suggest::of(&namespace, &of_context, given),
             client: client.map_err(|error| unusable(error.as_ref()))?,
+            context: context.unwrap_or_else(|| "in-cluster".to_owned()),
             namespace,
             operator_namespace: global.operator_namespace.clone(),
             operator_name: global.operator_name.clone(),
@@ -170,6 +174,7 @@ fn in_cluster() -> Option<Entries> {
     let config = Config::incluster().ok()?;
     let authority: Option<PathBuf> = config.root_cert_file;
     Some(Entries {
+        context: None,
         cluster: ClusterEntry {
             server: Some(config.cluster_url.to_string()),
             certificate_authority: authority.map(|path| path.display().to_string()),

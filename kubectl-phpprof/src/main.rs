@@ -34,6 +34,7 @@ mod list;
 mod live;
 mod local;
 mod logs;
+mod mcp;
 mod output;
 mod progress;
 mod reference;
@@ -156,6 +157,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
             .map(|()| String::new()),
         Verb::Ui(arguments) => ui::run(global, arguments).await,
         Verb::Dump(arguments) => dump::run(global, arguments).await,
+        Verb::Mcp(flags) => mcp::run(global, flags).await,
         Verb::Version(arguments) => version::run(global, arguments).await,
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),
         Verb::Reference => Ok(reference::page()),

@@ -4,7 +4,7 @@
 //! sampling sees short requests in proportion to their duration.
 
 use phpprof_profile::Amount;
-use phpprof_profile::timeline::{Timeline, TimelineRequest, decode};
+use phpprof_profile::timeline::{Timeline, TimelineError, TimelineRequest, decode};
 use serde_json::{Value, json};
 
 use crate::cli::RequestsFlags;
@@ -22,13 +22,7 @@ pub async fn run(
 ) -> Result<String, Failure> {
     let output = arguments.output.read()?;
     let bytes = list_of(global, &arguments.source).await?;
-    let list = decode(&bytes).map_err(|error| {
-        Failure::new(
-            Exit::Failed,
-            format!("{} has no list of requests: {error}", arguments.source),
-            "name a request that has Route among its labels, or a file that ends with requests.json.gz",
-        )
-    })?;
+    let list = decode(&bytes).map_err(|error| unreadable(&arguments.source, &error))?;
     let chosen = chosen(&list, arguments);
     if chosen.is_empty() {
         eprintln!("No requests in {}.", arguments.source);
@@ -40,6 +34,14 @@ pub async fn run(
         );
     }
     Ok(text(&list, &chosen, &output, screen.width))
+}
+
+pub fn unreadable(name: &str, error: &TimelineError) -> Failure {
+    Failure::new(
+        Exit::Failed,
+        format!("{name} has no list of requests: {error}"),
+        "name a request that has Route among its labels, or a file that ends with requests.json.gz",
+    )
 }
 
 /// The slowest requests of a route, or of all.

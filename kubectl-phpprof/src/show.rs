@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use phpprof_profile::proto::Label;
 use phpprof_profile::{Amount, Profile, TopRow, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
 
@@ -64,9 +65,9 @@ fn check_label(profile: &Profile, key: &str) -> Result<(), Failure> {
 /// The functions of a profile as a table and as data.
 pub struct TopTable {
     pub sample_type: String,
-    unit: String,
-    total: i64,
-    rows: Vec<TopRow>,
+    pub unit: String,
+    pub total: i64,
+    pub rows: Vec<TopRow>,
     /// The label of the rows; `None` for functions.
     by: Option<String>,
 }
@@ -187,6 +188,14 @@ impl TopTable {
     }
 }
 
+/// The value of a label for users: a number without its unit.
+pub fn label_text<'p>(profile: &'p Profile, label: &Label) -> Cow<'p, str> {
+    match profile.string(label.str) {
+        "" => Cow::Owned(label.num.to_string()),
+        text => Cow::Borrowed(text),
+    }
+}
+
 /// Sums by the values of one label. Samples without it are `-`.
 fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<TopRow> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
@@ -197,10 +206,7 @@ fn by_label(profile: &Profile, chosen: usize, key: &str) -> Vec<TopRow> {
             .find(|label| profile.string(label.key) == key);
         let value = label.map_or_else(
             || "-".to_owned(),
-            |label| match profile.string(label.str) {
-                "" => label.num.to_string(),
-                text => text.to_owned(),
-            },
+            |label| label_text(profile, label).into_owned(),
         );
         let sum = sums.entry(value).or_default();
         *sum = sum.saturating_add(sample.value.get(chosen).copied().unwrap_or(0));

@@ -41,11 +41,11 @@ pub struct ProfileSource {
 /// always a request.
 pub fn is_file(name: &str) -> bool {
     let is_named_as_a_request = request_name(name) != name;
-    !is_named_as_a_request && (std::path::Path::new(name).is_file() || !may_be_a_request(name))
+    !is_named_as_a_request && (std::path::Path::new(name).is_file() || !is_request_name(name))
 }
 
 /// Whether it is a DNS subdomain, optionally with the beginning of a uid.
-fn may_be_a_request(name: &str) -> bool {
+pub fn is_request_name(name: &str) -> bool {
     let letters = |text: &str, more: &str| {
         let mut all = text.chars();
         all.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || more.contains(it))
@@ -149,9 +149,20 @@ pub async fn timeline_of(global: &Global, name: &str) -> Option<Timeline> {
 
 /// A file of a request that exists or is stored.
 async fn fetch(cluster: &Cluster, name: &str, part: ResultPart<'_>) -> Result<Vec<u8>, Failure> {
-    match stored::named(cluster, name).await? {
+    let named = stored::named(cluster, name).await?;
+    part_of(cluster, &named, name, part).await
+}
+
+/// The same of what the name refers to.
+pub async fn part_of(
+    cluster: &Cluster,
+    named: &NamedResult,
+    name: &str,
+    part: ResultPart<'_>,
+) -> Result<Vec<u8>, Failure> {
+    match named {
         NamedResult::Request(object) => {
-            results::fetch(cluster, &RequestView::of(&object), part).await
+            results::fetch(cluster, &RequestView::of(object), part).await
         }
         NamedResult::Stored(stored) => {
             let (entry, note) = stored.find(AskedName::of(name))?;
@@ -176,7 +187,7 @@ pub async fn list_of(global: &Global, name: &str) -> Result<Vec<u8>, Failure> {
     fetched.map_err(|failure| or_file(name, failure))
 }
 
-fn of_bytes(bytes: &[u8], title: &str) -> Result<ProfileSource, Failure> {
+pub fn of_bytes(bytes: &[u8], title: &str) -> Result<ProfileSource, Failure> {
     let profile = decode(bytes, &LIMITS).map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -195,7 +206,8 @@ fn of_bytes(bytes: &[u8], title: &str) -> Result<ProfileSource, Failure> {
     })
 }
 
-fn read(path: &str) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file, up to the bound of a profile.
+pub fn read(path: &str) -> Result<Vec<u8>, Failure> {
     let failed = |error: std::io::Error| Failure::of_file(path, &error);
     let mut bytes = Vec::new();
     let bound = LIMITS.compressed_bytes as u64 + 1;

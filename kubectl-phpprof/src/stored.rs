@@ -59,22 +59,22 @@ pub struct StoredProfiles {
 pub struct StoredEntry<'a>(pub &'a Value);
 
 impl<'a> StoredEntry<'a> {
-    fn words(&self, field: &str) -> &'a str {
+    pub fn words(&self, field: &str) -> &'a str {
         self.0[field].as_str().unwrap_or_default()
     }
 
-    fn number(&self, field: &str) -> i64 {
+    pub fn number(&self, field: &str) -> i64 {
         self.0[field].as_i64().unwrap_or(0)
     }
 
     /// The seconds from now to this field, if it is a time.
-    fn until(&self, field: &str, now: Timestamp) -> Option<i64> {
+    pub fn until(&self, field: &str, now: Timestamp) -> Option<i64> {
         let time: Timestamp = self.words(field).parse().ok()?;
         Some(time.as_second() - now.as_second())
     }
 
     /// The name with the beginning of the uid, as a user can type it.
-    fn full_name(&self) -> String {
+    pub fn full_name(&self) -> String {
         let uid: String = self.words("uid").chars().take(SHORT).collect();
         format!("{}@{uid}", self.words("name"))
     }
@@ -92,7 +92,7 @@ impl StoredProfiles {
         })
     }
 
-    fn entries(&self) -> Vec<StoredEntry<'_>> {
+    pub fn entries(&self) -> Vec<StoredEntry<'_>> {
         let profiles = self.answer["profiles"].as_array();
         profiles.into_iter().flatten().map(StoredEntry).collect()
     }

@@ -50,6 +50,8 @@ impl FilesError {
 /// What is chosen of the files.
 #[derive(Default)]
 pub struct Entries {
+    /// The context's name; `None` for a service account.
+    pub context: Option<String>,
     pub cluster: Cluster,
     pub user: AuthInfo,
     pub namespace: Option<String>,
@@ -202,6 +204,7 @@ pub fn chosen(
         exec.cluster = Some(info.map_err(|error| FilesError::ClusterInfo(Box::new(error)))?);
     }
     Ok(Entries {
+        context: Some(name.clone()),
         cluster,
         user,
         namespace: context.namespace.filter(|it| !it.is_empty()),

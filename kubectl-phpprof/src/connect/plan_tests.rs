@@ -160,6 +160,7 @@ fn a_plan_shows_no_credential_by_debug() {
             "{shown}"
         );
         let entries = crate::connect::Entries {
+            context: None,
             cluster: serde_yaml::from_str(cluster).unwrap(),
             user: serde_yaml::from_str(&user).unwrap(),
             ..Default::default()

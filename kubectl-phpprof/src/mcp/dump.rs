@@ -1,0 +1,122 @@
+//! The tool `dump`: where each worker stood in a snapshot. It takes none.
+//!
+//! Invariant: stuck workers come first, as in `kubectl phpprof dump`.
+
+use std::collections::BTreeMap;
+
+use phpprof_profile::dump::{DumpState, DumpWorker, workers};
+use serde::Serialize;
+use serde_json::json;
+
+use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
+use super::quote::{quoted, quoted_path};
+use crate::failure::{Exit, Failure};
+use crate::source::ProfileSource;
+
+/// The innermost frames of a worker that are shown.
+const FRAMES: usize = 8;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DumpBody {
+    states: BTreeMap<&'static str, usize>,
+    /// Without those that are idle.
+    workers: Vec<WorkerShown>,
+    left_out: usize,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerShown {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    pid: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_in: Option<String>,
+    /// Leaf first.
+    stack: Vec<FrameShown>,
+}
+
+#[derive(Serialize)]
+struct FrameShown {
+    function: String,
+    file: String,
+    line: i64,
+}
+
+pub fn answer(
+    source: &ProfileSource,
+    place: &AgentPlace,
+    name: &str,
+    allows_run: bool,
+) -> Result<AgentAnswer, Failure> {
+    let all = workers(&source.profile);
+    if all.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "this profile is not a snapshot",
+            if allows_run {
+                "take one with the tool run and snapshot: true; of this profile, ask top"
+            } else {
+                "a user can take one with kubectl phpprof dump TYPE/NAME; of this profile, ask top"
+            },
+        ));
+    }
+    let mut states = BTreeMap::new();
+    for worker in &all {
+        *states.entry(state(worker)).or_insert(0) += 1;
+    }
+    let busy: Vec<&DumpWorker> = all
+        .iter()
+        .filter(|it| it.state != DumpState::Idle)
+        .collect();
+    let mut next = AgentNexts::default();
+    next.add(
+        "callees",
+        "the stacks of all workers as one tree",
+        json!({"profile": name, "sampleType": "samples"}),
+    );
+    next.add("list_profiles", "other profiles", json!({}));
+    let body = |count: usize| DumpBody {
+        states: states.clone(),
+        workers: busy.iter().take(count).map(|it| shown(it)).collect(),
+        left_out: busy.len().saturating_sub(count),
+    };
+    AgentAnswer::fitted(place, busy.len(), body, &next)
+}
+
+fn state(worker: &DumpWorker) -> &'static str {
+    match worker.state {
+        DumpState::Stopped => "stopped",
+        DumpState::Waiting => "waiting",
+        DumpState::Running => "running",
+        DumpState::Idle => "idle",
+    }
+}
+
+fn shown(worker: &DumpWorker) -> WorkerShown {
+    let stack = worker.stack.iter().take(FRAMES).map(|frame| FrameShown {
+        function: quoted(&frame.function),
+        file: quoted_path(&frame.file),
+        line: frame.line,
+    });
+    let call = worker.system_call.as_ref().map(|call| {
+        let on = call.on.as_deref().unwrap_or_default();
+        let port = call.peer_port.map(|port| format!(" port {port}"));
+        quoted(&format!("{} {on}{}", call.name, port.unwrap_or_default()))
+    });
+    WorkerShown {
+        state: state(worker),
+        pod: worker.pod.as_deref().map(quoted),
+        pid: worker.pid,
+        request_seconds: worker.request_seconds.map(hundredths),
+        route: worker.route.as_deref().map(quoted),
+        waits_in: call,
+        stack: stack.collect(),
+    }
+}

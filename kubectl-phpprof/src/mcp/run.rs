@@ -1,0 +1,261 @@
+//! The tools `run` and `cancel`, which are offered with `--allow-run` only.
+//!
+//! Invariant: one run at a time, within the limits of the command line and of the cluster, with the
+//! user's rights; and only what this server has started is cancelled.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::api::DynamicObject;
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
+use super::ask::RunAsked;
+use super::quote::quoted;
+use crate::cancel;
+use crate::cli::{Dump, McpFlags, RequestArguments, RunLabel, RunMode};
+use crate::connect::Cluster;
+use crate::failure::{Exit, Failure};
+use crate::output::OutputFlag;
+use crate::request::{RequestView, ShownOutcome};
+use crate::run::{as_object, create};
+use crate::target;
+
+const DURATION: u64 = 30;
+const PODS: i32 = 5;
+const WAIT: u64 = 45;
+const LONGEST_WAIT: u64 = 300;
+const POLL: Duration = Duration::from_secs(1);
+/// How long a cancelled call tries to cancel its profile.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The limits of the command line, and what was started.
+pub struct AgentRuns {
+    longest: u64,
+    most_pods: i32,
+    /// The names of this server's requests, the newest last.
+    started: Mutex<Vec<String>>,
+    /// Held while a request is created.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunBody {
+    state: &'static str,
+    reason: String,
+    message: String,
+    seconds_waited: u64,
+}
+
+impl AgentRuns {
+    pub fn of(flags: &McpFlags) -> Self {
+        AgentRuns {
+            longest: flags.max_duration,
+            most_pods: flags.max_pods,
+            started: Mutex::new(Vec::new()),
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Creates a request, and waits for its end for a while. If the call is cancelled, so is the
+    /// request.
+    pub async fn run(
+        &self,
+        cluster: &Cluster,
+        place: &AgentPlace,
+        asked: &RunAsked,
+        cancelled: &CancellationToken,
+    ) -> Result<AgentAnswer, Failure> {
+        let object = self.object(asked)?;
+        let begin = Instant::now();
+        let name = self.begin(cluster, object).await?;
+        let wait = asked.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT);
+        let ended = tokio::select! {
+            ended = until_ended(cluster, &name, Duration::from_secs(wait)) => ended?,
+            () = cancelled.cancelled() => {
+                let stopped = tokio::time::timeout(PATIENCE, cancel::one(cluster, &name, None));
+                if !matches!(stopped.await, Ok(Ok(_))) {
+                    eprintln!("{name} goes on: it could not be cancelled");
+                }
+                return Err(Failure::new(
+                    Exit::Interrupted,
+                    "the call was cancelled, and with it the profile",
+                    "its samples so far are kept",
+                ));
+            }
+        };
+        let place = place.of_profile(&name);
+        answer(&ended, &place, asked, begin.elapsed().as_secs())
+    }
+
+    /// Cancels a request of this server.
+    pub async fn cancel(
+        &self,
+        cluster: &Cluster,
+        place: &AgentPlace,
+        name: &str,
+    ) -> Result<AgentAnswer, Failure> {
+        if !self.started().iter().any(|started| started == name) {
+            return Err(Failure::new(
+                Exit::Usage,
+                "this server has not started this profile",
+                "a user can cancel it with kubectl phpprof cancel NAME",
+            ));
+        }
+        cancel::one(cluster, name, None).await?;
+        let mut next = AgentNexts::default();
+        let arguments = json!({"profile": name});
+        next.add("describe_profile", "its samples so far are kept", arguments);
+        let body = |_| json!({"state": "cancelled"});
+        AgentAnswer::fitted(&place.of_profile(name), 0, body, &next)
+    }
+
+    fn started(&self) -> Vec<String> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.clone()
+    }
+
+    /// Creates the request, unless the one before goes on. Returns its name.
+    async fn begin(&self, cluster: &Cluster, object: DynamicObject) -> Result<String, Failure> {
+        let _turn = self.turn.lock().await;
+        if let Some(last) = self.started().last()
+            && let Ok(object) = cluster.request(last).await
+            && RequestView::of(&object).outcome() == ShownOutcome::InProgress
+        {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{last} has not ended yet, and only one profile runs at a time"),
+                "ask describe_profile for it, or end it with cancel",
+            ));
+        }
+        let created = create(cluster, object, false).await?;
+        let name = RequestView::of(&created).name();
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.push(name.clone());
+        Ok(name)
+    }
+
+    fn object(&self, asked: &RunAsked) -> Result<DynamicObject, Failure> {
+        let pods = asked.max_pods.unwrap_or(PODS.min(self.most_pods));
+        let duration = asked.duration_seconds.unwrap_or(DURATION.min(self.longest));
+        let is_within =
+            (1..=self.most_pods).contains(&pods) && (1..=self.longest).contains(&duration);
+        if !is_within {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{duration} seconds of {pods} pods are beyond this server's limits"),
+                format!(
+                    "use 1 to {} seconds and 1 to {} pods; a user can start the server with --max-duration and --max-pods",
+                    self.longest, self.most_pods
+                ),
+            ));
+        }
+        let request = if asked.snapshot {
+            target::snapshot(&snapshot(asked, pods))?
+        } else {
+            target::request(&arguments(asked, pods, duration), None)?
+        };
+        as_object(serde_json::to_value(request), "the call")
+    }
+}
+
+fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
+    Dump {
+        target: Some(asked.target.clone()),
+        selector: None,
+        container: asked.container.clone(),
+        max_pods: pods,
+        run_as_user: None,
+        run_as_group: None,
+        output: OutputFlag::default(),
+        timeout: 0,
+    }
+}
+
+fn arguments(asked: &RunAsked, pods: i32, duration: u64) -> RequestArguments {
+    RequestArguments {
+        target: Some(asked.target.clone()),
+        selector: None,
+        filename: None,
+        container: asked.container.clone(),
+        duration,
+        samples_per_second: 99,
+        max_pods: pods,
+        run_as_user: None,
+        run_as_group: None,
+        include_idle: false,
+        heap: asked.heap,
+        labels: vec![RunLabel::Method, RunLabel::Route, RunLabel::Script],
+        path_prefix: None,
+        method: Vec::new(),
+        script: Vec::new(),
+        min_request_age: None,
+        include_young: false,
+        sampler_mode: RunMode::Auto,
+    }
+}
+
+/// The request when it has ended, or when it was waited for long enough.
+async fn until_ended(
+    cluster: &Cluster,
+    name: &str,
+    wait: Duration,
+) -> Result<DynamicObject, Failure> {
+    let begin = Instant::now();
+    loop {
+        let object = cluster.request(name).await?;
+        let goes_on = RequestView::of(&object).outcome() == ShownOutcome::InProgress;
+        if !goes_on || begin.elapsed() >= wait {
+            return Ok(object);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn answer(
+    object: &DynamicObject,
+    place: &AgentPlace,
+    asked: &RunAsked,
+    waited: u64,
+) -> Result<AgentAnswer, Failure> {
+    let request = RequestView::of(object);
+    let name = json!({"profile": request.name()});
+    let mut next = AgentNexts::default();
+    let state = match request.outcome() {
+        ShownOutcome::InProgress => "in progress",
+        ShownOutcome::Complete => "complete",
+        ShownOutcome::Failed => "failed",
+    };
+    match request.outcome() {
+        ShownOutcome::Complete if asked.snapshot => {
+            next.add("dump", "where each worker stood", name);
+        }
+        ShownOutcome::Complete => {
+            next.add(
+                "describe_profile",
+                "whether the profile is good enough",
+                name.clone(),
+            );
+            next.add("findings", "known problems, with what to do", name);
+        }
+        ShownOutcome::InProgress => {
+            next.add(
+                "describe_profile",
+                "ask again in some seconds",
+                name.clone(),
+            );
+            next.add("cancel", "to end it early", name);
+        }
+        ShownOutcome::Failed => next.add("describe_profile", "why, pod by pod", name),
+    }
+    let body = |_| RunBody {
+        state,
+        reason: quoted(request.reason()),
+        message: quoted(request.message()),
+        seconds_waited: waited,
+    };
+    AgentAnswer::fitted(place, 0, body, &next)
+}

@@ -139,6 +139,11 @@ browser: setup ## the plugin as krew installs it; formats and flame graph page i
 	@$(STAGE) "install browser" tools/browser
 	@$(STAGE) "page and formats" env PHPPROF_SPEEDSCOPE=$(CACHE)/speedscope PHPPROF_FIREFOX=$(CACHE)/profiler-cli PHPPROF_AXE=$(CACHE)/axe.min.js cargo test --quiet --locked --workspace --test readers
 
+.PHONY: agents
+agents: setup ## the plugin's server for agents, asked by the official client of the Model Context Protocol
+	@$(STAGE) "build plugin" tools/programs kubectl-phpprof
+	@$(STAGE) "agents" kubectl-phpprof/tests/agents/run "$(CARGO_TARGET_DIR)/debug/kubectl-phpprof"
+
 .PHONY: connections
 connections: setup ## the plugin connects wherever kubectl does: the same request by both, for each kind of kubeconfig
 	@$(TOOLS) kubernetes
@@ -274,6 +279,7 @@ beside-e2e:
 	@tools/beside $(MAKE) clippy
 	@tools/beside $(MAKE) connections
 	@tools/beside $(MAKE) otlp
+	@tools/beside $(MAKE) agents
 	@$(MAKE) browser
 	@$(MAKE) scale SCALE=smoke
 	@$(MAKE) php

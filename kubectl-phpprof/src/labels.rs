@@ -58,7 +58,7 @@ fn of_requests() -> impl Iterator<Item = (&'static str, RunLabel)> {
     let of_key = |key: &str| RunLabel::from_str(&key.replace('_', "-"), false).ok();
     let keys = labels::OF_REQUESTS.into_iter();
     keys.filter_map(move |key| Some((key, of_key(key)?)))
-        .chain([(labels::SPAN_ID, RunLabel::TraceId)])
+        .chain([(labels::SPAN_ID, RunLabel::TraceID)])
 }
 
 /// The label as `--labels` spells it.

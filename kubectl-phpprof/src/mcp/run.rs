@@ -172,6 +172,7 @@ fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
         run_as_group: None,
         output: OutputFlag::default(),
         timeout: 0,
+        memory: false,
     }
 }
 

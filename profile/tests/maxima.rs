@@ -86,7 +86,7 @@ fn formats_of_the_deepest_stack_are_written() {
         let format = Format::named(name).unwrap();
         let text = format.write(&profile, &View::default(), "deep", None);
         let text = String::from_utf8_lossy(&text.unwrap()).into_owned();
-        let is_binary = format == Format::Pprof;
+        let is_binary = matches!(format, Format::Pprof | Format::Firefox);
         let has = |name| is_binary || text.contains(name);
         assert!(has("outer") && has(TRUNCATED), "{name}");
     }

@@ -230,7 +230,7 @@ fn arrows_show_changes_beyond_chance() {
     assert_eq!(trend(&top, "md5"), None);
     // For 500 samples in each window, three standard errors are 8 points.
     assert_eq!(trend(&windows(32), "md5"), None);
-    assert_eq!(trend(&windows(17), "md5"), None);
+    assert_eq!(trend(&windows(18), "md5"), None);
     assert_eq!(trend(&windows(36), "md5"), Some(ShareTrend::Rose));
 }
 

@@ -304,6 +304,10 @@ pub struct DiffFlags {
     /// of the time that a request took before.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
+    /// Compare profiles that are unlike: of other sample types, of rates that differ by more than a
+    /// factor of four, of other labels or filters of requests. What differs is printed.
+    #[arg(long)]
+    pub force: bool,
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
     #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
     pub trim_path: Vec<Prefix>,
@@ -345,6 +349,9 @@ pub struct VerdictFlags {
     /// else the verdict is Inconclusive.
     #[arg(long, value_name = "PERCENT", value_parser = points, default_value = "10")]
     pub visible: f64,
+    /// Compare profiles that are unlike: see diff.
+    #[arg(long)]
+    pub force: bool,
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
     #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
     pub trim_path: Vec<Prefix>,

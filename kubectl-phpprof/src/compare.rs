@@ -6,6 +6,7 @@
 //! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the
 //! time of one of its requests.
 
+use phpprof_profile::alike::Likeness;
 use phpprof_profile::change::{BoundOf, ChangeBounds, ChangeMeasure};
 use phpprof_profile::timeline::CellTable;
 use phpprof_profile::{Diff, FunctionChange, NoiseScale, ONLY, Profile, View, diff, plain_name};
@@ -25,6 +26,8 @@ pub struct Compared {
     pub requests: Option<(u64, u64)>,
     /// How much functions differ by chance, if the cells of both runs are known.
     bounds: Option<ChangeBounds>,
+    /// How the profiles were recorded; the caller has checked it.
+    pub likeness: Likeness,
 }
 
 impl Compared {
@@ -58,6 +61,7 @@ impl Compared {
             total_after,
             requests,
             bounds: None,
+            likeness: Likeness::default(),
         })
     }
 

@@ -17,11 +17,11 @@ use crate::output::{FORMS, NAMED, OutputFlag, OutputForm};
 use crate::release::{normalized, normalized_cells};
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
-use crate::texts::texts_of;
 use crate::source::{ProfileSource, list_of, load, timeline_of};
+use crate::texts::texts_of;
 use crate::verdict::cells_of;
 use crate::view::{view, wrong_view};
-use crate::{findings, stdout};
+use crate::{findings, stdout, unlike};
 
 /// How the name of a list of requests ends.
 const LIST_END: &str = "requests.json.gz";
@@ -120,6 +120,10 @@ pub async fn compare(
         }
     };
     let (before, after) = (comparable(before), comparable(after));
+    let likeness = unlike::checked(&before.profile, &after.profile, &view, arguments.force)?;
+    for line in unlike::warnings(&likeness) {
+        eprintln!("{line}");
+    }
     let mut compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
     let cells = (
         cells_of(global, &arguments.before, None).await?,
@@ -129,6 +133,7 @@ pub async fn compare(
         let [one, other] = [one, other].map(|it| normalized_cells(it, &arguments.trim_path));
         compared = compared.with_cells([&one, &other], &view);
     }
+    compared.likeness = likeness;
     let text = compared_text(arguments, screen, &before, &after, &compared)?;
     match arguments.fail_above.map(|limit| compared.grown(limit)) {
         Some(Err(grown)) => {
@@ -150,10 +155,7 @@ fn compared_text(
     let output = arguments.output.as_deref().unwrap_or("table");
     match list_form(output)? {
         Some(form) => Ok(diff_text(compared, &form, arguments.count, screen.width)),
-        None => {
-            let scale = compared.noise_scale();
-            draw_both(output, before, after, &view(&arguments.view), scale)
-        }
+        None => draw_both(output, before, after, &view(&arguments.view), compared),
     }
 }
 
@@ -176,9 +178,12 @@ fn draw_both(
     before: &ProfileSource,
     after: &ProfileSource,
     view: &View,
-    scale: NoiseScale,
+    compared: &Compared,
 ) -> Result<String, Failure> {
-    let title = format!("{}: what changed since {}", after.title, before.title);
+    let note = compared.likeness.note();
+    let note = note.map_or_else(String::new, |note| format!(" ({note})"));
+    let title = format!("{}: what changed since {}{note}", after.title, before.title);
+    let scale = compared.noise_scale();
     let page = match drawn(path)? {
         Format::Html => page::differential(&before.profile, &after.profile, view, &title, scale)
             .map_err(wrong_view)?,

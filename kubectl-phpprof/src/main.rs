@@ -55,6 +55,7 @@ mod table;
 mod target;
 mod texts;
 mod ui;
+mod unlike;
 mod verdict;
 mod version;
 mod view;

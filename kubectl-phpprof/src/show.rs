@@ -301,6 +301,7 @@ fn diff_data(compared: &Compared, count: usize) -> Value {
         "sampleType": diff.sample_type, "unit": diff.unit,
         "noiseBasis": if compared.is_by_samples() { "samples" } else { "cells" },
         "total": {"before": diff.total_before, "after": compared.total_after}, "rows": rows.collect::<Vec<_>>(),
+        "unlike": compared.likeness.unlike, "unchecked": compared.likeness.unchecked,
     });
     if let Some((before, after)) = compared.requests {
         data["requests"] = json!({"before": before, "after": after});

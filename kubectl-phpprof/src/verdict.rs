@@ -9,6 +9,7 @@ mod data;
 mod markdown;
 mod words;
 
+use phpprof_profile::View;
 use phpprof_profile::change::{
     ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, compare,
 };
@@ -21,7 +22,7 @@ use crate::global::Global;
 use crate::release::{normalized, normalized_cells};
 use crate::screen::Screen;
 use crate::source::{ProfileSource, is_file, list_of, load};
-use crate::stdout;
+use crate::{stdout, unlike};
 
 pub async fn run(
     global: &Global,
@@ -42,6 +43,11 @@ pub async fn run(
         &arguments.after_requests,
     );
     let after = after.await?;
+    let [one, other] = [&before, &after].map(|side| &side.source.profile);
+    let likeness = unlike::checked(one, other, &measured(arguments), arguments.force)?;
+    for line in unlike::warnings(&likeness) {
+        eprintln!("{line}");
+    }
     let report = compare(before.side(), after.side(), &settings(arguments));
     let titles = [before.source.title.as_str(), after.source.title.as_str()];
     let text = match arguments.output {
@@ -56,6 +62,18 @@ pub async fn run(
             stdout::say(&text)?;
             Err(failure)
         }
+    }
+}
+
+/// The view with the sample type that is compared.
+fn measured(arguments: &VerdictFlags) -> View {
+    let name = match arguments.measure {
+        VerdictMeasure::Wall => "wall",
+        VerdictMeasure::Cpu => "cpu",
+    };
+    View {
+        sample_type: Some(name.to_owned()),
+        ..View::default()
     }
 }
 

@@ -9,6 +9,7 @@
 
 #![warn(clippy::match_bool)]
 
+pub mod alike;
 mod bounds;
 mod builder;
 mod callgrind;

@@ -19,10 +19,12 @@ use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
+use asked::AskedData;
 use heap::HeapData;
 use rows::{frames, of_worker, waits};
 pub use untold::Untold;
 
+mod asked;
 mod heap;
 mod rows;
 mod untold;
@@ -80,6 +82,7 @@ struct Comment<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     throttled: Option<ThrottledTime>,
     busy_percents: Vec<u8>,
+    asked: AskedData,
     samples: i64,
     quality: SampleCounts,
     duration_seconds: u64,
@@ -462,6 +465,7 @@ fn comment(
             milliseconds: milliseconds(throttled.time),
         }),
         busy_percents: snapshot.facts.busy.busiest(MAX_BUSY_PERCENTS),
+        asked: AskedData::of(&snapshot.facts.asked),
         samples: lost.samples,
         quality: counts(snapshot, lost, unstable, untold),
         duration_seconds: snapshot.facts.took.as_secs_f64().round() as u64,

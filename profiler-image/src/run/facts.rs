@@ -11,12 +11,28 @@ use super::heap::HeapTold;
 use super::requests::RequestReport;
 use super::seen::{Busy, WorkerLabels};
 use crate::read::on_cpu::CpuProofs;
+use crate::request::asked::{RequestFilter, SampleLabels};
 use crate::target::discovery::Missed;
 use crate::target::process::throttle::ThrottleCounts;
+
+/// What a run was asked for: what is read of requests, and which samples are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunAsked {
+    /// The labels of requests.
+    pub labels: SampleLabels,
+    /// The requests whose samples are kept.
+    pub filter: RequestFilter,
+    /// The time between requests is kept, too.
+    pub include_idle: bool,
+    /// Samples of workers that slept are left out.
+    pub only_running: bool,
+}
 
 /// All but the samples themselves.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
+    /// What it was asked for.
+    pub asked: RunAsked,
     /// The data about requests, if it was requested.
     pub requests: Option<RequestReport>,
     /// The data about heaps, if it was requested.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::facts::RunFacts;
+use super::facts::{RunAsked, RunFacts};
 use super::recording::Recording;
 use super::snapshot::{RunEnd, Samples, Snapshot};
 use super::totals::RunTotals;
@@ -38,7 +38,14 @@ impl RunLoop<'_> {
         patience: Duration,
     ) -> RunFacts {
         let is_container = matches!(self.options.scope, Scope::Container(_));
+        let asked = self.requests.asked();
         RunFacts {
+            asked: RunAsked {
+                labels: asked.labels,
+                filter: asked.filter.clone(),
+                include_idle: self.options.include_idle,
+                only_running: self.options.only_running,
+            },
             requests: self.requests.told(),
             heap: self.options.heap.then_some(totals.heap),
             engine: Arc::clone(&begun.engine),

@@ -5,8 +5,9 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use phpprof_profile::alike::alike;
 use phpprof_profile::{
-    DecodeLimits as Bounds, NoiseScale, Packed, View, ViewError, page, timeline,
+    DecodeLimits as Bounds, NoiseScale, Packed, SampleSource as _, View, ViewError, page, timeline,
 };
 
 use super::answers::{busy, html, refuse, sized};
@@ -108,11 +109,14 @@ pub(super) fn draw(file: Vec<u8>, list: Option<Vec<u8>>, title: &str) -> Result<
 fn compare(before: Vec<u8>, after: Vec<u8>, title: &str) -> Result<String, String> {
     let (before, after) = (opened(before)?, opened(after)?);
     let view = View::default();
+    // A reader of this page has no other place to learn that the two were not recorded alike.
+    let note = alike(before.head(), after.head(), &view).note();
+    let title = note.map_or_else(|| title.to_owned(), |note| format!("{title} ({note})"));
     let page = page::differential_within(
         &before,
         &after,
         &view,
-        title,
+        &title,
         NoiseScale::BY_SAMPLES,
         LARGEST_PAGE,
     );

@@ -10,7 +10,7 @@ use super::*;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
 use crate::run::aggregate::{ANY_WORKER, Aggregate, Labelled};
-use crate::run::facts::RunFacts;
+use crate::run::facts::{RunAsked, RunFacts};
 use crate::run::seen::Busy;
 use crate::run::snapshot::Samples;
 use crate::sample::StackSampler;
@@ -34,6 +34,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
     Snapshot {
         samples: Samples::of(&StackSampler::new(), &aggregate),
         facts: RunFacts {
+            asked: RunAsked::default(),
             requests: None,
             heap: None,
             engine,
@@ -221,6 +222,16 @@ fn the_comment_has_the_fields_of_the_contract() {
             milliseconds: 4980,
         }),
         busy_percents: vec![61, 30, 8, 1],
+        asked: AskedData {
+            labels: vec!["method", "route"],
+            filter: Some(asked::FilterData {
+                path_prefix: Some("/export".to_owned()),
+                min_request_age_milliseconds: Some(500),
+                ..asked::FilterData::default()
+            }),
+            include_idle: false,
+            only_running: false,
+        },
         samples: 2970,
         quality: SampleCounts {
             due: 11880,

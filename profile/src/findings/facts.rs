@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use super::errors::ErrorPaths;
 use super::rules::{FindingRule, Only};
 use crate::lookup::Lookup;
 use crate::proto::Profile;
@@ -113,6 +114,9 @@ pub(super) struct PhpFacts {
     pub opcache: String,
     #[serde(default)]
     pub opcache_restarts: u64,
+    /// Functions of `set_error_handler`, by their names in stacks.
+    #[serde(default)]
+    pub error_handlers: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -138,6 +142,7 @@ pub(super) struct ProfileFacts<'a> {
     pub for_cpu: i64,
     pub period: i64,
     pub receipts: Vec<ReceiptFacts>,
+    pub errors: ErrorPaths,
 }
 
 /// The numbers of nodes, by parent and function.
@@ -171,6 +176,7 @@ impl<'a> ProfileFacts<'a> {
             let path = numbers.steps(&lookup, sample, true);
             let new = numbers.functions.iter().skip(facts.functions.len());
             facts.functions.extend(new.map(|it| (it.name, it.file)));
+            facts.errors.learn(&facts.functions);
             let is_busy = facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
             if is_busy && is_for_cpu(profile, sample) {
                 facts.for_cpu = facts.for_cpu.saturating_add(values.wall);
@@ -181,7 +187,10 @@ impl<'a> ProfileFacts<'a> {
 
     fn empty(profile: &Profile) -> Self {
         let receipts = profile.comments().map(serde_json::from_str);
+        let receipts: Vec<ReceiptFacts> = receipts.filter_map(Result::ok).collect();
+        let handlers = receipts.iter().flat_map(|it| &it.php.error_handlers);
         ProfileFacts {
+            errors: ErrorPaths::new(handlers.cloned()),
             functions: Vec::new(),
             kinds: HashMap::new(),
             nodes: vec![PathNode {
@@ -192,7 +201,7 @@ impl<'a> ProfileFacts<'a> {
             total: PathValues::default(),
             for_cpu: 0,
             period: profile.period,
-            receipts: receipts.filter_map(Result::ok).collect(),
+            receipts,
         }
     }
 
@@ -224,6 +233,7 @@ impl<'a> ProfileFacts<'a> {
             }
         }
         self.total.add(values);
+        self.errors.add(path, &self.functions, values.wall);
         if let Some(node) = self.nodes.get_mut(at) {
             node.flat.add(values);
         }

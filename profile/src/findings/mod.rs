@@ -7,6 +7,7 @@
 //! Invariant: a finding's share is of the measure that it names. The stacks that it shows belong to
 //! that share, or ran when the heap was at its highest.
 
+mod errors;
 mod facts;
 mod rules;
 mod seen;
@@ -17,7 +18,10 @@ use crate::source::SampleSource;
 use crate::stacks::View;
 use crate::unnamed::Counts;
 
+use errors::phrase;
+pub use errors::{ErrorPlace, handler_name};
 use facts::{Highest, PathValues, ProfileFacts};
+use rules::Shows;
 pub use rules::{FindingRule, Measure, RULES};
 use seen::{SeenParts, seen};
 
@@ -54,6 +58,9 @@ pub struct Finding {
     pub function: Option<FunctionPlace>,
     /// The heaviest stacks.
     pub stacks: Vec<FindingStack>,
+    /// The code that raises errors, if the finding is about these, most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<ErrorPlace>,
 }
 
 impl Finding {
@@ -65,6 +72,7 @@ impl Finding {
             return self.sentence.clone();
         };
         let sentence = rule.sentence.replace("{request}", "");
+        let sentence = sentence.replace("{places}", "the callers of that function");
         match sentence.strip_prefix("{function}") {
             Some(rest) => format!("The function{rest}"),
             None => sentence.replace("{function}", "the function"),
@@ -124,6 +132,7 @@ fn without_name(counts: Counts) -> Option<Finding> {
         sentence: counts.sentence(),
         function: None,
         stacks: Vec::new(),
+        places: Vec::new(),
     })
 }
 
@@ -151,6 +160,7 @@ fn without_cpu(facts: &ProfileFacts<'_>) -> Option<Finding> {
         ),
         function: None,
         stacks: Vec::new(),
+        places: Vec::new(),
     })
 }
 
@@ -195,6 +205,7 @@ fn judge(rule: &FindingRule, facts: &ProfileFacts<'_>, seen: &SeenParts) -> Opti
     let name = function
         .as_ref()
         .map_or("", |function| function.name.as_str());
+    let places = places(rule, facts, total.value);
     Some(Finding {
         id: rule.id,
         share: percent(share),
@@ -202,13 +213,23 @@ fn judge(rule: &FindingRule, facts: &ProfileFacts<'_>, seen: &SeenParts) -> Opti
         sentence: rule
             .sentence
             .replace("{function}", name)
-            .replace("{request}", &request(heap)),
+            .replace("{request}", &request(heap))
+            .replace("{places}", &phrase(&places)),
         stacks: match heap {
             Some(heap) => of_heap(heap, share),
             None => shown(facts, stacks, total.value),
         },
         function,
+        places,
     })
+}
+
+/// The code that raises errors, if the rule is about these.
+fn places(rule: &FindingRule, facts: &ProfileFacts<'_>, total: i64) -> Vec<ErrorPlace> {
+    match rule.shows {
+        Shows::HandlesErrors => facts.errors.places(&facts.functions, total),
+        _ => Vec::new(),
+    }
 }
 
 /// The request, as a phrase within a sentence.

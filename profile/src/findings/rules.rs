@@ -49,7 +49,8 @@ pub struct FindingRule {
     pub(crate) only: Only,
     /// The rule reports nothing if one of these earlier rules does.
     pub(crate) unless: &'static [&'static str],
-    /// `{function}` is the function with most of the share, `{request}` describes the request.
+    /// `{function}` is the function with most of the share, `{request}` describes the request, and
+    /// `{places}` lists the code that raises errors.
     pub sentence: &'static str,
 }
 
@@ -96,6 +97,8 @@ pub(crate) enum Shows {
     Xdebug,
     /// The highest heap has this share of its limit.
     NearTheLimit,
+    /// A function that handles PHP's errors is on the stack, or an error becomes an exception.
+    HandlesErrors,
 }
 
 /// What is wrong with opcache.
@@ -107,11 +110,17 @@ pub(crate) enum Opcache {
     Restarted,
 }
 
+/// What makes an exception of an error.
+pub(super) const CONSTRUCTS_ERRORS: &[&str] = &["ErrorException::__construct"];
+/// Functions written in PHP whose purpose is to raise an error of their caller (the package
+/// symfony/deprecation-contracts).
+pub(super) const RAISES_ERRORS: &[&str] = &["trigger_deprecation"];
+
 pub(super) const COMPILING: &[&str] = &["[compiling]"];
 const AUTOLOAD: &[&str] = &["[autoload]"];
 
 /// Rules that suppress others come before them.
-pub static RULES: [FindingRule; 22] = [
+pub static RULES: [FindingRule; 23] = [
     FindingRule {
         id: "xdebug",
         measure: Measure::Workers,
@@ -262,6 +271,15 @@ pub static RULES: [FindingRule; 22] = [
         only: Only::Serving,
         unless: &[],
         sentence: "Requests sleep in {function}, and each blocks its worker. Move retries and polling to a queue or to the browser.",
+    },
+    FindingRule {
+        id: "error-handler",
+        measure: Measure::Wall,
+        least: 0.03,
+        shows: Shows::HandlesErrors,
+        only: Only::Everywhere,
+        unless: &[],
+        sentence: "PHP code raises errors all the time (deprecations, notices, warnings), and {function} handles each, also those that are logged nowhere. Most are raised by {places}. Change these lines, or pass set_error_handler() the levels that it is for.",
     },
     FindingRule {
         id: "gc",

@@ -104,6 +104,13 @@ pub(super) fn seen(rule: &FindingRule, facts: &ProfileFacts<'_>) -> Option<SeenP
         Shows::AllBusy => all_busy(facts, rule.least),
         Shows::Compiles(state) => has_opcache(facts, state).then(|| ends_in(COMPILING))?,
         Shows::Xdebug => with_xdebug(facts, rule.least),
+        Shows::HandlesErrors => {
+            let marks: Vec<bool> = (0..facts.functions.len())
+                .map(|function| facts.errors.is_marked(function))
+                .collect();
+            let outermost = outermost(facts, &marks);
+            by_stack(&|node| outermost.get(node).copied().flatten())
+        }
         Shows::NearTheLimit => {
             let (share, heap) = facts.nearest_to_limit()?;
             (share >= rule.least).then(|| SeenParts::Heap(share, heap.clone()))
@@ -158,6 +165,17 @@ fn nearest(facts: &ProfileFacts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
         } else {
             above
         });
+    }
+    found
+}
+
+/// For each node, the marked function that is nearest to the root, including the leaf itself.
+fn outermost(facts: &ProfileFacts<'_>, marks: &[bool]) -> Vec<Option<usize>> {
+    let mut found: Vec<Option<usize>> = Vec::with_capacity(facts.nodes.len());
+    for node in &facts.nodes {
+        let is_marked = marks.get(node.function).copied().unwrap_or(false);
+        let above = found.get(node.parent).copied().flatten();
+        found.push(above.or(is_marked.then_some(node.function)));
     }
     found
 }

@@ -364,3 +364,49 @@ fn much_unnamed_time_is_explained_with_a_document() {
     check(&receipt(297, 0), &leaves, &[]);
     check(&receipt(298, 0), &leaves, &[UNSTABLE]);
 }
+
+/// A profile whose handler, the receipt's, has this many of a thousand samples, called from two
+/// lines.
+fn with_errors(receipt: &str, handled: i64) -> Profile {
+    let mut builder = Builder::new(Settings {
+        period: 10_000_000,
+        ..Settings::default()
+    });
+    let frame = |name, file, line| FrameRef {
+        name,
+        file,
+        line,
+        ..FrameRef::default()
+    };
+    let main = frame("{main}", "/app/index.php", 3);
+    let handler = frame("Shop\\Errors::handle", "/app/Errors.php", 9);
+    let trace = frame("debug_backtrace", "<internal:Core>", 0);
+    let values = |samples: i64| [samples, samples * 10_000_000, samples * 10_000_000];
+    for (line, share) in [(31, 3), (44, 1)] {
+        let caller = frame("Shop\\Cart::total", "/app/Cart.php", line);
+        let stack = [trace, handler, caller, main];
+        builder.add(&stack, &values(handled * share / 4), &[]);
+    }
+    builder.add(&[main], &values(1000 - handled), &[]);
+    builder.comment(receipt);
+    builder.finish()
+}
+
+#[test]
+fn handled_errors_name_the_lines_that_raise() {
+    let found = said(&with_errors(RECEIPT, 200));
+    let [one] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!((one.id, one.share), ("error-handler", 20.0));
+    let places: Vec<_> = one.places.iter().map(|it| (it.line, it.share)).collect();
+    assert_eq!(places, [(31, 15.0), (44, 5.0)]);
+    let part = "Most are raised by Shop\\Cart::total (Cart.php:31, 15 %), Shop\\Cart::total (Cart.php:44, 5 %).";
+    assert!(one.sentence.contains(part), "{}", one.sentence);
+    assert_eq!(one.function.as_ref().unwrap().name, "Shop\\Errors::handle");
+    // Nobody knows which function handles errors.
+    let older = RECEIPT.replace("Shop\\\\Errors::handle", "");
+    assert_ne!(older, RECEIPT);
+    assert_eq!(ids(&with_errors(&older, 200)), Vec::<&str>::new());
+    assert_eq!(ids(&with_errors(RECEIPT, 20)), Vec::<&str>::new());
+}

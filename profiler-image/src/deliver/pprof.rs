@@ -10,8 +10,7 @@ use phpprof_profile::dump::{DumpFrame, DumpWorker, MemoryReport};
 use phpprof_profile::room::Lost;
 use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
-use phpprof_zend::engine::Engine;
-use phpprof_zend::extensions::{Extensions, OpcacheState};
+use phpprof_zend::extensions::OpcacheState;
 use serde::Serialize;
 
 use crate::contract;
@@ -21,11 +20,13 @@ use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
 use asked::AskedData;
 use heap::HeapData;
+use php::PhpBuild;
 use rows::{frames, of_worker, waits};
 pub use untold::Untold;
 
 mod asked;
 mod heap;
+mod php;
 mod rows;
 mod untold;
 
@@ -162,45 +163,6 @@ impl RequestFates {
                 undecided: told.counts.undecided,
             }),
             list_stored,
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PhpBuild<'a> {
-    version: &'a str,
-    sapi: &'a str,
-    thread_safe: bool,
-    jit: &'a str,
-    /// Left out if it is not known, like the following.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    xdebug: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    opcache: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    opcache_restarts: Option<u64>,
-}
-
-impl<'a> PhpBuild<'a> {
-    fn of(engine: &'a Engine, jit: bool, extensions: Option<Extensions>) -> Self {
-        let on = |is_on| if is_on { "on" } else { "off" };
-        let opcache = extensions.and_then(|extensions| extensions.opcache);
-        let (opcache, opcache_restarts) = match opcache {
-            None => (None, None),
-            Some(OpcacheState::Off) => (Some("off"), None),
-            Some(OpcacheState::On { is_full, restarts }) => {
-                (Some(if is_full { "full" } else { "on" }), Some(restarts))
-            }
-        };
-        Self {
-            version: &engine.version,
-            sapi: &engine.sapi,
-            thread_safe: engine.is_thread_safe(),
-            jit: on(jit),
-            xdebug: extensions.map(|extensions| on(extensions.xdebug)),
-            opcache,
-            opcache_restarts,
         }
     }
 }
@@ -449,11 +411,7 @@ fn comment(
     let comment = Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
-        php: PhpBuild::of(
-            &snapshot.facts.engine,
-            snapshot.facts.jit,
-            snapshot.facts.extensions,
-        ),
+        php: PhpBuild::of(&snapshot.facts),
         workers: snapshot.facts.busy.workers(),
         workers_not_sampled: snapshot.facts.without_room,
         missed: snapshot.facts.missed.map(|missed| MissedCounts {

@@ -45,6 +45,8 @@ pub struct Member {
     sampled_to: Option<u64>,
     /// When to check whether its process still runs the program that was examined.
     check_at: u64,
+    /// When to ask for its error handler again; see [`super::error_handlers`].
+    pub handler_due: u64,
     /// What was read on its own CPU in this turn.
     pub read: Option<OwnRead>,
     /// What it was last read as, if it did not run then.
@@ -144,6 +146,7 @@ impl Member {
             sampled_at: now,
             sampled_to: None,
             check_at: now,
+            handler_due: now,
             read: None,
             unmoved: None,
             held_files: None,
@@ -249,6 +252,13 @@ impl Member {
         let from = turn.from_of_idle(idle).filter(|_| self.is_idle());
         self.sampled_to = from.or(self.sampled_to);
         self.stands_for = from.map_or(IDLE_TOGETHER, |_| idle as u64);
+    }
+
+    /// Whether it served a request when it was last sampled.
+    #[must_use]
+    pub fn is_in_request(&self) -> bool {
+        let is_between = self.unmoved.is_some_and(|unmoved| unmoved.stack.is_none());
+        self.busy_turns > 0 && !is_between
     }
 
     /// Whether it slept between requests when it was last asked.

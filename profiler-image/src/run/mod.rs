@@ -29,6 +29,7 @@ pub mod aggregate;
 mod begin;
 mod budget;
 pub mod cells;
+mod error_handlers;
 pub mod facts;
 mod first;
 pub mod heap;
@@ -44,6 +45,7 @@ mod recording;
 pub mod requests;
 pub mod schedule;
 pub mod seen;
+pub mod seen_handlers;
 pub mod snapshot;
 pub mod stop;
 #[cfg(test)]
@@ -68,6 +70,7 @@ use requests::RunRequests;
 use schedule::{SampleSlot, WakeSchedule};
 pub use seen::WorkerLabels;
 use seen::Workers;
+use seen_handlers::SeenHandlers;
 use snapshot::RunCounts;
 pub use snapshot::RunEnd;
 pub use time::own_cpu;
@@ -152,6 +155,7 @@ struct RunLoop<'a> {
     /// Whether a leaf of this name says what it waits for.
     says: turn::Says,
     workers: Workers,
+    error_handlers: SeenHandlers,
 }
 
 impl<'a> RunLoop<'a> {
@@ -199,6 +203,7 @@ impl<'a> RunLoop<'a> {
             turns: 0,
             says: turn::Says::default(),
             workers: Workers::default(),
+            error_handlers: SeenHandlers::default(),
         })
     }
 
@@ -293,6 +298,7 @@ impl<'a> RunLoop<'a> {
         if self.totals.extensions.is_none() && self.samples() > 0 {
             self.read_extensions(&begun.engine);
         }
+        self.read_error_handler(current);
         self.keep_so_far(begun, Duration::from_nanos(current - begun.at));
         None
     }

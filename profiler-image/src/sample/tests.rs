@@ -145,6 +145,19 @@ impl Scene {
         scene
     }
 
+    /// Sets an internal function as the handler of PHP's errors.
+    pub(crate) fn with_error_handler(mut self, function: &str) -> Self {
+        let image = &mut self.image;
+        let (globals, layout) = (image.executor_globals, image.layout);
+        let handler = image.internal(function, 0);
+        let (functions, name) = (image.block(), image.string(function));
+        let row = &layout.executor_globals;
+        image.put_table(functions, &[(function, handler)]);
+        image.put_word(globals, row.function_table, functions);
+        image.put_zval(globals + row.user_error_handler as u64, name, IS_STRING);
+        self
+    }
+
     /// The top frame was not called by `found`, which is at an op that pushes no frame: samples end
     /// there.
     pub(crate) fn cut() -> Self {

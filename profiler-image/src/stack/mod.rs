@@ -8,4 +8,4 @@ pub mod names;
 pub mod pauses;
 pub mod stand;
 pub mod trace;
-mod volume;
+pub(crate) mod volume;

@@ -16,6 +16,7 @@ pub mod collector;
 pub mod declared;
 pub mod elf;
 pub mod engine;
+pub mod error_handler;
 pub mod extensions;
 pub mod function;
 pub mod hash;

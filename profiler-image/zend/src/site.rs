@@ -40,6 +40,7 @@ mod static_method;
 mod string;
 mod words;
 
+pub(crate) use generator::OBJECT_CLASS;
 pub use operand::own_cache;
 pub use words::Words;
 

@@ -12,6 +12,7 @@ use crate::run::WorkerLabels;
 use crate::run::aggregate::{ANY_WORKER, Aggregate, Labelled};
 use crate::run::facts::{RunAsked, RunFacts};
 use crate::run::seen::Busy;
+use crate::run::seen_handlers::SeenHandlers;
 use crate::run::snapshot::Samples;
 use crate::sample::StackSampler;
 use crate::sample::tests::Scene;
@@ -40,6 +41,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
             engine,
             jit: false,
             extensions: None,
+            error_handlers: SeenHandlers::default(),
             seen,
             busy: Busy::default(),
             began_unix_nanoseconds: 0,
@@ -210,6 +212,7 @@ fn the_comment_has_the_fields_of_the_contract() {
             xdebug: Some("off"),
             opcache: Some("on"),
             opcache_restarts: Some(0),
+            error_handlers: vec!["Shop\\Errors::handle".to_owned()],
         },
         workers: 4,
         workers_not_sampled: 2,

@@ -87,6 +87,7 @@ fn programs() -> Vec<Program> {
         ("waiting-process", PLAIN),
         ("waiting-lock", PLAIN),
         ("sleep", SERVED),
+        ("error-handler", PLAIN),
         ("gc", PLAIN),
         ("output-buffer", PLAIN),
         ("regex", PLAIN),

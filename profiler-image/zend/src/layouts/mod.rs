@@ -32,6 +32,9 @@ pub struct ExecutorGlobals {
     pub active: usize,
     /// 0 if the version has none.
     pub flags: usize,
+    /// A zval: the callable of `set_error_handler`; undefined while that runs
+    /// (`zend_error_impl`, Zend/zend.c).
+    pub user_error_handler: usize,
 }
 
 /// `zend_compiler_globals` (Zend/zend_globals.h). Its tables exist from the start; the first

@@ -13,7 +13,7 @@ use super::{
 pub static ROWS: &[Layout] = &[
 // 7.0.33 from git colopl/php-src php-7.0.33 = bf574c2b67a1f786e36cf679f41b758b973a82c4
 Layout { major: 7, minor: 0, machine: Machine::X86_64, pre_release: false, module_api: 20151012,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 864, exception_op_size: 96, opline_before_exception: 856, in_autoload: 512, symbol_table: 304, active: 968, flags: 0 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 864, exception_op_size: 96, opline_before_exception: 856, in_autoload: 512, symbol_table: 304, active: 968, flags: 0, user_error_handler: 656 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 56, return_value: 16, run_time_cache: 72, sizeof: 88, first_argument: 6 * 16 },
     call_info: CallInfo { shift: 24, code: 1, top: 2, closure: 32, fake_closure: 0, generator: 0 },
@@ -39,7 +39,7 @@ Layout { major: 7, minor: 0, machine: Machine::X86_64, pre_release: false, modul
 },
 // 7.0.33 from git colopl/php-src php-7.0.33 = bf574c2b67a1f786e36cf679f41b758b973a82c4
 Layout { major: 7, minor: 0, machine: Machine::Aarch64, pre_release: false, module_api: 20151012,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 864, exception_op_size: 96, opline_before_exception: 856, in_autoload: 512, symbol_table: 304, active: 968, flags: 0 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 864, exception_op_size: 96, opline_before_exception: 856, in_autoload: 512, symbol_table: 304, active: 968, flags: 0, user_error_handler: 656 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 56, return_value: 16, run_time_cache: 72, sizeof: 88, first_argument: 6 * 16 },
     call_info: CallInfo { shift: 24, code: 1, top: 2, closure: 32, fake_closure: 0, generator: 0 },
@@ -65,7 +65,7 @@ Layout { major: 7, minor: 0, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 7.1.33 from git colopl/php-src php-7.1.33 = 326cd05dae2eb411d5fdacede8a4bfa7a0798182
 Layout { major: 7, minor: 1, machine: Machine::X86_64, pre_release: false, module_api: 20160303,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 0 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 0, user_error_handler: 664 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 0, generator: 256 },
@@ -91,7 +91,7 @@ Layout { major: 7, minor: 1, machine: Machine::X86_64, pre_release: false, modul
 },
 // 7.1.33 from git colopl/php-src php-7.1.33 = 326cd05dae2eb411d5fdacede8a4bfa7a0798182
 Layout { major: 7, minor: 1, machine: Machine::Aarch64, pre_release: false, module_api: 20160303,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 0 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 0, user_error_handler: 664 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 0, generator: 256 },
@@ -117,7 +117,7 @@ Layout { major: 7, minor: 1, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 7.2.34 from git colopl/php-src php-7.2.34 = 05eb475499359800a9c698f1759e442042c4f841
 Layout { major: 7, minor: 2, machine: Machine::X86_64, pre_release: false, module_api: 20170718,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 977 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 977, user_error_handler: 664 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 1024, generator: 256 },
@@ -143,7 +143,7 @@ Layout { major: 7, minor: 2, machine: Machine::X86_64, pre_release: false, modul
 },
 // 7.2.34 from git colopl/php-src php-7.2.34 = 05eb475499359800a9c698f1759e442042c4f841
 Layout { major: 7, minor: 2, machine: Machine::Aarch64, pre_release: false, module_api: 20170718,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 977 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 480, exception_op: 872, exception_op_size: 96, opline_before_exception: 864, in_autoload: 512, symbol_table: 304, active: 976, flags: 977, user_error_handler: 664 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 1024, generator: 256 },
@@ -169,7 +169,7 @@ Layout { major: 7, minor: 2, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 7.3.33 from git colopl/php-src php-7.3.33 = c796a801599b13943c2413589e339c39d1d4bb47
 Layout { major: 7, minor: 3, machine: Machine::X86_64, pre_release: false, module_api: 20180731,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 72, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 1024, generator: 256 },
@@ -195,7 +195,7 @@ Layout { major: 7, minor: 3, machine: Machine::X86_64, pre_release: false, modul
 },
 // 7.3.33 from git colopl/php-src php-7.3.33 = c796a801599b13943c2413589e339c39d1d4bb47
 Layout { major: 7, minor: 3, machine: Machine::Aarch64, pre_release: false, module_api: 20180731,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 0, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 72, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 16, code: 1, top: 2, closure: 32, fake_closure: 1024, generator: 256 },
@@ -221,7 +221,7 @@ Layout { major: 7, minor: 3, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 7.4.33 from Debian bullseye source php7.4_7.4.33.orig.tar.xz
 Layout { major: 7, minor: 4, machine: Machine::X86_64, pre_release: false, module_api: 20190902,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 528, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 72, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -247,7 +247,7 @@ Layout { major: 7, minor: 4, machine: Machine::X86_64, pre_release: false, modul
 },
 // 7.4.33 from Debian bullseye source php7.4_7.4.33.orig.tar.xz
 Layout { major: 7, minor: 4, machine: Machine::Aarch64, pre_release: false, module_api: 20190902,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 528, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 137, map_ptr_base: 528, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 72, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -273,7 +273,7 @@ Layout { major: 7, minor: 4, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.0.30 from git remicollet/php-src-security 8213daa932be1c2ae04726233e4e56e5df63980e = 8213daa932be1c2ae04726233e4e56e5df63980e ("Update versions for PHP 8.0.30")
 Layout { major: 8, minor: 0, machine: Machine::X86_64, pre_release: false, module_api: 20200930,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 472, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -299,7 +299,7 @@ Layout { major: 8, minor: 0, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.0.30 from git remicollet/php-src-security 8213daa932be1c2ae04726233e4e56e5df63980e = 8213daa932be1c2ae04726233e4e56e5df63980e ("Update versions for PHP 8.0.30")
 Layout { major: 8, minor: 0, machine: Machine::Aarch64, pre_release: false, module_api: 20200930,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 472, arena: 0 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -325,7 +325,7 @@ Layout { major: 8, minor: 0, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.1.21-dev from git subveyninja/php-src-kos 1c85278fbe44c8196e9e98268aef2f303365c430 = 1c85278fbe44c8196e9e98268aef2f303365c430 (PHP-8.1 branch commit of 2023-06-16, 8.1.21-dev)
 Layout { major: 8, minor: 1, machine: Machine::X86_64, pre_release: false, module_api: 20210902,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -351,7 +351,7 @@ Layout { major: 8, minor: 1, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.1.21-dev from git subveyninja/php-src-kos 1c85278fbe44c8196e9e98268aef2f303365c430 = 1c85278fbe44c8196e9e98268aef2f303365c430 (PHP-8.1 branch commit of 2023-06-16, 8.1.21-dev)
 Layout { major: 8, minor: 1, machine: Machine::Aarch64, pre_release: false, module_api: 20210902,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -377,7 +377,7 @@ Layout { major: 8, minor: 1, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.2.32 from Debian bookworm source php8.2_8.2.32.orig.tar.xz
 Layout { major: 8, minor: 2, machine: Machine::X86_64, pre_release: false, module_api: 20220829,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -403,7 +403,7 @@ Layout { major: 8, minor: 2, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.2.32 from Debian bookworm source php8.2_8.2.32.orig.tar.xz
 Layout { major: 8, minor: 2, machine: Machine::Aarch64, pre_release: false, module_api: 20220829,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 680 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -429,7 +429,7 @@ Layout { major: 8, minor: 2, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.3.6 from Ubuntu noble source php8.3_8.3.6.orig.tar.xz
 Layout { major: 8, minor: 3, machine: Machine::X86_64, pre_release: false, module_api: 20230831,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 688 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -455,7 +455,7 @@ Layout { major: 8, minor: 3, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.3.6 from Ubuntu noble source php8.3_8.3.6.orig.tar.xz
 Layout { major: 8, minor: 3, machine: Machine::Aarch64, pre_release: false, module_api: 20230831,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 888, exception_op_size: 96, opline_before_exception: 880, in_autoload: 536, symbol_table: 304, active: 992, flags: 993, user_error_handler: 688 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 480, arena: 328 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -481,7 +481,7 @@ Layout { major: 8, minor: 3, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.4.24 from Debian trixie source php8.4_8.4.24.orig.tar.xz
 Layout { major: 8, minor: 4, machine: Machine::X86_64, pre_release: false, module_api: 20240924,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 960, exception_op_size: 96, opline_before_exception: 952, in_autoload: 552, symbol_table: 304, active: 1064, flags: 1065 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 960, exception_op_size: 96, opline_before_exception: 952, in_autoload: 552, symbol_table: 304, active: 1064, flags: 1065, user_error_handler: 704 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -507,7 +507,7 @@ Layout { major: 8, minor: 4, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.4.24 from Debian trixie source php8.4_8.4.24.orig.tar.xz
 Layout { major: 8, minor: 4, machine: Machine::Aarch64, pre_release: false, module_api: 20240924,
-    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 960, exception_op_size: 96, opline_before_exception: 952, in_autoload: 552, symbol_table: 304, active: 1064, flags: 1065 },
+    executor_globals: ExecutorGlobals { function_table: 432, class_table: 440, vm_stack_top: 456, vm_stack_end: 464, vm_stack: 472, current_execute_data: 488, exception_op: 960, exception_op_size: 96, opline_before_exception: 952, in_autoload: 552, symbol_table: 304, active: 1064, flags: 1065, user_error_handler: 704 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -533,7 +533,7 @@ Layout { major: 8, minor: 4, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.5.4 from Ubuntu resolute source php8.5_8.5.4.orig.tar.xz
 Layout { major: 8, minor: 5, machine: Machine::X86_64, pre_release: false, module_api: 20250925,
-    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 984, exception_op_size: 96, opline_before_exception: 976, in_autoload: 576, symbol_table: 304, active: 1088, flags: 1089 },
+    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 984, exception_op_size: 96, opline_before_exception: 976, in_autoload: 576, symbol_table: 304, active: 1088, flags: 1089, user_error_handler: 728 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -559,7 +559,7 @@ Layout { major: 8, minor: 5, machine: Machine::X86_64, pre_release: false, modul
 },
 // 8.5.4 from Ubuntu resolute source php8.5_8.5.4.orig.tar.xz
 Layout { major: 8, minor: 5, machine: Machine::Aarch64, pre_release: false, module_api: 20250925,
-    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 984, exception_op_size: 96, opline_before_exception: 976, in_autoload: 576, symbol_table: 304, active: 1088, flags: 1089 },
+    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 984, exception_op_size: 96, opline_before_exception: 976, in_autoload: 576, symbol_table: 304, active: 1088, flags: 1089, user_error_handler: 728 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -585,7 +585,7 @@ Layout { major: 8, minor: 5, machine: Machine::Aarch64, pre_release: false, modu
 },
 // 8.6.0~rc3 from Debian experimental packages php8.6-dev 8.6.0~rc3-1 (amd64, arm64)
 Layout { major: 8, minor: 6, machine: Machine::X86_64, pre_release: true, module_api: 20260924,
-    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 1024, exception_op_size: 96, opline_before_exception: 1016, in_autoload: 0, symbol_table: 304, active: 1128, flags: 1129 },
+    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 1024, exception_op_size: 96, opline_before_exception: 1016, in_autoload: 0, symbol_table: 304, active: 1128, flags: 1129, user_error_handler: 776 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },
@@ -611,7 +611,7 @@ Layout { major: 8, minor: 6, machine: Machine::X86_64, pre_release: true, module
 },
 // 8.6.0~rc3 from Debian experimental packages php8.6-dev 8.6.0~rc3-1 (amd64, arm64)
 Layout { major: 8, minor: 6, machine: Machine::Aarch64, pre_release: true, module_api: 20260924,
-    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 1024, exception_op_size: 96, opline_before_exception: 1016, in_autoload: 0, symbol_table: 304, active: 1128, flags: 1129 },
+    executor_globals: ExecutorGlobals { function_table: 456, class_table: 464, vm_stack_top: 480, vm_stack_end: 488, vm_stack: 496, current_execute_data: 512, exception_op: 1024, exception_op_size: 96, opline_before_exception: 1016, in_autoload: 0, symbol_table: 304, active: 1128, flags: 1129, user_error_handler: 776 },
     compiler_globals: CompilerGlobals { function_table: 56, class_table: 64, in_compilation: 81, map_ptr_base: 512, arena: 360 },
     execute_data: ExecuteData { opline: 0, func: 24, this: 32, this_type_info: 40, prev_execute_data: 48, return_value: 16, run_time_cache: 64, sizeof: 80, first_argument: 5 * 16 },
     call_info: CallInfo { shift: 0, code: 65536, top: 131072, closure: 4194304, fake_closure: 8388608, generator: 16777216 },

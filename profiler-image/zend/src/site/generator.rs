@@ -24,7 +24,7 @@ use crate::zval::{IS_OBJECT, Zval};
 const ITERATOR_DATA: u64 = 56;
 
 /// `zend_object.ce` (Zend/zend_types.h), in all versions.
-pub(super) const OBJECT_CLASS: u64 = 16;
+pub(crate) const OBJECT_CLASS: u64 = 16;
 
 /// What the caller has.
 enum HeldGenerator {

@@ -10,10 +10,12 @@
 //! CPU time.
 
 mod kinds;
+mod loops;
 
 use std::collections::HashMap;
 
 pub use kinds::{KINDS, kind};
+pub use loops::waits_for_events;
 
 use crate::proto::{Label, Profile, Sample};
 use crate::source::SampleSource;
@@ -50,7 +52,6 @@ const ENOUGH_SAMPLES: i64 = 50;
 #[derive(Debug)]
 pub struct WaitingTimes {
     cpu: usize,
-    wall: usize,
     /// By the id of a location: what its leaf waits for, and for which part of its time.
     leaves: HashMap<u64, (&'static str, f64)>,
     /// The label's key in the profile, if it has that.
@@ -131,7 +132,6 @@ impl WaitingTimes {
         let label = |text: &str| profile.string_table.iter().position(|it| it == text);
         Some(WaitingTimes {
             cpu,
-            wall,
             leaves: waits.collect(),
             key: label(LABEL).and_then(|at| i64::try_from(at).ok()),
         })
@@ -153,12 +153,6 @@ impl WaitingTimes {
             .iter()
             .any(|value| *value != 0)
             .then_some((kind, values))
-    }
-
-    /// How much of its wall time the sample waits, and for what.
-    pub(crate) fn wall(&self, sample: &Sample) -> Option<(&'static str, i64)> {
-        let (kind, values) = self.split(sample)?;
-        Some((kind, values.get(self.wall).copied().unwrap_or(0)))
     }
 }
 

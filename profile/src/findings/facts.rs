@@ -5,20 +5,24 @@
 //!
 //! Invariant: a parent's number is below its children's.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Deserialize;
 
 use super::errors::ErrorPaths;
 use super::rules::{FindingRule, Only};
+use crate::labels::OF_ENGINES;
 use crate::lookup::Lookup;
-use crate::proto::Profile;
+use crate::proto::{Profile, Sample};
 use crate::source::SampleSource;
 use crate::stacks::{Numbers, StackStep, View};
 use crate::unnamed::Counts;
-use crate::waiting::{WaitingTimes, is_for_cpu, is_php};
+use crate::waiting::{WaitingTimes, is_for_cpu, is_php, waits_for_events};
 
 const IDLE: &str = "[idle]";
+/// The label with the SAPI of a sample's worker.
+const SAPI: &str = OF_ENGINES[1];
 
 /// More call paths than real programs have. Their tables take at most 150 bytes each, less than the
 /// page that is drawn afterwards.
@@ -165,24 +169,57 @@ impl<'a> ProfileFacts<'a> {
             if facts.nodes.len() > MOST_NODES || !view.has_labels(profile, sample) {
                 return;
             }
-            let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
-            let waits = waiting.as_ref().and_then(|waiting| waiting.wall(sample));
-            let values = PathValues {
-                samples: value(samples),
-                cpu: value(cpu),
-                wall: value(wall),
-                waits: waits.map_or(0, |(_, wall)| wall),
-            };
             let path = numbers.steps(&lookup, sample, true);
             let new = numbers.functions.iter().skip(facts.functions.len());
             facts.functions.extend(new.map(|it| (it.name, it.file)));
             facts.errors.learn(&facts.functions);
-            let is_busy = facts.add(&path, values, waits.map(|(kind, _)| kind), &mut known);
+            let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
+            let split = waiting.as_ref().and_then(|waiting| waiting.split(sample));
+            let waited = |index: usize| {
+                let values = split.as_ref().map(|(_, values)| values);
+                values
+                    .and_then(|values| values.get(index))
+                    .copied()
+                    .unwrap_or(0)
+            };
+            let mut kind = split.as_ref().map(|(kind, _)| *kind);
+            let mut values = PathValues {
+                samples: value(samples),
+                cpu: value(cpu),
+                wall: value(wall),
+                waits: waited(wall),
+            };
+            // Newer samplers leave out what a worker waits between its requests.
+            if kind.is_some() && facts.is_in_loop(profile, sample, &path) {
+                kind = None;
+                values = PathValues {
+                    samples: values.samples.saturating_sub(waited(samples)),
+                    wall: values.wall.saturating_sub(waited(wall)),
+                    waits: 0,
+                    ..values
+                };
+            }
+            let is_busy = facts.add(&path, values, kind, &mut known);
             if is_busy && is_for_cpu(profile, sample) {
                 facts.for_cpu = facts.for_cpu.saturating_add(values.wall);
             }
         });
         (facts.nodes.len() <= MOST_NODES).then_some(facts)
+    }
+
+    /// Whether a sample is of a worker that waits for events of its loop.
+    fn is_in_loop(&self, profile: &Profile, sample: &Sample, path: &[StackStep]) -> bool {
+        let mut labels = sample.label.iter();
+        let label = labels.find(|label| profile.string(label.key) == SAPI);
+        let of_receipt = || self.receipts.first().map(|it| it.php.sapi.as_str());
+        let sapi = label
+            .map(|label| profile.string(label.str))
+            .or_else(of_receipt);
+        let names = path
+            .iter()
+            .rev()
+            .map(|step| Cow::Borrowed(self.name(step.0)));
+        waits_for_events(sapi.unwrap_or_default(), names)
     }
 
     fn empty(profile: &Profile) -> Self {

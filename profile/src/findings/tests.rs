@@ -365,6 +365,48 @@ fn much_unnamed_time_is_explained_with_a_document() {
     check(&receipt(298, 0), &leaves, &[UNSTABLE]);
 }
 
+/// A case of the contract, whose stack is root first. The sampler's tests have the same cases.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LoopCase {
+    sapi: String,
+    stack: Vec<String>,
+    is_idle: bool,
+}
+
+#[test]
+fn waits_of_event_loops_are_idle_time() {
+    let cases = include_str!("../../../contract/event_loops.json");
+    let cases: Vec<LoopCase> = serde_json::from_str(cases).unwrap();
+    for LoopCase {
+        sapi,
+        stack,
+        is_idle,
+    } in cases
+    {
+        let mut builder = Builder::new(Settings::default());
+        let frame = |(at, name)| FrameRef {
+            name,
+            file: if at == 0 {
+                "<internal:standard>"
+            } else {
+                "/app/index.php"
+            },
+            ..FrameRef::default()
+        };
+        let names = stack.iter().rev().map(String::as_str);
+        let frames: Vec<_> = names.enumerate().map(frame).collect();
+        builder.add(&frames, &[100, 0, 1_000_000_000], &[]);
+        builder.add(&frames[1..], &[100, 1_000_000_000, 1_000_000_000], &[]);
+        builder.comment(RECEIPT.replace("fpm-fcgi", &sapi));
+        let profile = builder.finish();
+        let facts = ProfileFacts::of(&profile, &View::default()).unwrap();
+        let seconds = if is_idle { 1 } else { 2 };
+        assert_eq!(facts.total.wall, seconds * 1_000_000_000, "{stack:?}");
+        assert_eq!(facts.total.samples, seconds * 100, "{stack:?}");
+    }
+}
+
 /// A profile whose handler, the receipt's, has this many of a thousand samples, called from two
 /// lines.
 fn with_errors(receipt: &str, handled: i64) -> Profile {

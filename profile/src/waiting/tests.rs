@@ -28,8 +28,11 @@ fn profile(leaves: &[(&str, [i64; 3])]) -> Profile {
 /// The wall time of each kind, in milliseconds.
 fn waits(profile: &Profile) -> Vec<(&'static str, i64)> {
     let waiting = WaitingTimes::of(profile).unwrap();
-    let waits = profile.sample.iter().filter_map(|it| waiting.wall(it));
-    waits.map(|(kind, wall)| (kind, wall / 1_000_000)).collect()
+    let wall = profile.value_index("wall").unwrap();
+    let waits = profile.sample.iter().filter_map(|it| waiting.split(it));
+    waits
+        .map(|(kind, values)| (kind, values[wall] / 1_000_000))
+        .collect()
 }
 
 #[test]

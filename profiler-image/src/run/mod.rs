@@ -30,6 +30,7 @@ mod begin;
 mod budget;
 pub mod cells;
 mod error_handlers;
+mod event_loops;
 pub mod facts;
 mod first;
 pub mod heap;

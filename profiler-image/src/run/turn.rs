@@ -291,6 +291,7 @@ impl RunLoop<'_> {
                 *wanted = Some(index);
             }
         }
+        let stack = stack.filter(|stack| !is_asleep || !self.is_in_loop(index, stack));
         let is_certain = self.follow_request(index, stack.is_some(), current);
         // The next turn determines the request.
         let unmoved = slept.or(queued).filter(|_| is_certain);

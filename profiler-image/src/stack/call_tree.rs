@@ -192,6 +192,20 @@ impl CallTree {
         (path != PathId::NONE).then_some(node.name)
     }
 
+    /// The functions of a path, its own first, without the engine's own frames.
+    pub fn calls_of(&self, path: PathId) -> impl Iterator<Item = NameId> {
+        let node = |path: PathId| {
+            let node = self.nodes.get(path.0 as usize)?;
+            (path != PathId::NONE).then_some(node)
+        };
+        let nodes = successors(node(path), move |child| node(child.parent));
+        let is_shown = |node: &&CallNode| {
+            let known = self.calls.get(node.call as usize);
+            known.is_none_or(|known| !known.call.is_hidden)
+        };
+        nodes.filter(is_shown).map(|node| node.name)
+    }
+
     /// Whether the call of a node is made beyond doubt.
     #[must_use]
     pub fn is_trusted(&self, path: PathId) -> bool {

@@ -21,6 +21,7 @@ mod findings;
 mod frames;
 mod heap;
 mod host;
+mod loops;
 mod matrix;
 mod opcache;
 mod options;

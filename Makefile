@@ -3,6 +3,7 @@
 # Each command installs and builds what it needs (tools/), into $PHPPROF_CACHE (/var/cache/phpprof, ~/.cache/phpprof if you are not root).
 # KUBECONFIG_CONTEXT=name   demo and e2e use that context of the kubeconfig instead of a test cluster
 # RUNTIME=musl              demo shows fpm, frankenphp, roadrunner, mod_php or musl
+# CASE=upgrade              demo finds what an upgrade has made slower, instead of comparing shares
 # STORE=s3                  demo stores in an S3 server instead of on a volume
 # FAMILY=ipv6               the test cluster has only IPv6 addresses; with dual, addresses of both families
 # IMAGE_REGISTRY=prefix     names the images with that prefix, and pushes them
@@ -37,7 +38,7 @@ TEST_IMAGES :=
 # Outside the clone, so that a fresh one compiles its own crates only.
 export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CACHE)/target)
 export PATH := $(BIN)/kubernetes-$(KUBERNETES):$(BIN):$(PATH)
-export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME FULL STORE FAMILY KUBERNETES BENCH SCALE PEERS RECORD
+export KUBECONFIG_CONTEXT IMAGE_REGISTRY RUNTIME CASE FULL STORE FAMILY KUBERNETES BENCH SCALE PEERS RECORD
 
 .PHONY: help
 help: ## this list

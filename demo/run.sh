@@ -10,6 +10,7 @@
 # The cluster is that of KUBECONFIG's current context; `make demo KUBECONFIG_CONTEXT=name` sets it.
 #
 #   RUNTIME=name             fpm (as if not given), frankenphp, roadrunner, mod_php or musl: what runs the application
+#   CASE=upgrade             instead of that: profiles the application before and after an upgrade that makes it slower, and names the cause
 #   STORE=name               volume (as if not given): the chart's default, a volume of the cluster; or s3
 #   IMAGE_REGISTRY=host/path where the images were pushed, instead of phpprof.dev
 #   STORE_FILES=folder       the S3 store: files endpoint, bucket, access-key, secret-key; where needed region, and ca.crt for a private CA
@@ -23,7 +24,7 @@ export KUBECONFIG=${KUBECONFIG:-$KUBECONFIG_FILE}
 namespace=phpprof-demo system=phpprof-system operator=deployment/phpprof-operator out=target/demo
 registry=${IMAGE_REGISTRY:-phpprof.dev} registry=${registry%/}
 runtime=${RUNTIME:-fpm} image=demo address=web:9000 calls=(demo/calls.txt)
-store=${STORE:-volume} files=${STORE_FILES:-$RUN/store}
+case=${CASE:-shares} store=${STORE:-volume} files=${STORE_FILES:-$RUN/store}
 
 of_demo() { kubectl --namespace "$namespace" "$@"; }
 step() { doing=$1; printf '\n==> %s\n' "$1"; }
@@ -123,15 +124,46 @@ truth() {
   jq -r '"\(.requests) requests, \(.errors) errors"' "$out/truth.json"
 }
 
+# Profiles the application before and after the upgrade, which a variable plants, as a team would that only sees that requests take longer.
+upgrade() {
+  local side
+  for side in before after; do
+    step "the application $side the upgrade, under load"
+    of_demo set env deployment/web "UPGRADE=$side" >/dev/null
+    of_demo rollout status deployment/web --timeout=120s >/dev/null ||
+      fail "the application did not become ready" "kubectl -n $namespace describe pods"
+    request=upgrade-$side-$started
+    kubectl phpprof run deploy/web --namespace "$namespace" --container php --duration 20s --labels route --name "$request" ||
+      fail "there is no profile" "kubectl phpprof describe $request -n $namespace; kubectl -n $system logs $operator"
+  done
+  step "which functions take more of a request's time: kubectl phpprof diff"
+  kubectl phpprof diff "upgrade-before-$started" "upgrade-after-$started" -n "$namespace" --per request --count 8
+  step "the verdict: kubectl phpprof verdict"
+  # Exit code 9 means that it is worse, which is right here.
+  kubectl phpprof verdict "upgrade-before-$started" "upgrade-after-$started" -n "$namespace" || [ $? = 9 ] ||
+    fail "the verdict is not Worse" "kubectl phpprof describe $request -n $namespace"
+  step "the named cause: kubectl phpprof findings"
+  kubectl phpprof findings "$request" -n "$namespace"
+  kubectl phpprof findings "$request" -n "$namespace" -o name | grep -qx error-handler ||
+    fail "the finding error-handler is missing" "kubectl phpprof top $request -n $namespace"
+  exit 0
+}
+
+case $case in
+  shares | upgrade) ;;
+  *) fail "there is no case $case" "CASE is upgrade, or is left out" ;;
+esac
 choose_runtime
 check_givens
 mkdir -p "$out"
 cat "${calls[@]}" >"$out/calls.txt"
-request=demo-$(date +%s)
+started=$(date +%s)
+request=demo-$started
 step "install phpprof with Helm; profiles go to: $store"
 install_phpprof
 step "start the demo application: $runtime in two pods, under load"
 deploy_application
+[ "$case" != upgrade ] || upgrade
 step "profile it for 20 seconds: kubectl phpprof run deploy/web"
 profile
 step "fetch the profile and its flame graph"

@@ -12,6 +12,12 @@ namespace Demo;
 require_once __DIR__ . '/Autoloader.php';
 spl_autoload_register([Autoloader::class, 'load']);
 
+// Only in the demo of an upgrade (`make demo CASE=upgrade`).
+$upgrade = getenv('UPGRADE');
+if ($upgrade !== false) {
+    set_error_handler([new Upgrade\Errors(), 'handle']);
+}
+
 $paths = [
     'checkout' => [(new Checkout\Cart())->checkout(...), 12],
     'search' => [(new Search\Catalogue())->search(...), 5],
@@ -24,6 +30,10 @@ foreach ($paths as $name => [$path, $milliseconds]) {
     $start = hrtime(true);
     $path(new Budget($milliseconds));
     $took[$name] = hrtime(true) - $start;
+}
+
+if ($upgrade !== false) {
+    Upgrade\Import::run($upgrade === 'after');
 }
 
 header('Content-Type: application/json');

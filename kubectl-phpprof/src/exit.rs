@@ -22,8 +22,11 @@ pub enum Exit {
     /// `doctor`: the workload cannot be profiled as it is, you may not profile it, or you may not
     /// look at results.
     Unfit = 8,
-    /// `diff --fail-above`: a function grew by more than the limit.
+    /// `diff --fail-above`: a function grew by more than the limit; `verdict`: requests take more
+    /// time.
     Grew = 9,
+    /// `verdict`: the profiles do not decide it; the message says what would.
+    Undecided = 10,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -40,10 +43,11 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
     (6, "the request did not end within `--timeout`; it goes on"),
     (7, "the API server, the operator or the store does not answer"),
     (8, "`doctor`: the workload cannot be profiled as it is, you may not profile it, or you may not look at results"),
-    (9, "`diff --fail-above`: a function grew by more than the limit"),
+    (9, "`diff --fail-above`: a function grew by more than the limit; `verdict`: requests take more time"),
+    (10, "`verdict`: the profiles do not decide it; the message says what would"),
     (130, "Ctrl-C"),
 ];
 
 /// The same in short, for `--help`.
 #[rustfmt::skip]
-pub const HELP: &str = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 cannot profile or look (doctor), 9 limit exceeded (diff), 130 interrupted";
+pub const HELP: &str = "Exit codes: 1 failed, 2 usage, 3 not found, 4 forbidden, 5 no profile, 6 timeout, 7 unreachable, 8 cannot profile or look (doctor), 9 grew (diff, verdict), 10 undecided (verdict), 130 interrupted";

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, NoiseScale, View, page, svg};
+use phpprof_profile::{Format, View, page, svg};
 
 use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;

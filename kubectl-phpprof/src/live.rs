@@ -141,8 +141,8 @@ async fn end(
     watched.map(|_| String::new())
 }
 
-/// Fetches the new seconds every second and when it is asked to, and sends them to the table. Returns the request when it
-/// is finished.
+/// Fetches the new seconds every second and when it is asked to, and sends them to the table.
+/// Returns the request when it is finished.
 async fn feed(
     cluster: &Cluster,
     name: &str,

@@ -53,7 +53,7 @@ const drawLines = () => {
   drawFiles(files, sums);
   drawLineNote();
   drawCode(sums);
-  lookAt(sums);
+  showCostliest(sums);
   drawTextNote();
   if (!texts.has(state.file)) readText(state.file);
 };
@@ -104,7 +104,7 @@ const drawCode = (sums) => {
 };
 // A file begins at its costliest line: the first one is often far from any time.
 let lookedAt = "";
-const lookAt = ({ own, total }) => {
+const showCostliest = ({ own, total }) => {
   const key = state.file + "\n" + texts.has(state.file);
   if (lookedAt === key || at("code").contains(document.activeElement)) return;
   lookedAt = key;

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use phpprof_profile::View;
 use phpprof_profile::page::{SourceTexts, differential, page, page_with_texts};
+use phpprof_profile::{NoiseScale, View};
 use serde_json::{Value, json};
 
 use super::access::{found, with_axe};
@@ -221,7 +221,9 @@ fn axe_finds_nothing_in_lines() {
 
 #[test]
 fn pages_without_lines_have_no_such_view() {
-    let html = differential(&shop(200), &shop(900), &View::default(), "shop").unwrap();
+    let (before, after) = (shop(200), shop(900));
+    let scale = NoiseScale::BY_SAMPLES;
+    let html = differential(&before, &after, &View::default(), "shop", scale).unwrap();
     let mut page = saved(&html);
     let views = "[...document.querySelectorAll('#views button')].map((one) => one.textContent)";
     assert_eq!(

@@ -60,7 +60,8 @@ pub struct HeapReport {
     pub huge: u64,
     /// How many there are.
     pub huge_blocks: u64,
-    /// How much larger `size` is than all blocks together; 0 if the account is of one moment.
+    /// How much larger `size` is than all blocks together. In an account of one moment, it is 0, or
+    /// a block that was just being allocated or freed.
     pub unaccounted: i64,
     /// Small elements that are free.
     pub free_in_bins: u64,

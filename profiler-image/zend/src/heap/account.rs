@@ -127,8 +127,9 @@ impl MmAccount {
         pages.sum::<u64>() * PAGE_SIZE
     }
 
-    /// How much larger the heap says that it is than all blocks together; 0 in an account of one
-    /// moment.
+    /// How much larger the heap says that it is than all blocks together. In an account of one
+    /// moment, it is 0, or a block that was just being allocated or freed: an allocation adds to
+    /// the size before it takes its element from the list.
     #[must_use]
     pub fn unaccounted(&self) -> i64 {
         let blocks = [self.small_bytes(), self.large_bytes(), self.huge_bytes];

@@ -170,6 +170,7 @@ fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
         max_pods: pods,
         run_as_user: None,
         run_as_group: None,
+        memory: false,
         output: OutputFlag::default(),
         timeout: 0,
         memory: false,

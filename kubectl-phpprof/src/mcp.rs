@@ -27,6 +27,7 @@ mod store;
 mod tests;
 mod tools;
 mod top;
+mod verdict;
 
 use std::io::IsTerminal as _;
 

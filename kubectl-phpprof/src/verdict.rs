@@ -7,7 +7,7 @@
 
 mod data;
 mod markdown;
-mod words;
+pub mod words;
 
 use phpprof_profile::View;
 use phpprof_profile::change::{

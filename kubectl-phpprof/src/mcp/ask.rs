@@ -169,6 +169,26 @@ pub enum AskedPer {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct VerdictAsked {
+    /// The profile before, with the label route.
+    pub before: String,
+    /// The profile after.
+    pub after: String,
+    /// wall (default, with waits) or cpu.
+    #[serde(default)]
+    pub measure: AskedMeasure,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum AskedMeasure {
+    #[default]
+    Wall,
+    Cpu,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RunAsked {
     /// What to profile: deploy/web, sts/db, ds/agent, job/import or pod/web-1.
     pub target: String,

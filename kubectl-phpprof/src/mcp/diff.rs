@@ -2,6 +2,7 @@
 //!
 //! Invariant: points are hundredths of the earlier profile's total, as in `kubectl phpprof diff`.
 
+use phpprof_profile::timeline::CellTable;
 use phpprof_profile::{FunctionChange, View};
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +28,8 @@ struct DiffBody {
     sample_type: String,
     total_before: String,
     total_after: String,
+    /// Whether chance is known by single samples alone, which is too little.
+    is_noise_by_samples: bool,
     /// What points are of.
     points_of: &'static str,
     rows: Vec<ChangeShown>,
@@ -50,6 +53,7 @@ struct ChangeShown {
 pub fn answer(
     before: &ProfileSource,
     after: &ProfileSource,
+    cells: Option<[&CellTable; 2]>,
     place: &AgentPlace,
     asked: &DiffAsked,
 ) -> Result<AgentAnswer, Failure> {
@@ -63,7 +67,7 @@ pub fn answer(
         of(&asked.before).of(&before.profile)?,
         part.of(&after.profile)?,
     );
-    let compared = compared(&earlier, &later, asked.per)?;
+    let compared = compared(&earlier, &later, cells, asked.per)?;
     let changes = &compared.diff.changes;
     let count = most(asked.most, ROWS).min(changes.len());
     let shown = changes.iter().take(count);
@@ -92,6 +96,7 @@ pub fn answer(
         sample_type: quoted(&compared.diff.sample_type),
         total_before: amount.text(compared.diff.total_before),
         total_after: amount.text(compared.total_after),
+        is_noise_by_samples: compared.is_by_samples(),
         points_of: match asked.per {
             AskedPer::Share => "percent of each profile's total",
             AskedPer::Request => "percent of the time per request before",
@@ -105,6 +110,7 @@ pub fn answer(
 fn compared(
     earlier: &ProfilePart<'_>,
     later: &ProfilePart<'_>,
+    cells: Option<[&CellTable; 2]>,
     per: AskedPer,
 ) -> Result<Compared, Failure> {
     let per = match per {
@@ -112,7 +118,11 @@ fn compared(
         AskedPer::Request => Per::Request,
     };
     let view: &View = &later.view;
-    Compared::of(&earlier.profile, &later.profile, view, per)
+    let compared = Compared::of(&earlier.profile, &later.profile, view, per)?;
+    Ok(match cells {
+        Some(cells) => compared.with_cells(cells, view),
+        None => compared,
+    })
 }
 
 fn row(compared: &Compared, change: &FunctionChange) -> ChangeShown {

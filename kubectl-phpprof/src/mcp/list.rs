@@ -160,7 +160,11 @@ fn answer(
         && after.target == before.target
     {
         let both = json!({"before": before.profile, "after": after.profile});
-        next.add("diff", "what changed between the newest two", both);
+        next.add(
+            "verdict",
+            "whether requests differ between the newest two",
+            both,
+        );
     }
     let running = rows.iter().find(|row| !row.is_there && !place.local_files);
     if let Some(row) = running {

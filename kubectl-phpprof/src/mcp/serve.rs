@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, refused};
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    RequestsAsked, RunAsked, TopAsked, asked,
+    RequestsAsked, RunAsked, TopAsked, VerdictAsked, asked,
 };
 use super::run::AgentRuns;
 use super::store::{AgentStore, apart};
 use super::tools::{AgentTool, INSTRUCTIONS};
+use super::verdict::{self, VerdictSide};
 use super::{calls, describe, diff, dump, findings, lines, list, requests, top};
 use crate::failure::{Exit, Failure};
 use crate::request::{RequestView, ShownOutcome};
@@ -129,6 +130,7 @@ impl AgentServer {
                 .await
             }
             AgentTool::Diff => self.diff(asked(arguments)?).await,
+            AgentTool::Verdict => self.verdict(asked(arguments)?).await,
             AgentTool::Run => {
                 let asked: RunAsked = asked(arguments)?;
                 let cluster = self.store.cluster().await?;
@@ -202,8 +204,39 @@ impl AgentServer {
     async fn diff(&self, asked: DiffAsked) -> Result<AgentAnswer, Failure> {
         let before = self.store.profile(&asked.before).await?;
         let after = self.store.profile(&asked.after).await?;
+        let cells = (
+            self.store.cells(&asked.before).await?,
+            self.store.cells(&asked.after).await?,
+        );
         let place = self.store.place();
-        apart(move || diff::answer(&before, &after, &place, &asked)).await
+        apart(move || {
+            let both = cells.0.as_ref().zip(cells.1.as_ref());
+            diff::answer(
+                &before,
+                &after,
+                both.map(|(one, other)| [one, other]),
+                &place,
+                &asked,
+            )
+        })
+        .await
+    }
+
+    async fn verdict(&self, asked: VerdictAsked) -> Result<AgentAnswer, Failure> {
+        let before = self.store.profile(&asked.before).await?;
+        let after = self.store.profile(&asked.after).await?;
+        let of_before = self.store.cells(&asked.before).await?;
+        let of_after = self.store.cells(&asked.after).await?;
+        let place = self.store.place();
+        apart(move || {
+            let [before, after] =
+                [(&before, &of_before), (&after, &of_after)].map(|(source, cells)| VerdictSide {
+                    source,
+                    cells: cells.as_ref(),
+                });
+            verdict::answer(&before, &after, &place, &asked)
+        })
+        .await
     }
 
     /// An answer about one profile.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::DynamicObject;
+use phpprof_profile::timeline::{CellTable, decode};
 
 use super::answer::AgentPlace;
 use super::files::FileList;
@@ -186,6 +187,28 @@ impl AgentStore {
                 apart(move || source::read(&path)).await
             }
         }
+    }
+
+    /// What the list of requests of a profile has for comparisons; `None` if there is no list, or an
+    /// older one.
+    pub async fn cells(&self, name: &str) -> Result<Option<CellTable>, Failure> {
+        let list = match &self.files {
+            None => name.to_owned(),
+            Some(files) => {
+                let name = files.find(name)?.name;
+                match name.strip_suffix(".pb.gz") {
+                    Some(stem) => format!("{stem}.requests.json.gz"),
+                    None => return Ok(None),
+                }
+            }
+        };
+        let bytes = match self.requests(&list).await {
+            Ok(bytes) => bytes,
+            Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let cells = |bytes: &[u8]| decode(bytes).ok()?.cells.filter(|it| it.requests() > 0);
+        apart(move || Ok(cells(&bytes))).await
     }
 
     async fn part(&self, subject: &AgentSubject, part: ResultPart<'_>) -> Result<Vec<u8>, Failure> {

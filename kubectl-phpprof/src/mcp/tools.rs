@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    RequestsAsked, RunAsked, TopAsked,
+    RequestsAsked, RunAsked, TopAsked, VerdictAsked,
 };
 
 /// What a client tells a model about the whole server.
@@ -37,12 +37,13 @@ pub enum AgentTool {
     Requests,
     Dump,
     Diff,
+    Verdict,
     Run,
     Cancel,
 }
 
 impl AgentTool {
-    const ALL: [AgentTool; 12] = [
+    const ALL: [AgentTool; 13] = [
         AgentTool::ListProfiles,
         AgentTool::DescribeProfile,
         AgentTool::Findings,
@@ -53,6 +54,7 @@ impl AgentTool {
         AgentTool::Requests,
         AgentTool::Dump,
         AgentTool::Diff,
+        AgentTool::Verdict,
         AgentTool::Run,
         AgentTool::Cancel,
     ];
@@ -75,6 +77,7 @@ impl AgentTool {
             AgentTool::Requests => "requests",
             AgentTool::Dump => "dump",
             AgentTool::Diff => "diff",
+            AgentTool::Verdict => "verdict",
             AgentTool::Run => "run",
             AgentTool::Cancel => "cancel",
         }
@@ -108,6 +111,9 @@ impl AgentTool {
                 "Where each worker stood, and what it waited for, in a profile that is a snapshot."
             }
             AgentTool::Diff => "What changed between two profiles, function by function.",
+            AgentTool::Verdict => {
+                "Whether HTTP requests got slower between two profiles, by how much, and which functions did it: Better, Worse, No change or Inconclusive, with statistics."
+            }
             AgentTool::Run => {
                 "Take a profile of running pods with the user's rights. It adds a sampler to each pod for the duration; nothing restarts. Ending the call early cancels the profile and keeps its samples."
             }
@@ -130,6 +136,7 @@ impl AgentTool {
             AgentTool::Lines => schema::<LinesAsked>(),
             AgentTool::Requests => schema::<RequestsAsked>(),
             AgentTool::Diff => schema::<DiffAsked>(),
+            AgentTool::Verdict => schema::<VerdictAsked>(),
             AgentTool::Run => schema::<RunAsked>(),
         }
     }
@@ -179,9 +186,9 @@ mod tests {
     #[test]
     fn tools_that_change_something_are_not_offered_unasked() {
         let names: Vec<_> = AgentTool::offered(false).map(AgentTool::name).collect();
-        assert_eq!(names.len(), 10);
+        assert_eq!(names.len(), 11);
         assert!(!names.contains(&"run") && !names.contains(&"cancel"));
-        assert_eq!(AgentTool::offered(true).count(), 12);
+        assert_eq!(AgentTool::offered(true).count(), 13);
         for tool in AgentTool::offered(false) {
             let hints = tool.definition().annotations.unwrap();
             assert_eq!(hints.read_only_hint, Some(true), "{tool:?}");

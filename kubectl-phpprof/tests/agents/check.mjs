@@ -33,6 +33,7 @@ const READ_ONLY = [
   "requests",
   "dump",
   "diff",
+  "verdict",
 ];
 
 class Agent {
@@ -87,6 +88,7 @@ async function everyTool() {
     callees: { profile },
     lines: { profile, function: "Orders::find" },
     diff: { before, after: profile },
+    verdict: { before, after: profile },
   };
   for (const [tool, args] of Object.entries(asked)) {
     const { data } = await agent.answered(tool, args);

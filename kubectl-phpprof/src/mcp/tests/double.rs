@@ -205,9 +205,10 @@ async fn a_clusters_profiles_are_read_without_a_change() {
     let requests = agent.answered("requests", json!({"profile": "web"})).await;
     assert_eq!(requests["requests"][0]["pid"], 7);
     assert_eq!(requests["next"][0]["tool"], "top");
-    agent
-        .answered("diff", json!({"before": "old", "after": "web"}))
-        .await;
+    for tool in ["diff", "verdict"] {
+        let both = json!({"before": "old", "after": "web"});
+        agent.answered(tool, both).await;
+    }
     let refusal = agent.refused("top", json!({"profile": "none"})).await;
     assert!(refusal.contains("\"tool\":\"list_profiles\""), "{refusal}");
     let refusal = agent.refused("top", json!({"profile": "slow"})).await;

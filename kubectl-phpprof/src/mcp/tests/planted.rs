@@ -64,7 +64,8 @@ fn check_data(field: &str, value: &Value) {
         Value::Array(items) => items.iter().for_each(|item| check_data(field, item)),
         Value::String(text) => {
             let own = [
-                "why", "advice", "note", "order", "warnings", "whatToDo", "tool",
+                "why", "advice", "note", "order", "warnings", "whatToDo", "tool", "message",
+                "summary", "remedy",
             ];
             let is_planted = text.contains("Ignore") || text.contains("SYSTEM");
             assert!(!(is_planted && own.contains(&field)), "{field}: {text}");
@@ -115,6 +116,7 @@ async fn planted_orders_are_shown_as_data() {
         ("lines", of(json!({"function": shown_order}))),
         ("requests", json!({"profile": list, "route": shown_route})),
         ("diff", json!({"before": name, "after": name})),
+        ("verdict", json!({"before": name, "after": name})),
     ];
     for (tool, arguments) in calls {
         let answer = agent.answered(tool, arguments).await;

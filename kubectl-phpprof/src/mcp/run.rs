@@ -173,7 +173,6 @@ fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
         memory: false,
         output: OutputFlag::default(),
         timeout: 0,
-        memory: false,
     }
 }
 

@@ -189,8 +189,8 @@ impl AgentStore {
         }
     }
 
-    /// What the list of requests of a profile has for comparisons; `None` if there is no list, or an
-    /// older one.
+    /// What the list of requests of a profile has for comparisons; `None` if there is no list, or
+    /// an older one.
     pub async fn cells(&self, name: &str) -> Result<Option<CellTable>, Failure> {
         let list = match &self.files {
             None => name.to_owned(),

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use phpprof_crds::{EventReason, ProfileRequest, Secret};
+use phpprof_crds::{EventReason, ProfileMode, ProfileRequest, Secret};
 use phpprof_decide::limits::AdminLimits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -322,7 +322,9 @@ impl Exporter {
         let _turn = self.turn.acquire().await;
         let merged = collector.merged(request, limits).await;
         let by_otlp = async {
-            let otlp = self.otlp.as_ref()?;
+            // A snapshot is not a sum of samples, and has labels that only it has.
+            let is_snapshot = request.spec.mode == ProfileMode::Snapshot;
+            let otlp = self.otlp.as_ref().filter(|_| !is_snapshot)?;
             let pushed = otlp.push(&self.client, collector, merged.clone(), request, until);
             Some(pushed.await)
         };

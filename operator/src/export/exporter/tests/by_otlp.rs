@@ -262,6 +262,17 @@ async fn otlp_and_pyroscope_get_the_same_profile() {
     assert_eq!(reasons, ["PushFailed", "OtlpPushed"]);
 }
 
+#[tokio::test]
+async fn a_snapshot_is_not_pushed_by_otlp() {
+    let server = OtlpServer::default();
+    let endpoint = format!("--otlp-endpoint={}", server.start().await);
+    let exporter = exporter(otlp(&[&endpoint]), PATIENCE);
+    let mut scene = scene().await;
+    scene.request.spec.mode = phpprof_crds::ProfileMode::Snapshot;
+    assert!(scene.tell(&exporter).await.is_empty());
+    assert_eq!(server.seen(|seen| seen.calls), 0);
+}
+
 #[test]
 fn unusable_settings_of_otlp_are_refused() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -67,8 +67,8 @@ pub enum Verb {
     Flame(Flame),
     /// Compare two requests or profile files: which functions grew, which shrank.
     Diff(DiffFlags),
-    /// Say whether requests got slower between two requests or profile files, by how much, and which
-    /// functions did it.
+    /// Say whether requests got slower between two requests or profile files, by how much, and
+    /// which functions did it.
     Verdict(VerdictFlags),
     /// Look at the stored profiles of the namespace in a browser: search, compare two, open.
     Ui(Ui),
@@ -385,8 +385,8 @@ pub struct Download {
     /// Name of a request, or a profile file.
     #[arg(value_name = "NAME|FILE")]
     pub source: String,
-    /// Where to write it; the file's extension sets the format. NAME.requests.json.gz is the list of
-    /// requests, which diff and verdict read next to NAME.pb.gz. Default: NAME.pb.gz.
+    /// Where to write it; the file's extension sets the format. NAME.requests.json.gz is the list
+    /// of requests, which diff and verdict read next to NAME.pb.gz. Default: NAME.pb.gz.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,
     /// Only the profile of this pod.

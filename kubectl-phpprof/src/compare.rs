@@ -65,8 +65,8 @@ impl Compared {
         })
     }
 
-    /// With the cells of both runs, which say how much functions differ by chance. They have wall and
-    /// CPU time, and no labels but the route.
+    /// With the cells of both runs, which say how much functions differ by chance. They have wall
+    /// and CPU time, and no labels but the route.
     #[must_use]
     pub fn with_cells(self, [before, after]: [&CellTable; 2], view: &View) -> Self {
         let measure = match self.diff.sample_type.as_str() {
@@ -112,8 +112,8 @@ impl Compared {
         }
     }
 
-    /// How many standard errors by samples the bounds of functions are, in the middle: for pages and
-    /// pictures, whose frames have no bounds of their own.
+    /// How many standard errors by samples the bounds of functions are, in the middle: for pages
+    /// and pictures, whose frames have no bounds of their own.
     pub fn noise_scale(&self) -> NoiseScale {
         let by_samples = NoiseScale::BY_SAMPLES.errors();
         let ratios = self.diff.changes.iter().filter_map(|change| {

@@ -1,9 +1,9 @@
 //! How much the shares of two profiles can differ by chance.
 //!
-//! The rule is that of `assets/page/noise.js`: some standard errors. The sample type `samples` gives
-//! the number of samples in a value, and a count varies by its square root (Poisson). That ignores
-//! that the samples of one request are alike: three such errors are a bound by samples alone. Where
-//! the cells of both runs are known ([`crate::change`]), they say how many it takes.
+//! The rule is that of `assets/page/noise.js`: some standard errors. The sample type `samples`
+//! gives the number of samples in a value, and a count varies by its square root (Poisson). That
+//! ignores that the samples of one request are alike: three such errors are a bound by samples
+//! alone. Where the cells of both runs are known ([`crate::change`]), they say how many it takes.
 //!
 //! Invariant: a profile that does not count its samples has no errors, so none of its differences
 //! is attributed to chance.

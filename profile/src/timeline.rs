@@ -83,8 +83,8 @@ pub struct Timeline {
     /// The number of recorded requests that lost their moments, so that the file is not too large.
     #[serde(default, skip_serializing_if = "is_none")]
     pub cut: u64,
-    /// How the time of requests varies, for a verdict on two profiles. Files of earlier releases have
-    /// none.
+    /// How the time of requests varies, for a verdict on two profiles. Files of earlier releases
+    /// have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<CellTable>,
     /// Functions of the call tree.

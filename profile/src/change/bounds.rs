@@ -1,8 +1,8 @@
 //! By how much a function's share can differ by chance, from cells: for comparisons that show every
 //! function, and for limits that a pipeline sets.
 //!
-//! Invariant: a bound holds for all functions together. In a comparison of a release with itself, the
-//! probability that any function is beyond its own is at most [`ALARM_LEVEL`].
+//! Invariant: a bound holds for all functions together. In a comparison of a release with itself,
+//! the probability that any function is beyond its own is at most [`ALARM_LEVEL`].
 
 use std::collections::HashMap;
 

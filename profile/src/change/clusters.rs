@@ -47,7 +47,7 @@ pub(super) struct ClusterPair {
 
 impl ClusterPair {
     pub fn of(before: &CellTable, after: &CellTable, measure: ChangeMeasure) -> Self {
-        let (mut routes, mut functions) = (Numbers::default(), Numbers::default());
+        let (mut routes, mut functions) = (KeyNumbers::default(), KeyNumbers::default());
         let [mut before, mut after] =
             [before, after].map(|table| side(table, measure, &mut routes, &mut functions));
         for side in [&mut before, &mut after] {
@@ -69,11 +69,11 @@ impl ClusterPair {
 fn side(
     table: &CellTable,
     measure: ChangeMeasure,
-    routes: &mut Numbers<String>,
-    functions: &mut Numbers<(String, String)>,
+    routes: &mut KeyNumbers<String>,
+    functions: &mut KeyNumbers<(String, String)>,
 ) -> ClusterSide {
     let longer = doublings(table);
-    let mut numbers = Numbers::default();
+    let mut numbers = KeyNumbers::default();
     for cell in &table.cells {
         numbers.of((cell.pod, cell.group, cell.slice >> longer));
     }
@@ -193,7 +193,7 @@ impl ClusterSide {
 
     /// The same side with one cluster for each pod: for pods that differ among themselves.
     pub fn by_pod(&self) -> Self {
-        let mut numbers = Numbers::default();
+        let mut numbers = KeyNumbers::default();
         let of: Vec<usize> = self.pods.iter().map(|pod| numbers.of(*pod)).collect();
         let routes = self.routes.iter().map(|rows| {
             let mut sums = vec![RouteTime::default(); numbers.list.len()];
@@ -242,14 +242,14 @@ impl RouteWeights {
     }
 }
 
-/// Numbers of keys in the order of their first use.
+/// KeyNumbers of keys in the order of their first use.
 #[derive(Debug)]
-struct Numbers<K> {
+struct KeyNumbers<K> {
     list: Vec<K>,
     known: HashMap<K, usize>,
 }
 
-impl<K> Default for Numbers<K> {
+impl<K> Default for KeyNumbers<K> {
     fn default() -> Self {
         Self {
             list: Vec::new(),
@@ -258,7 +258,7 @@ impl<K> Default for Numbers<K> {
     }
 }
 
-impl<K: Clone + Eq + std::hash::Hash> Numbers<K> {
+impl<K: Clone + Eq + std::hash::Hash> KeyNumbers<K> {
     fn of(&mut self, key: K) -> usize {
         if let Some(&number) = self.known.get(&key) {
             return number;

@@ -1,10 +1,10 @@
 //! How far a difference may be from the truth: the jackknife over clusters.
 //!
-//! A mean per request is a ratio: time by requests, for each route, and then weighted. The jackknife
-//! computes it again without each cluster in turn. How much these means differ gives the error of
-//! the whole, however alike the samples and requests of a cluster are (B. Efron, *The Jackknife, the
-//! Bootstrap and Other Resampling Plans*, 1982, chapter 3). The difference of two sides has
-//! Student's t with Satterthwaite's degrees of freedom.
+//! A mean per request is a ratio: time by requests, for each route, and then weighted. The
+//! jackknife computes it again without each cluster in turn. How much these means differ gives the
+//! error of the whole, however alike the samples and requests of a cluster are (B. Efron, *The
+//! Jackknife, the Bootstrap and Other Resampling Plans*, 1982, chapter 3). The difference of two
+//! sides has Student's t with Satterthwaite's degrees of freedom.
 //!
 //! Invariant: with fewer than two clusters on a side the error is not known, and its p-value is 1.
 

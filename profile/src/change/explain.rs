@@ -14,19 +14,19 @@ const NEARLY_ALL: f64 = 0.9;
 const MAX_DEPTH: usize = 512;
 
 /// Name and file.
-pub(super) type FunctionName = (String, String);
+pub(super) type NameAndFile = (String, String);
 
 /// The stacks of a profile that end in one of some functions.
 pub(super) struct CallersOf {
     /// Every function of the profile, leaf or not.
-    known: BTreeSet<FunctionName>,
+    known: BTreeSet<NameAndFile>,
     /// Call paths from the root to the leaf, with their time.
-    paths: BTreeMap<Vec<FunctionName>, f64>,
+    paths: BTreeMap<Vec<NameAndFile>, f64>,
 }
 
 impl CallersOf {
     /// Reads a profile. The stacks of functions that are not asked for are left out.
-    pub fn read(profile: &Profile, sample_type: &str, asked: &BTreeSet<FunctionName>) -> Self {
+    pub fn read(profile: &Profile, sample_type: &str, asked: &BTreeSet<NameAndFile>) -> Self {
         let lookup = Lookup::new(profile);
         let index = profile.value_index(sample_type);
         let (mut known, mut paths) = (HashMap::new(), BTreeMap::<_, f64>::new());
@@ -59,12 +59,12 @@ impl CallersOf {
     }
 
     /// Whether a stack of the profile has the function.
-    pub fn has(&self, function: &FunctionName) -> bool {
+    pub fn has(&self, function: &NameAndFile) -> bool {
         self.known.contains(function)
     }
 
     /// The function that calls this one nearly always, if there is one.
-    pub fn direct(&self, function: &FunctionName) -> Option<&FunctionName> {
+    pub fn direct(&self, function: &NameAndFile) -> Option<&NameAndFile> {
         let (mut callers, mut all) = (BTreeMap::<_, f64>::new(), 0.0);
         for (path, time) in &self.paths {
             let [.., caller, leaf] = path.as_slice() else {
@@ -81,9 +81,9 @@ impl CallersOf {
 
     /// The deepest function below which nearly all time of these functions is. It may be one of
     /// them.
-    pub fn common(&self, functions: &BTreeSet<FunctionName>) -> Option<FunctionName> {
+    pub fn common(&self, functions: &BTreeSet<NameAndFile>) -> Option<NameAndFile> {
         let paths = self.paths.iter();
-        let mut below: Vec<(&[FunctionName], f64)> = paths
+        let mut below: Vec<(&[NameAndFile], f64)> = paths
             .filter(|(path, _)| path.last().is_some_and(|leaf| functions.contains(leaf)))
             .map(|(path, time)| (path.as_slice(), *time))
             .collect();
@@ -93,7 +93,7 @@ impl CallersOf {
             return None;
         }
         loop {
-            let mut next: BTreeMap<&FunctionName, f64> = BTreeMap::new();
+            let mut next: BTreeMap<&NameAndFile, f64> = BTreeMap::new();
             for (path, time) in &below {
                 if let Some(function) = path.get(common.len()) {
                     *next.entry(function).or_default() += time;

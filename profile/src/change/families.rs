@@ -7,14 +7,14 @@
 use std::collections::BTreeSet;
 
 use super::estimate::{ChangeEstimate, ClusterMean};
-use super::explain::{CallersOf, FunctionName};
+use super::explain::{CallersOf, NameAndFile};
 
 /// The part of the moved time that may be gained or lost on the way, whatever chance is.
 const MOST_CHANGED: f64 = 0.25;
 
 /// A function with a significant change.
 pub(super) struct Shifted {
-    pub name: FunctionName,
+    pub name: NameAndFile,
     pub before: ClusterMean,
     pub after: ClusterMean,
 }
@@ -26,7 +26,7 @@ impl Shifted {
 }
 
 /// The indexes of a move's functions, and the change of all of them together.
-pub(super) struct Family {
+pub(super) struct MoveGroup {
     pub from: Vec<usize>,
     pub to: Vec<usize>,
     pub net: ChangeEstimate,
@@ -49,7 +49,7 @@ pub(super) fn sum<'a>(functions: impl Iterator<Item = &'a Shifted>) -> Option<Ch
 
 /// Finds moves. Functions that lost time come first, largest first: each takes the related ones
 /// that gained, as long as that brings their sum closer to zero.
-pub(super) fn families(all: &[Shifted], before: &CallersOf, after: &CallersOf) -> Vec<Family> {
+pub(super) fn families(all: &[Shifted], before: &CallersOf, after: &CallersOf) -> Vec<MoveGroup> {
     let difference = |index: usize| all.get(index).map_or(0.0, |it| it.estimate().difference());
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by(|one, other| difference(*other).abs().total_cmp(&difference(*one).abs()));
@@ -94,7 +94,7 @@ pub(super) fn families(all: &[Shifted], before: &CallersOf, after: &CallersOf) -
         } else {
             (chosen, vec![first])
         };
-        families.push(Family { from, to, net });
+        families.push(MoveGroup { from, to, net });
     }
     families
 }
@@ -102,7 +102,7 @@ pub(super) fn families(all: &[Shifted], before: &CallersOf, after: &CallersOf) -
 /// Whether time of the first function may be in the second now: it has the same name, or one calls
 /// the other, or both have the same caller.
 fn is_related(lost: &Shifted, gained: &Shifted, before: &CallersOf, after: &CallersOf) -> bool {
-    let short = |name: &FunctionName| {
+    let short = |name: &NameAndFile| {
         let unqualified = name.0.rsplit('\\').next().unwrap_or_default();
         unqualified.to_owned()
     };

@@ -30,6 +30,6 @@ pub use bounds::{BoundOf, ChangeBounds};
 pub use estimate::ChangeEstimate;
 pub use report::{
     ALARM_LEVEL, ChangeBasis, ChangeMeasure, ChangeReason, ChangeReport, ChangeSettings,
-    ChangeVerdict, ChangedFunction, MovedTime, OneSidedRoute, RouteChange, SideFacts,
+    ChangeSide, ChangeVerdict, ChangedFunction, MovedTime, OneSidedRoute, RouteChange, SideFacts,
 };
-pub use verdict::{ChangeSide, compare};
+pub use verdict::compare;

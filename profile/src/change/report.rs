@@ -5,6 +5,8 @@
 use serde::Serialize;
 
 use super::estimate::ChangeEstimate;
+use crate::proto::Profile;
+use crate::timeline::CellTable;
 
 /// The probability of a verdict `Better` or `Worse` between two runs of the same release.
 pub const ALARM_LEVEL: f64 = 0.01;
@@ -29,6 +31,17 @@ impl ChangeMeasure {
             Self::Cpu => "cpu",
         }
     }
+}
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeSide<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// The cells from the list of requests next to it.
+    pub cells: Option<&'a CellTable>,
+    /// The requests that its samples saw, for a profile without cells.
+    pub requests: Option<u64>,
 }
 
 /// What a comparison is asked.

@@ -9,8 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::clusters::{ClusterPair, ClusterSide, RouteTime};
-use super::report::ChangeMeasure;
-use super::verdict::ChangeSide;
+use super::report::{ChangeMeasure, ChangeSide};
 use crate::lookup::Lookup;
 use crate::roots::plain;
 use crate::top::values;

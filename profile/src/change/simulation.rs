@@ -1,9 +1,9 @@
-//! Simulates runs whose truth is known: how often the verdict is wrong, how often intervals have the
-//! true change, and which change is seen in which time.
+//! Simulates runs whose truth is known: how often the verdict is wrong, how often intervals have
+//! the true change, and which change is seen in which time.
 //!
 //! A worker serves one request after another. Requests of a cluster are alike (the share of the
-//! variance that is between clusters is [`Load::alike`]), and so are the samples of one function in
-//! a cluster. Seeds are fixed, so the numbers here are always the same.
+//! variance that is between clusters is [`SimulatedLoad::alike`]), and so are the samples of one
+//! function in a cluster. Seeds are fixed, so the numbers here are always the same.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -11,14 +11,14 @@ use std::f64::consts::TAU;
 use super::clusters::{ClusterPair, ClusterSide, RouteTime};
 use super::report::{ALARM_LEVEL, ChangeBasis, ChangeReport, ChangeSettings, ChangeVerdict};
 use super::samples::next_random;
-use super::verdict::Comparison;
+use super::verdict::CellComparison;
 use crate::proto::Profile;
 
 const RATE: f64 = 99.0;
 
 /// What the workers of one side do.
 #[derive(Clone, Copy)]
-struct Load {
+struct SimulatedLoad {
     pods: u32,
     workers: usize,
     /// Slices of a worker, and how long one is in seconds.
@@ -35,7 +35,7 @@ struct Load {
 }
 
 /// A busy pod with four workers for a minute, whose pages take 0.2 seconds.
-const BUSY: Load = Load {
+const BUSY: SimulatedLoad = SimulatedLoad {
     pods: 1,
     workers: 4,
     slices: 24,
@@ -54,9 +54,9 @@ const SHARES: [f64; 24] = [
 /// The function that becomes more expensive: two percent of a request.
 const PLANTED: usize = 10;
 
-struct Random(u64);
+struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     fn unit(&mut self) -> f64 {
         ((next_random(&mut self.0) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
@@ -84,7 +84,7 @@ impl Random {
 }
 
 /// One side, with the planted function this many times as expensive.
-fn side(load: &Load, factor: f64, random: &mut Random) -> ClusterSide {
+fn side(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> ClusterSide {
     let clusters = load.pods as usize * load.workers * load.slices;
     let mut row = vec![RouteTime::default(); clusters];
     let mut functions = vec![BTreeMap::new(); SHARES.len()];
@@ -119,7 +119,7 @@ fn side(load: &Load, factor: f64, random: &mut Random) -> ClusterSide {
     }
 }
 
-fn report(load: &Load, factor: f64, random: &mut Random) -> ChangeReport {
+fn report(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> ChangeReport {
     let before = side(load, 1.0, random);
     let after = side(load, factor, random);
     let name = |index: usize| (format!("f{index}"), "/srv/a.php".to_owned());
@@ -132,7 +132,7 @@ fn report(load: &Load, factor: f64, random: &mut Random) -> ChangeReport {
     let settings = ChangeSettings::default();
     let mut report = ChangeReport::empty(&settings);
     let empty = Profile::default();
-    Comparison::of(pair, ChangeBasis::Cells).answer([&empty, &empty], &mut report);
+    CellComparison::of(pair, ChangeBasis::Cells).answer([&empty, &empty], &mut report);
     report
 }
 
@@ -147,8 +147,8 @@ struct Rates {
     found: f64,
 }
 
-fn rates(load: &Load, factor: f64, draws: u32, seed: u64) -> Rates {
-    let mut random = Random(seed);
+fn rates(load: &SimulatedLoad, factor: f64, draws: u32, seed: u64) -> Rates {
+    let mut random = SeededRandom(seed);
     let [mut alarms, mut covered, mut found] = [0_u32; 3];
     let planted = format!("f{PLANTED}");
     let change = 1e9 * load.request * SHARES[PLANTED] * (factor - 1.0);
@@ -171,7 +171,7 @@ fn rates(load: &Load, factor: f64, draws: u32, seed: u64) -> Rates {
 
 /// Two thousand comparisons of a release with itself.
 #[track_caller]
-fn check_same(load: &Load) {
+fn check_same(load: &SimulatedLoad) {
     let rates = rates(load, 1.0, 2_000, 7);
     assert!(rates.alarms <= ALARM_LEVEL, "{rates:?}");
     assert!((0.94..=0.96).contains(&rates.covered), "{rates:?}");
@@ -184,12 +184,12 @@ fn same_release_alarms_in_one_percent() {
 
 #[test]
 fn few_clusters_alarm_no_more_often() {
-    check_same(&Load { slices: 3, ..BUSY });
+    check_same(&SimulatedLoad { slices: 3, ..BUSY });
 }
 
 #[test]
 fn long_alike_requests_alarm_no_more_often() {
-    check_same(&Load {
+    check_same(&SimulatedLoad {
         request: 1.5,
         slice: 5.12,
         slices: 12,
@@ -219,7 +219,7 @@ fn changes_are_found_as_documented() {
             .rev()
             .find(|it| pods as usize * 4 * (slices >> it) >= 96)
             .unwrap_or(0);
-        let load = Load {
+        let load = SimulatedLoad {
             pods,
             slices: slices >> doubled,
             slice: BUSY.slice * f64::from(1 << doubled),

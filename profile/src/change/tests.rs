@@ -200,7 +200,7 @@ fn changed_mix_of_routes_is_no_change() {
 }
 
 #[test]
-fn route_of_one_side_is_named_with_its_share() {
+fn one_sided_route_is_named_with_its_share() {
     let mut after = page(vec![]);
     after
         .0
@@ -331,4 +331,33 @@ fn pods_that_differ_are_the_clusters() {
             .reasons
             .contains(&ChangeReason::PodsDiffer { side: "after" })
     );
+}
+
+#[test]
+fn bounds_hold_for_all_functions_together() {
+    let page = |log| page(vec![(&["{main}", "log"], log)]);
+    // How many functions of a comparison are beyond their bounds.
+    let beyond = |before: &Release, after: &Release, seed| {
+        let (before, after) = (run(before, seed), run(after, seed + 1));
+        let changes = crate::diff(&before.0, &after.0, &crate::View::default()).unwrap();
+        let bounds = ChangeBounds::of(&before.1, &after.1, ChangeMeasure::Wall, BoundOf::Share);
+        let bounds = bounds.unwrap();
+        let is_beyond = |it: &&crate::FunctionChange| {
+            let bound = bounds.points(&it.name, &it.file).unwrap();
+            changes.flat_points(it).abs() > bound
+        };
+        changes.changes.iter().filter(is_beyond).count()
+    };
+    let alarms = (0..50).filter(|seed| beyond(&page(8.0), &page(8.0), 2 * seed) > 0);
+    assert!(alarms.count() <= 2);
+    assert!(beyond(&page(8.0), &page(12.0), 7) > 0);
+}
+
+#[test]
+fn bounds_need_clusters() {
+    let (_, cells) = run(&page(vec![]), 1);
+    let none = CellTable::default();
+    let of = |one, other| ChangeBounds::of(one, other, ChangeMeasure::Cpu, BoundOf::Request);
+    assert_eq!(of(&cells, &none), None);
+    assert!(of(&cells, &cells).is_some());
 }

@@ -11,21 +11,20 @@ use std::collections::BTreeSet;
 use super::clusters::{ClusterPair, ClusterSide, RouteWeights};
 use super::estimate::{ChangeEstimate, percent, pods_alike};
 use super::explain::CallersOf;
-use super::families::{Family, Shifted, families, sum};
+use super::families::{MoveGroup, Shifted, families, sum};
 use super::report::{
-    ALARM_LEVEL, ChangeBasis, ChangeReason, ChangeReport, ChangeSettings, ChangeVerdict,
-    ChangedFunction, MovedTime, OneSidedRoute, RouteChange, SideFacts,
+    ALARM_LEVEL, ChangeBasis, ChangeReason, ChangeReport, ChangeSettings, ChangeSide,
+    ChangeVerdict, ChangedFunction, MovedTime, OneSidedRoute, RouteChange, SideFacts,
 };
 use super::samples::by_samples;
 use super::select::{fewest, significant};
 use crate::proto::Profile;
-use crate::timeline::CellTable;
 
-/// A compared route has at least this many requests on each side,
+/// A compared route has at least this many requests on each side.
 const FEWEST_REQUESTS: f64 = 10.0;
-/// in at least this many clusters,
+/// They are in at least this many clusters.
 const FEWEST_CLUSTERS: usize = 4;
-/// and this many samples of each request that was seen. Of shorter ones too many are not seen.
+/// Each has this many samples on average: of shorter ones, too many are not seen at all.
 const FEWEST_SAMPLES: f64 = 2.0;
 /// Functions with less than this part of a request on both sides are not tested.
 const SMALLEST_PART: f64 = 0.002;
@@ -37,17 +36,6 @@ const WARM_UP_PART: f64 = 0.5;
 const WARM_UP: [&str; 2] = ["[compiling]", "[loading]"];
 /// Routes of one side with less than this share of all time are not named, in percent.
 const NAMED_SHARE: f64 = 0.1;
-
-/// One side of a comparison.
-#[derive(Debug, Clone, Copy)]
-pub struct ChangeSide<'a> {
-    /// The profile.
-    pub profile: &'a Profile,
-    /// The cells from the list of requests next to it.
-    pub cells: Option<&'a CellTable>,
-    /// The requests that its samples saw, for a profile without cells.
-    pub requests: Option<u64>,
-}
 
 /// Compares two sides.
 #[must_use]
@@ -73,7 +61,7 @@ pub fn compare(
     }
     if let Some(pair) = pair {
         let profiles = [before.profile, after.profile];
-        Comparison::of(pair, report.basis).answer(profiles, &mut report);
+        CellComparison::of(pair, report.basis).answer(profiles, &mut report);
     }
     report
 }
@@ -159,7 +147,7 @@ impl ChangeReport {
 }
 
 /// A comparison whose routes are chosen.
-pub(super) struct Comparison {
+pub(super) struct CellComparison {
     pair: ClusterPair,
     compared: Vec<usize>,
     weights: RouteWeights,
@@ -167,7 +155,7 @@ pub(super) struct Comparison {
     basis: ChangeBasis,
 }
 
-impl Comparison {
+impl CellComparison {
     pub fn of(mut pair: ClusterPair, basis: ChangeBasis) -> Self {
         let compared: Vec<usize> = (0..pair.routes.len())
             .filter(|route| {
@@ -402,7 +390,7 @@ impl ChangeReport {
     }
 }
 
-fn moved(family: &Family, all: &[Shifted]) -> MovedTime {
+fn moved(family: &MoveGroup, all: &[Shifted]) -> MovedTime {
     let names = |indexes: &[usize]| {
         let functions = indexes.iter().filter_map(|index| all.get(*index));
         functions.map(|it| it.name.clone()).collect()

@@ -4,7 +4,7 @@ use super::*;
 
 /// A request of a worker: when it began, its route, and the time of one function.
 #[derive(Debug, Clone)]
-struct Seen {
+struct CellRequest {
     group: u32,
     began: i64,
     route: u32,
@@ -12,9 +12,9 @@ struct Seen {
     wall: i64,
 }
 
-fn all_seen() -> impl Strategy<Value = Vec<Seen>> {
+fn all_seen() -> impl Strategy<Value = Vec<CellRequest>> {
     let one = (0..16_u32, 0..600_i64, 0..3_u32, 0..40_u32, 0..1_000_i64);
-    let one = one.prop_map(|(group, began, route, function, wall)| Seen {
+    let one = one.prop_map(|(group, began, route, function, wall)| CellRequest {
         group,
         began: began * 1_000_000_000,
         route,
@@ -24,7 +24,7 @@ fn all_seen() -> impl Strategy<Value = Vec<Seen>> {
     prop::collection::vec(one, 0..200)
 }
 
-fn table_of(all: &[Seen], limits: CellLimits) -> CellTable {
+fn table_of(all: &[CellRequest], limits: CellLimits) -> CellTable {
     let mut sums = CellSums::new(limits);
     for seen in all {
         let owner = CellOwner {
@@ -56,7 +56,7 @@ fn sums(table: &CellTable) -> [i64; 4] {
     [requests as i64, samples as i64, wall, cpu]
 }
 
-fn expected(all: &[Seen]) -> [i64; 4] {
+fn expected(all: &[CellRequest]) -> [i64; 4] {
     let count = all.len() as i64;
     let wall = all.iter().map(|it| it.wall).sum();
     let cpu = all.iter().map(|it| it.wall / 2).sum();
@@ -79,15 +79,15 @@ proptest! {
         let table = merger.finish().unwrap();
         prop_assert!(table.is_whole());
         prop_assert_eq!(&table.pods, &["a", "b"]);
-        let both: Vec<Seen> = one.into_iter().chain(other).collect();
+        let both: Vec<CellRequest> = one.into_iter().chain(other).collect();
         prop_assert_eq!(sums(&table), expected(&both));
     }
 }
 
 #[test]
 fn cells_without_room_become_coarser_first() {
-    let all: Vec<Seen> = (0..640)
-        .map(|index| Seen {
+    let all: Vec<CellRequest> = (0..640)
+        .map(|index| CellRequest {
             group: index % 16,
             began: i64::from(index) * 1_000_000_000,
             route: 0,
@@ -109,8 +109,8 @@ fn cells_without_room_become_coarser_first() {
 
 #[test]
 fn functions_without_room_are_in_other() {
-    let all: Vec<Seen> = (0..100)
-        .map(|function| Seen {
+    let all: Vec<CellRequest> = (0..100)
+        .map(|function| CellRequest {
             group: 0,
             began: 0,
             route: 0,

@@ -33,7 +33,9 @@ fn default_php_fpm_is_profiled_without_fields() -> Result<()> {
 #[test]
 fn restricted_php_fpm_is_profiled_without_capabilities() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
-        fixture.start(&[pods::restricted(pods::busy_php("web"))]).await?;
+        fixture
+            .start(&[pods::restricted(pods::busy_php("web"))])
+            .await?;
         let request = fixture
             .completed(json!({"target": {"podName": "web"}, "durationSeconds": 3}))
             .await?;

@@ -1,4 +1,5 @@
-//! Exports outside the cluster: links, the pushes to Pyroscope and by OTLP, the annotation in Grafana.
+//! Exports outside the cluster: links, the pushes to Pyroscope and by OTLP, the annotation in
+//! Grafana.
 
 pub mod exporter;
 mod grafana;

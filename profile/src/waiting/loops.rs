@@ -1,9 +1,9 @@
 //! Waits of event loops, in which a worker has nothing to do: the time between its requests.
 //!
 //! One rule for the sampler, which leaves out such samples as idle, and for findings, which see
-//! profiles of older samplers. A loop waits in an internal function that is the loop
-//! ([`LOOPS`]), or in one that the loop's own method calls ([`POLLS`]). If code of the program waits
-//! for one result ([`AWAITS`]), the loop runs inside of that, and its wait belongs to the program.
+//! profiles of older samplers. A loop waits in an internal function that is the loop ([`LOOPS`]),
+//! or in one that the loop's own method calls ([`POLLS`]). If code of the program waits for one
+//! result ([`AWAITS`]), the loop runs inside of that, and its wait belongs to the program.
 //!
 //! The names are those of the projects' sources: ReactPHP's event-loop 1.x and async 4.x, Revolt
 //! 1.x, AMPHP 2 and 3, Workerman 4 and 5, and the stubs of the extensions ev, event, uv, swoole and

@@ -108,7 +108,8 @@ fn sum(messages: &[ExportProfilesServiceRequest], kind: &str) -> i64 {
     of_kind.map(|(_, value)| value).sum()
 }
 
-/// Two pods with this many stacks each, of 10 ms of wall time, and 3 ms of CPU time in every second.
+/// Two pods with this many stacks each, of 10 ms of wall time, and 3 ms of CPU time in every
+/// second.
 fn profile(stacks: usize) -> Profile {
     let mut builder = Builder::new(Settings::default());
     for stack in 0..stacks {

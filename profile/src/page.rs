@@ -80,7 +80,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
     'sha256-MKIACckNP++FxjMrCDRCHtk6kdZMM9JYyJtCYoWvbGM='; \
-    style-src 'sha256-PcHl02gumgldlx+kndifHlaADGuIobResCgCRc8GLto='; \
+    style-src 'sha256-AEN9QiOQJaOCnpH3a1KnJJTPN4HwZoRy6g7lATwHGbk='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
 #[derive(Serialize)]

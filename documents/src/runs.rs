@@ -37,7 +37,16 @@ pub enum CommandRunner {
 /// The form of the benchmark that `make test` runs.
 const SHORT: &str = "BENCH=smoke";
 /// Targets of `make` that `make test` runs itself.
-const STEPS: [&[&str]; 2] = [&["make", "cluster-up"], &["make", "e2e"]];
+const STEPS: [&[&str]; 8] = [
+    &["make", "agents"],
+    &["make", "api"],
+    &["make", "browser"],
+    &["make", "cluster-up"],
+    &["make", "connections"],
+    &["make", "e2e"],
+    &["make", "otlp"],
+    &["make", "unit"],
+];
 /// Commands that no test runs, by their first words, and why. The promise is that there are no
 /// others.
 const NOT_RUN: [(&[&str], &str); 6] = [

@@ -15,6 +15,7 @@ mod diff;
 mod dump;
 mod files;
 mod findings;
+mod head;
 mod lines;
 mod list;
 mod part;

@@ -13,7 +13,7 @@ use crate::stacks::{StackStep, Stacks};
 
 /// A function of the tree, at one call path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallNode {
+pub struct PrunedNode {
     /// Its index in [`Stacks::functions`]; `None` for the root of everything.
     pub function: Option<usize>,
     /// Node 0 has 0.
@@ -30,18 +30,18 @@ pub struct CallNode {
 
 /// A tree of callers or callees, by call path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallTree {
+pub struct PrunedTree {
     /// Empty if no stack has what was asked for.
-    pub nodes: Vec<CallNode>,
+    pub nodes: Vec<PrunedNode>,
     known: HashMap<(usize, usize), usize>,
 }
 
-impl CallTree {
+impl PrunedTree {
     /// What is called below the path, root first: each step is one of these functions. Without a
     /// path, everything.
     #[must_use]
     pub fn below(stacks: &Stacks<'_>, path: &[BTreeSet<usize>]) -> Self {
-        let mut tree = CallTree::empty();
+        let mut tree = PrunedTree::empty();
         for (steps, value) in stacks.chosen() {
             let is_below = steps.len() >= path.len()
                 && path
@@ -62,7 +62,7 @@ impl CallTree {
     /// What these functions call, whoever calls them.
     #[must_use]
     pub fn callees(stacks: &Stacks<'_>, functions: &BTreeSet<usize>) -> Self {
-        let mut tree = CallTree::empty();
+        let mut tree = PrunedTree::empty();
         for (steps, value) in stacks.chosen() {
             if let Some(at) = outermost(steps, functions) {
                 tree.add(steps.iter().skip(at), value);
@@ -74,7 +74,7 @@ impl CallTree {
     /// Who calls these functions: the children of a node are its callers.
     #[must_use]
     pub fn callers(stacks: &Stacks<'_>, functions: &BTreeSet<usize>) -> Self {
-        let mut tree = CallTree::empty();
+        let mut tree = PrunedTree::empty();
         for (steps, value) in stacks.chosen() {
             if let Some(at) = outermost(steps, functions) {
                 tree.add(steps.iter().take(at + 1).rev(), value);
@@ -85,7 +85,7 @@ impl CallTree {
 
     /// The largest nodes, at most this many, each below its parent and the largest child first.
     #[must_use]
-    pub fn outline(&self, most: usize) -> Vec<&CallNode> {
+    pub fn outline(&self, most: usize) -> Vec<&PrunedNode> {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         // A parent is at least as large as its children and comes before them, so no child is kept
         // without it.
@@ -110,7 +110,7 @@ impl CallTree {
     }
 
     fn empty() -> Self {
-        CallTree {
+        PrunedTree {
             nodes: Vec::new(),
             known: HashMap::new(),
         }
@@ -122,9 +122,9 @@ impl CallTree {
             return;
         };
         if self.nodes.is_empty() {
-            self.nodes.push(CallNode {
+            self.nodes.push(PrunedNode {
                 function: Some(*function),
-                ..CallNode::default()
+                ..PrunedNode::default()
             });
         }
         self.count(0, *line, value);
@@ -133,7 +133,7 @@ impl CallTree {
 
     fn add_to_root(&mut self, steps: &[StackStep], value: i64) {
         if self.nodes.is_empty() {
-            self.nodes.push(CallNode::default());
+            self.nodes.push(PrunedNode::default());
         }
         self.count(0, 0, value);
         self.add_below(steps.iter(), value);
@@ -163,10 +163,10 @@ impl CallTree {
         let child = *self.known.entry((parent, function)).or_insert(next);
         if child == next {
             let depth = self.nodes.get(parent).map_or(0, |node| node.depth) + 1;
-            self.nodes.push(CallNode {
+            self.nodes.push(PrunedNode {
                 function: Some(function),
                 depth,
-                ..CallNode::default()
+                ..PrunedNode::default()
             });
             if let Some(node) = self.nodes.get_mut(parent) {
                 node.children.push(child);
@@ -277,7 +277,7 @@ mod tests {
         named.map(|(number, _)| number).collect()
     }
 
-    fn outlined(stacks: &Stacks<'_>, tree: &CallTree, most: usize) -> Vec<String> {
+    fn outlined(stacks: &Stacks<'_>, tree: &PrunedTree, most: usize) -> Vec<String> {
         let shown = tree.outline(most).into_iter().map(|node| {
             let name = node.function.map_or("all", |it| stacks.functions[it].name);
             let blanks = " ".repeat(node.depth);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(tree: impl Fn(&Stacks<'_>) -> CallTree, most: usize, expected: &[&str]) {
+    fn check(tree: impl Fn(&Stacks<'_>) -> PrunedTree, most: usize, expected: &[&str]) {
         let profile = profile(&STACKS);
         let stacks = Stacks::of(&profile, &View::default()).unwrap();
         assert_eq!(outlined(&stacks, &tree(&stacks), most), expected);
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn callers_have_the_line_of_their_call() {
-        let callers = |stacks: &Stacks<'_>| CallTree::callers(stacks, &numbers(stacks, "query"));
+        let callers = |stacks: &Stacks<'_>| PrunedTree::callers(stacks, &numbers(stacks, "query"));
         let whole = [
             "query:20 0/80",
             " page:7 0/70",
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn callees_are_those_of_all_callers() {
-        let callees = |stacks: &Stacks<'_>| CallTree::callees(stacks, &numbers(stacks, "query"));
+        let callees = |stacks: &Stacks<'_>| PrunedTree::callees(stacks, &numbers(stacks, "query"));
         check(callees, 9, &["query:20 10/80", " wait:0 70/70"]);
     }
 
@@ -317,7 +317,7 @@ mod tests {
     fn a_path_shows_what_is_below_it() {
         let below = |stacks: &Stacks<'_>| {
             let path = ["main", "page"].map(|name| numbers(stacks, name));
-            CallTree::below(stacks, &path)
+            PrunedTree::below(stacks, &path)
         };
         check(
             below,
@@ -325,11 +325,11 @@ mod tests {
             &["page:7 5/75", " query:20 0/70", "  wait:0 70/70"],
         );
         check(
-            |stacks| CallTree::below(stacks, &[]),
+            |stacks| PrunedTree::below(stacks, &[]),
             3,
             &["all:0 0/85", " main:1 0/85", "  page:7 5/75"],
         );
-        let none = |stacks: &Stacks<'_>| CallTree::below(stacks, &[numbers(stacks, "page")]);
+        let none = |stacks: &Stacks<'_>| PrunedTree::below(stacks, &[numbers(stacks, "page")]);
         check(none, 9, &[]);
     }
 
@@ -338,12 +338,12 @@ mod tests {
         let profile = profile(&[(&["main:1", "walk:5", "walk:6", "walk:7"], 30)]);
         let stacks = Stacks::of(&profile, &View::default()).unwrap();
         let walk = numbers(&stacks, "walk");
-        let callers = CallTree::callers(&stacks, &walk);
+        let callers = PrunedTree::callers(&stacks, &walk);
         assert_eq!(
             outlined(&stacks, &callers, 9),
             ["walk:5 0/30", " main:1 30/30"]
         );
-        let callees = CallTree::callees(&stacks, &walk);
+        let callees = PrunedTree::callees(&stacks, &walk);
         assert_eq!(
             outlined(&stacks, &callees, 9),
             ["walk:5 0/30", " walk:6 0/30", "  walk:7 30/30"]

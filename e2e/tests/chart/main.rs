@@ -7,6 +7,7 @@ mod documents;
 mod helm_test;
 mod notes;
 mod presets;
+mod schedules;
 mod upgrade;
 
 use std::process::Command;
@@ -473,32 +474,5 @@ fn the_chart_has_the_version_of_the_programs() -> Result<()> {
         let line = format!("\n{field}: {}\n", env!("CARGO_PKG_VERSION"));
         ensure!(chart.contains(&line), "{field} in {chart}");
     }
-    Ok(())
-}
-
-#[test]
-fn omitted_schedule_fields_have_defaults() -> Result<()> {
-    let more = [
-        "schedules[0].request.target.workloadRef.kind=Deployment",
-        "schedules[0].request.target.workloadRef.apiVersion=apps/v1",
-    ];
-    let (accepted, text) = template(&[&SCHEDULE, &more[..]].concat())?;
-    ensure!(accepted, "{text}");
-    for line in [
-        "generateName: web-",
-        "phpprof.dev/schedule: web",
-        "ttlSecondsAfterFinished: 86400",
-        "concurrencyPolicy: Forbid",
-        "successfulJobsHistoryLimit: 1",
-        "automountServiceAccountToken: false",
-        "verbs: [create, profile]",
-    ] {
-        ensure!(text.contains(line), "{line} is not in {text}");
-    }
-    let zero = ["schedules[0].request.ttlSecondsAfterFinished=0"];
-    let (_, text) = template(&[&SCHEDULE, &more[..], &zero].concat())?;
-    ensure!(text.contains("ttlSecondsAfterFinished: 0"), "{text}");
-    let (_, without) = template(&[])?;
-    ensure!(!without.contains("CronJob") && !without.contains("-schedules"));
     Ok(())
 }

@@ -189,7 +189,7 @@ pub enum AskedMeasure {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RunAsked {
+pub struct ProfilingAsked {
     /// What to profile: deploy/web, sts/db, ds/agent, job/import or pod/web-1.
     pub target: String,
     /// The container that runs PHP, if it is not found without it.

@@ -5,15 +5,15 @@
 //! Invariant: no row stands without its parent.
 
 use phpprof_profile::Stacks;
-use phpprof_profile::calls::{CallNode, CallTree};
+use phpprof_profile::calls::{PrunedNode, PrunedTree};
 use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, percent};
 use super::ask::{CalleesAsked, CallersAsked, most};
+use super::head::{TypeHead, is_code};
 use super::part::{AskedPart, functions};
 use super::quote::{quoted, quoted_path};
-use super::top::{TypeHead, is_code};
 use crate::failure::{Exit, Failure};
 use crate::source::ProfileSource;
 
@@ -63,7 +63,7 @@ pub fn callers(
     let chosen = part.of(&source.profile)?;
     let stacks = chosen.stacks()?;
     let wanted = functions(&stacks, &asked.function, asked.file.as_deref())?;
-    let tree = CallTree::callers(&stacks, &wanted);
+    let tree = PrunedTree::callers(&stacks, &wanted);
     let shown = ShownTree {
         stacks: &stacks,
         tree: &tree,
@@ -133,7 +133,7 @@ pub fn callees(
     shown.answer(place, count, &next)
 }
 
-fn callee_tree(stacks: &Stacks<'_>, asked: &CalleesAsked) -> Result<CallTree, Failure> {
+fn callee_tree(stacks: &Stacks<'_>, asked: &CalleesAsked) -> Result<PrunedTree, Failure> {
     let wrong = |message: &str, hint: &str| Failure::new(Exit::Usage, message, hint);
     let tree = match (&asked.function, asked.path.as_slice()) {
         (Some(_), [_, ..]) => {
@@ -144,11 +144,11 @@ fn callee_tree(stacks: &Stacks<'_>, asked: &CalleesAsked) -> Result<CallTree, Fa
         }
         (Some(function), []) => {
             let wanted = functions(stacks, function, asked.file.as_deref())?;
-            CallTree::callees(stacks, &wanted)
+            PrunedTree::callees(stacks, &wanted)
         }
         (None, path) => {
             let steps = path.iter().map(|name| functions(stacks, name, None));
-            CallTree::below(stacks, &steps.collect::<Result<Vec<_>, _>>()?)
+            PrunedTree::below(stacks, &steps.collect::<Result<Vec<_>, _>>()?)
         }
     };
     if tree.nodes.is_empty() {
@@ -172,7 +172,7 @@ fn deepest(rows: &[CallRow]) -> Option<Vec<String>> {
 
 struct ShownTree<'a> {
     stacks: &'a Stacks<'a>,
-    tree: &'a CallTree,
+    tree: &'a PrunedTree,
     order: &'static str,
     /// Whether what ends at a node is the function's own time.
     has_self: bool,
@@ -194,7 +194,7 @@ impl ShownTree<'_> {
         large.map(|node| self.row(node)).collect()
     }
 
-    fn row(&self, node: &CallNode) -> CallRow {
+    fn row(&self, node: &PrunedNode) -> CallRow {
         let function = node.function.and_then(|it| self.stacks.functions.get(it));
         CallRow {
             depth: node.depth,
@@ -212,10 +212,11 @@ impl ShownTree<'_> {
         count: usize,
         next: &AgentNexts,
     ) -> Result<AgentAnswer, Failure> {
+        let (name, unit) = self.stacks.sample_type();
         let body = |count: usize| {
             let rows = self.rows(count);
             CallsBody {
-                head: TypeHead::of(self.stacks.sample_type(), self.total()),
+                head: TypeHead::of(name, unit, self.total()),
                 order: self.order,
                 tree_percent: percent(self.of_tree(), self.total()),
                 left_out: self.tree.nodes.len().saturating_sub(rows.len()),

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
 use super::ask::{AskedPer, DiffAsked, most};
+use super::head::is_code;
 use super::part::{AskedPart, ProfilePart};
 use super::quote::{quoted, quoted_path};
-use super::top::is_code;
 use crate::cli::Per;
 use crate::compare::Compared;
 use crate::failure::Failure;

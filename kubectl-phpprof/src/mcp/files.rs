@@ -19,7 +19,7 @@ pub struct FileList(Vec<PathBuf>);
 
 /// A profile in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileFile {
+pub struct AgentFile {
     /// The path, as the command line begins it.
     pub name: String,
     pub path: PathBuf,
@@ -47,8 +47,8 @@ impl FileList {
     }
 
     /// All profiles, the newest first, and how many are left out.
-    pub fn listed(&self) -> (Vec<ProfileFile>, usize) {
-        let mut found: Vec<ProfileFile> = Vec::new();
+    pub fn listed(&self) -> (Vec<AgentFile>, usize) {
+        let mut found: Vec<AgentFile> = Vec::new();
         for path in &self.0 {
             if path.is_dir() {
                 found.extend(of_folder(path));
@@ -66,9 +66,9 @@ impl FileList {
         (found, left_out)
     }
 
-    pub fn find(&self, name: &str) -> Result<ProfileFile, Failure> {
+    pub fn find(&self, name: &str) -> Result<AgentFile, Failure> {
         let (listed, _) = self.listed();
-        let is_it = |file: &ProfileFile| file.name == name || quoted_path(&file.name) == name;
+        let is_it = |file: &AgentFile| file.name == name || quoted_path(&file.name) == name;
         let found = listed.into_iter().find(is_it);
         found.ok_or_else(|| {
             Failure::new(
@@ -80,7 +80,7 @@ impl FileList {
     }
 }
 
-fn of_folder(folder: &Path) -> Vec<ProfileFile> {
+fn of_folder(folder: &Path) -> Vec<AgentFile> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_profile = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -96,11 +96,11 @@ fn of_folder(folder: &Path) -> Vec<ProfileFile> {
 }
 
 /// `None` for what is not a regular file: a pipe, for instance, would never end.
-fn of_path(path: &Path, metadata: std::io::Result<std::fs::Metadata>) -> Option<ProfileFile> {
+fn of_path(path: &Path, metadata: std::io::Result<std::fs::Metadata>) -> Option<AgentFile> {
     let metadata = metadata.ok().filter(std::fs::Metadata::is_file)?;
     let modified = metadata.modified().ok()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
-    Some(ProfileFile {
+    Some(AgentFile {
         name: path.to_str()?.to_owned(),
         path: path.to_owned(),
         bytes: metadata.len(),

@@ -2,16 +2,16 @@
 //!
 //! Invariant: advice has no name of the program; function, file and stack are fields of their own.
 
-use phpprof_profile::findings::Measure;
+use phpprof_profile::findings::{ErrorPlace, Measure};
 use phpprof_profile::{Finding, View, findings};
 use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
 use super::ask::FindingsAsked;
+use super::head::is_code;
 use super::part::AskedPart;
 use super::quote::{quoted, quoted_path};
-use super::top::is_code;
 use crate::failure::Failure;
 use crate::source::ProfileSource;
 
@@ -40,6 +40,17 @@ struct FindingRow {
     file: Option<String>,
     /// The heaviest stack's innermost functions, root first.
     stack: Vec<String>,
+    /// The lines that raise errors, if the finding is about these, most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    places: Vec<PlaceRow>,
+}
+
+#[derive(Serialize)]
+struct PlaceRow {
+    function: String,
+    file: String,
+    line: i64,
+    percent: f64,
 }
 
 pub fn answer(
@@ -81,6 +92,16 @@ fn row(finding: &Finding) -> FindingRow {
         function: finding.function.as_ref().map(|it| quoted(&it.name)),
         file: finding.function.as_ref().map(|it| quoted_path(&it.file)),
         stack: inner.map(|name| quoted(name)).collect(),
+        places: finding.places.iter().map(place_row).collect(),
+    }
+}
+
+fn place_row(place: &ErrorPlace) -> PlaceRow {
+    PlaceRow {
+        function: quoted(&place.function),
+        file: quoted_path(&place.file),
+        line: place.line,
+        percent: place.share,
     }
 }
 
@@ -96,6 +117,15 @@ fn next(found: &[Finding], part: &AskedPart<'_>) -> AgentNexts {
             sample_type: of_type,
             ..*part
         };
+        if let Some(raiser) = finding.places.first() {
+            let function =
+                json!({"function": quoted(&raiser.function), "file": quoted_path(&raiser.file)});
+            next.add(
+                "lines",
+                "the lines that raise most errors",
+                part.and(function),
+            );
+        }
         let of_stack = finding.stacks.first().and_then(|it| it.functions.last());
         match (&finding.function, of_stack) {
             (Some(function), _) if is_code(&function.file) => next.add(

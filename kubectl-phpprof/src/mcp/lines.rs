@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, percent};
 use super::ask::{LinesAsked, most};
+use super::head::TypeHead;
 use super::part::{AskedPart, functions};
 use super::quote::{quoted, quoted_path};
-use super::top::TypeHead;
 use crate::failure::{Exit, Failure};
 use crate::source::ProfileSource;
 
@@ -94,8 +94,9 @@ pub fn answer(
             part.and(function),
         );
     }
+    let (name, unit) = stacks.sample_type();
     let body = |count: usize| LinesBody {
-        head: TypeHead::of(stacks.sample_type(), total),
+        head: TypeHead::of(name, unit, total),
         rows: rows.iter().take(count).cloned().collect(),
         left_out: found.len().saturating_sub(count),
     };

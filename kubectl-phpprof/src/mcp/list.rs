@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
-use super::files::ProfileFile;
+use super::files::AgentFile;
 use super::quote::{quoted, quoted_path};
 use crate::cli::ListFlags;
 use crate::connect::Cluster;
@@ -121,7 +121,7 @@ fn stored_row(entry: StoredEntry<'_>, now: Timestamp) -> ListRow {
 
 /// What the files are.
 pub fn of_files(
-    files: &[ProfileFile],
+    files: &[AgentFile],
     left_out: usize,
     place: &AgentPlace,
 ) -> Result<AgentAnswer, Failure> {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
-use super::ask::RunAsked;
+use super::ask::ProfilingAsked;
 use super::quote::quoted;
 use crate::cancel;
 use crate::cli::{Dump, McpFlags, RequestArguments, RunLabel, RunMode};
@@ -66,7 +66,7 @@ impl AgentRuns {
         &self,
         cluster: &Cluster,
         place: &AgentPlace,
-        asked: &RunAsked,
+        asked: &ProfilingAsked,
         cancelled: &CancellationToken,
     ) -> Result<AgentAnswer, Failure> {
         let object = self.object(asked)?;
@@ -138,7 +138,7 @@ impl AgentRuns {
         Ok(name)
     }
 
-    fn object(&self, asked: &RunAsked) -> Result<DynamicObject, Failure> {
+    fn object(&self, asked: &ProfilingAsked) -> Result<DynamicObject, Failure> {
         let pods = asked.max_pods.unwrap_or(PODS.min(self.most_pods));
         let duration = asked.duration_seconds.unwrap_or(DURATION.min(self.longest));
         let is_within =
@@ -162,7 +162,7 @@ impl AgentRuns {
     }
 }
 
-fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
+fn snapshot(asked: &ProfilingAsked, pods: i32) -> Dump {
     Dump {
         target: Some(asked.target.clone()),
         selector: None,
@@ -176,7 +176,7 @@ fn snapshot(asked: &RunAsked, pods: i32) -> Dump {
     }
 }
 
-fn arguments(asked: &RunAsked, pods: i32, duration: u64) -> RequestArguments {
+fn arguments(asked: &ProfilingAsked, pods: i32, duration: u64) -> RequestArguments {
     RequestArguments {
         target: Some(asked.target.clone()),
         selector: None,
@@ -219,7 +219,7 @@ async fn until_ended(
 fn answer(
     object: &DynamicObject,
     place: &AgentPlace,
-    asked: &RunAsked,
+    asked: &ProfilingAsked,
     waited: u64,
 ) -> Result<AgentAnswer, Failure> {
     let request = RequestView::of(object);

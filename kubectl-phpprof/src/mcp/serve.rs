@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, refused};
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    RequestsAsked, RunAsked, TopAsked, VerdictAsked, asked,
+    ProfilingAsked, RequestsAsked, TopAsked, VerdictAsked, asked,
 };
 use super::run::AgentRuns;
 use super::store::{AgentStore, apart};
@@ -90,34 +91,24 @@ impl AgentServer {
                 self.describe(&asked.profile).await
             }
             AgentTool::Findings => {
-                let asked: FindingsAsked = asked(arguments)?;
-                let name = asked.profile.clone();
-                self.view(&name, move |it, place| findings::answer(it, place, &asked))
-                    .await
+                let profile = |it: &FindingsAsked| it.profile.clone();
+                self.viewed(arguments, profile, findings::answer).await
             }
             AgentTool::Top => {
-                let asked: TopAsked = asked(arguments)?;
-                let name = asked.profile.clone();
-                self.view(&name, move |it, place| top::answer(it, place, &asked))
-                    .await
+                let profile = |it: &TopAsked| it.profile.clone();
+                self.viewed(arguments, profile, top::answer).await
             }
             AgentTool::Callers => {
-                let asked: CallersAsked = asked(arguments)?;
-                let name = asked.profile.clone();
-                self.view(&name, move |it, place| calls::callers(it, place, &asked))
-                    .await
+                let profile = |it: &CallersAsked| it.profile.clone();
+                self.viewed(arguments, profile, calls::callers).await
             }
             AgentTool::Callees => {
-                let asked: CalleesAsked = asked(arguments)?;
-                let name = asked.profile.clone();
-                self.view(&name, move |it, place| calls::callees(it, place, &asked))
-                    .await
+                let profile = |it: &CalleesAsked| it.profile.clone();
+                self.viewed(arguments, profile, calls::callees).await
             }
             AgentTool::Lines => {
-                let asked: LinesAsked = asked(arguments)?;
-                let name = asked.profile.clone();
-                self.view(&name, move |it, place| lines::answer(it, place, &asked))
-                    .await
+                let profile = |it: &LinesAsked| it.profile.clone();
+                self.viewed(arguments, profile, lines::answer).await
             }
             AgentTool::Requests => self.requests(asked(arguments)?).await,
             AgentTool::Dump => {
@@ -132,7 +123,7 @@ impl AgentServer {
             AgentTool::Diff => self.diff(asked(arguments)?).await,
             AgentTool::Verdict => self.verdict(asked(arguments)?).await,
             AgentTool::Run => {
-                let asked: RunAsked = asked(arguments)?;
+                let asked: ProfilingAsked = asked(arguments)?;
                 let cluster = self.store.cluster().await?;
                 let place = self.store.place();
                 self.runs()?.run(&cluster, &place, &asked, cancelled).await
@@ -240,6 +231,18 @@ impl AgentServer {
     }
 
     /// An answer about one profile.
+    /// An answer about the profile that the arguments name.
+    async fn viewed<Asked: DeserializeOwned + Send + 'static>(
+        &self,
+        arguments: Option<JsonObject>,
+        profile: fn(&Asked) -> String,
+        answer: fn(&ProfileSource, &AgentPlace, &Asked) -> Result<AgentAnswer, Failure>,
+    ) -> Result<AgentAnswer, Failure> {
+        let asked: Asked = asked(arguments)?;
+        self.view(&profile(&asked), move |it, place| answer(it, place, &asked))
+            .await
+    }
+
     async fn view(
         &self,
         name: &str,

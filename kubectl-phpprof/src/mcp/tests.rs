@@ -131,7 +131,7 @@ async fn answers_stay_within_their_bound() {
 }
 
 #[tokio::test]
-async fn failures_have_a_hint_and_the_server_lives_on() {
+async fn failures_have_hints_and_the_server_lives_on() {
     let agent = TestAgent::of_files(&[recorded("sleep-has")]).await;
     let name = recorded("sleep-has").display().to_string();
     for (tool, arguments, part) in [

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    RequestsAsked, RunAsked, TopAsked, VerdictAsked,
+    ProfilingAsked, RequestsAsked, TopAsked, VerdictAsked,
 };
 
 /// What a client tells a model about the whole server.
@@ -137,7 +137,7 @@ impl AgentTool {
             AgentTool::Requests => schema::<RequestsAsked>(),
             AgentTool::Diff => schema::<DiffAsked>(),
             AgentTool::Verdict => schema::<VerdictAsked>(),
-            AgentTool::Run => schema::<RunAsked>(),
+            AgentTool::Run => schema::<ProfilingAsked>(),
         }
     }
 

@@ -3,12 +3,13 @@
 //! Invariant: percentages are of all samples in the view.
 
 use phpprof_profile::calls::lines;
-use phpprof_profile::{Amount, waiting};
+use phpprof_profile::waiting;
 use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, percent};
 use super::ask::{AskedSort, TopAsked, most};
+use super::head::{TypeHead, is_code};
 use super::lines::LineShown;
 use super::part::{AskedPart, ProfilePart};
 use super::quote::{quoted, quoted_path};
@@ -20,25 +21,6 @@ use crate::source::ProfileSource;
 const ROWS: usize = 15;
 /// How many rows have suggestions.
 const FOLLOWED: usize = 3;
-
-/// Which numbers the rows are of.
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TypeHead {
-    sample_type: String,
-    /// With its unit.
-    total: String,
-}
-
-impl TypeHead {
-    pub fn of(sample_type: (&str, &str), total: i64) -> Self {
-        let (name, unit) = sample_type;
-        TypeHead {
-            sample_type: quoted(name),
-            total: Amount::of(unit, total).text(total),
-        }
-    }
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,11 +72,6 @@ pub fn answer(
     }
 }
 
-/// Whether a file is the application's, so that its lines are known.
-pub fn is_code(file: &str) -> bool {
-    !file.is_empty() && !file.starts_with('<')
-}
-
 struct AskedTop<'a> {
     chosen: &'a ProfilePart<'a>,
     place: &'a AgentPlace,
@@ -127,7 +104,7 @@ impl AskedTop<'_> {
             "the tree from the entry point on",
             self.part.and(json!({})),
         );
-        let head = TypeHead::of((&table.sample_type, &table.unit), table.total);
+        let head = TypeHead::of(&table.sample_type, &table.unit, table.total);
         self.fitted(&head, "function", &rows, all, &next)
     }
 
@@ -161,7 +138,8 @@ impl AskedTop<'_> {
             let function = json!({"function": row.function});
             next.add("callers", "which code calls this", self.part.and(function));
         }
-        let head = TypeHead::of(stacks.sample_type(), total);
+        let (name, unit) = stacks.sample_type();
+        let head = TypeHead::of(name, unit, total);
         self.fitted(&head, "line", &rows, all.len(), &next)
     }
 
@@ -195,7 +173,7 @@ impl AskedTop<'_> {
             "the functions of all samples",
             self.part.and(json!({})),
         );
-        let head = TypeHead::of((&table.sample_type, &table.unit), table.total);
+        let head = TypeHead::of(&table.sample_type, &table.unit, table.total);
         self.fitted(&head, key, &rows, all, &next)
     }
 

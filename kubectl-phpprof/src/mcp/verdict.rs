@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
 use super::ask::{AskedMeasure, VerdictAsked, most};
+use super::head::is_code;
 use super::quote::{quoted, quoted_path};
-use super::top::is_code;
 use crate::compare::seen_requests;
 use crate::failure::Failure;
 use crate::source::ProfileSource;

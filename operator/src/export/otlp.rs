@@ -28,7 +28,7 @@ use url::Url;
 use self::convert::{BOUNDS, EngineFacts, NotConverted, ProfiledEngine, engines, messages};
 use self::resource::{MOST_ATTRIBUTES, OtlpAttribute, resource};
 use self::send::{OtlpSender, headers};
-use crate::export::exporter::{ExportError, Exported, below, plain};
+use crate::export::exported::{ExportError, Exported, below, plain};
 use crate::export::series::time_of;
 use crate::storage::collector::Collector;
 
@@ -133,7 +133,7 @@ impl OtlpTarget {
         let mut taken = 0;
         let sent = async {
             let merged = merged?;
-            let found = collector.look(merged.clone(), |profile| engines(profile));
+            let found = collector.look(merged.clone(), engines);
             for engine in found.await?.map_err(|error| error.to_string())? {
                 let facts = EngineFacts {
                     resource: resource(request, &engine, &self.attributes),

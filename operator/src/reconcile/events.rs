@@ -7,7 +7,7 @@ use phpprof_crds::{
     TargetStatus,
 };
 
-use crate::export::exporter::Exported;
+use crate::export::exported::Exported;
 use crate::lifecycle::status::pods;
 use crate::sampler::receipt::printable;
 

@@ -81,7 +81,7 @@ fn a_servers_loop_waits_in_idle_time() -> Result<()> {
 }
 
 #[test]
-fn a_program_awaits_its_result_in_its_own_time() -> Result<()> {
+fn programs_await_a_result_in_their_own_time() -> Result<()> {
     let program = run("await")?;
     ensure!(program.idle == 0.0, "{}", program.idle);
     let has = |name: &str| program.functions.iter().any(|function| function == name);

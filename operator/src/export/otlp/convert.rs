@@ -105,9 +105,9 @@ pub fn engines<S: SampleSource + ?Sized>(source: &S) -> Result<Vec<ProfiledEngin
 }
 
 /// Values with a number each, in the order in which they came.
-struct Numbered<T>(HashMap<T, usize>);
+struct OtlpNumbers<T>(HashMap<T, usize>);
 
-impl<T: Eq + Hash> Numbered<T> {
+impl<T: Eq + Hash> OtlpNumbers<T> {
     fn number(&mut self, value: T) -> usize {
         let next = self.0.len();
         *self.0.entry(value).or_insert(next)
@@ -142,7 +142,7 @@ struct EnginePart<'a> {
 impl<'a> EnginePart<'a> {
     fn of<S: SampleSource + ?Sized>(source: &'a S, facts: &'a EngineFacts) -> Self {
         let profile = source.head();
-        let (mut stacks, mut labels) = (Numbered(HashMap::new()), Numbered(HashMap::new()));
+        let (mut stacks, mut labels) = (OtlpNumbers(HashMap::new()), OtlpNumbers(HashMap::new()));
         // In order, so that the same profile gives the same messages.
         let mut sums: BTreeMap<(usize, usize), Box<[i64]>> = BTreeMap::new();
         let mut keys: HashMap<EngineKey, bool> = HashMap::new();
@@ -284,6 +284,14 @@ impl<'a> EnginePart<'a> {
                 ..otlp::Profile::default()
             });
         }
+        self.request(profiles, tables)
+    }
+
+    fn request(
+        &self,
+        profiles: Vec<otlp::Profile>,
+        tables: DictionaryTables,
+    ) -> ExportProfilesServiceRequest {
         let scope = InstrumentationScope {
             name: "phpprof".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -52,7 +52,7 @@ pub enum OtlpSender {
         headers: HeaderMap,
     },
     Grpc {
-        endpoint: Endpoint,
+        endpoint: Box<Endpoint>,
         headers: MetadataMap,
     },
 }
@@ -104,7 +104,7 @@ impl OtlpSender {
         }
         let endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
         Ok(OtlpSender::Grpc {
-            endpoint: endpoint.user_agent(USER_AGENT).map_err(wrong)?,
+            endpoint: Box::new(endpoint.user_agent(USER_AGENT).map_err(wrong)?),
             headers: MetadataMap::from_headers(headers),
         })
     }

@@ -142,7 +142,7 @@ async fn pushed(url: &str, flags: &[&str]) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_receiver_of_otlp_gets_pods_totals_and_headers() {
+async fn receivers_of_otlp_get_pods_totals_and_headers() {
     let server = OtlpServer::default();
     let url = server.start().await;
     let flags = [
@@ -181,7 +181,7 @@ async fn a_receiver_of_otlp_gets_pods_totals_and_headers() {
 }
 
 #[tokio::test]
-async fn profiles_sent_by_otlp_have_times_and_unique_ids() {
+async fn profiles_by_otlp_have_times_and_unique_ids() {
     let server = OtlpServer::default();
     let url = server.start().await;
     pushed(&url, &[]).await;
@@ -236,7 +236,7 @@ async fn dropped_profiles_are_an_event_and_final() {
 }
 
 #[tokio::test]
-async fn a_silent_receiver_of_grpc_is_only_an_event() {
+async fn a_silent_grpc_receiver_is_only_an_event() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

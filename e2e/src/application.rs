@@ -1,7 +1,9 @@
 //! What the demo application can do: the tests tell a correct profile from a wrong one by it.
 
+use std::borrow::Cow;
+
 use anyhow::{Result, ensure};
-use phpprof_profile::{Lookup, Profile, plain_name};
+use phpprof_profile::{Lookup, Profile, place_name};
 
 /// The call path that takes 60 % of the time.
 pub const LARGEST: &str = r"Demo\Checkout\Cart::checkout";
@@ -36,18 +38,18 @@ pub fn check_stacks(profile: &Profile, own_calls: &str) -> Result<()> {
     let lookup = Lookup::new(profile);
     for sample in &profile.sample {
         // What the engine does (`[compiling]`, `[autoload]`, …) is not a call.
-        let stack: Vec<&str> = lookup
+        let stack: Vec<Cow<'_, str>> = lookup
             .frames(sample)
-            .map(|frame| plain_name(frame.name, frame.file))
-            .filter(|name| !name.starts_with('[') || *name == UNSTABLE)
+            .map(|frame| place_name(frame.name, frame.file, frame.start_line))
+            .filter(|name| !name.starts_with('[') || name == UNSTABLE)
             .collect();
-        let root = stack.last().copied().unwrap_or(UNSTABLE);
+        let root = stack.last().map_or(UNSTABLE, |root| root);
         ensure!(
             root == ROOT || root == UNSTABLE,
             "a stack begins at {root}: {stack:?}"
         );
         for pair in stack.windows(2) {
-            let (callee, caller) = (pair[0], pair[1]);
+            let (callee, caller) = (&*pair[0], &*pair[1]);
             ensure!(
                 callee == UNSTABLE || can_call(&calls, caller, callee),
                 "{caller} cannot call {callee}: {stack:?}"

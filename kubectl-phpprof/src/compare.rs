@@ -102,7 +102,7 @@ impl Compared {
 
     fn bound(&self, change: &FunctionChange) -> Option<f64> {
         let name = plain_name(&change.name, &change.file);
-        self.bounds.as_ref()?.points(name, &change.file)
+        self.bounds.as_ref()?.points(&name, &change.file)
     }
 
     fn noise_by_samples(&self, change: &FunctionChange) -> f64 {

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, View, page, svg};
+use phpprof_profile::{Format, View, name_alike, page, svg};
 
 use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;
@@ -119,18 +119,22 @@ pub async fn compare(
             ..source
         }
     };
-    let (before, after) = (comparable(before), comparable(after));
+    let (mut before, mut after) = (comparable(before), comparable(after));
     let likeness = unlike::checked(&before.profile, &after.profile, &view, arguments.force)?;
     for line in unlike::warnings(&likeness) {
         eprintln!("{line}");
     }
+    let renamed = name_alike(&mut before.profile, &mut after.profile);
     let mut compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
     let cells = (
         cells_of(global, &arguments.before, None).await?,
         cells_of(global, &arguments.after, None).await?,
     );
     if let (Some(one), Some(other)) = cells {
-        let [one, other] = [one, other].map(|it| normalized_cells(it, &arguments.trim_path));
+        let [mut one, mut other] =
+            [one, other].map(|it| normalized_cells(it, &arguments.trim_path));
+        renamed[0].apply(&mut one);
+        renamed[1].apply(&mut other);
         compared = compared.with_cells([&one, &other], &view);
     }
     compared.likeness = likeness;

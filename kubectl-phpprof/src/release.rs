@@ -5,8 +5,8 @@
 //!
 //! Invariant: a name without a given prefix and without a closure stays unchanged.
 
-use phpprof_profile::Profile;
 use phpprof_profile::timeline::CellTable;
+use phpprof_profile::{Profile, moved_name};
 
 /// The beginning of paths, as folders. `*` matches any one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,13 @@ pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
         let Some(function) = profile.function.get(at).copied() else {
             break;
         };
-        let name = closures(profile.string(function.name), prefixes);
-        let system_name = closures(profile.string(function.system_name), prefixes);
-        let filename = file(profile.string(function.filename), prefixes).to_owned();
+        let whole = profile.string(function.filename);
+        let filename = file(whole, prefixes).to_owned();
+        let [name, system_name] = [function.name, function.system_name].map(|name| {
+            let name = profile.string(name);
+            let moved = (filename != whole).then(|| moved_name(name, whole, &filename));
+            moved.flatten().unwrap_or_else(|| closures(name, prefixes))
+        });
         let (name, system_name, filename) = (
             number(&mut profile, function.name, name),
             number(&mut profile, function.system_name, system_name),
@@ -69,8 +73,12 @@ pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
 #[must_use]
 pub fn normalized_cells(mut cells: CellTable, prefixes: &[Prefix]) -> CellTable {
     for function in &mut cells.functions {
-        function.name = closures(&function.name, prefixes);
-        function.file = file(&function.file, prefixes).to_owned();
+        let to = file(&function.file, prefixes).to_owned();
+        let moved = (function.file != to).then(|| moved_name(&function.name, &function.file, &to));
+        function.name = moved
+            .flatten()
+            .unwrap_or_else(|| closures(&function.name, prefixes));
+        function.file = to;
     }
     cells
 }
@@ -89,15 +97,21 @@ fn file<'t>(path: &'t str, prefixes: &[Prefix]) -> &'t str {
     trimmed.next().unwrap_or(path)
 }
 
-/// PHP 8.4 names closures by their place: `{closure:Cart::total():12}`,
-/// `{closure:/srv/app/index.php:12}`.
+/// The name of a closure has its place: `{closure:Cart::total():12}`,
+/// `{closure:/srv/app/index.php:12}`, `{closure:pfa:/srv/app/index.php:12}`.
 fn closures(name: &str, prefixes: &[Prefix]) -> String {
     const BEGIN: &str = "{closure:";
+    /// What a partial application of PHP 8.6 has before its place.
+    const APPLICATION: &str = "pfa:";
     let mut parts = name.split(BEGIN);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         text.push_str(BEGIN);
-        text.push_str(&without_lines(file(part, prefixes)));
+        let path = part.strip_prefix(APPLICATION);
+        if path.is_some() {
+            text.push_str(APPLICATION);
+        }
+        text.push_str(&without_lines(file(path.unwrap_or(part), prefixes)));
     }
     text
 }
@@ -122,6 +136,7 @@ fn without_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use phpprof_profile::{Builder, FrameRef, Settings};
 
     #[track_caller]
     fn check(name: &str, expected: &str) {
@@ -141,8 +156,41 @@ mod tests {
             "{closure:{closure:Cart::a():3}:40}",
             "{closure:{closure:Cart::a()}}",
         );
+        check(
+            "{closure:pfa:/srv/releases/7/a.php:3}",
+            "{closure:pfa:a.php}",
+        );
         check("Cart::a:12", "Cart::a:12");
         check("{main}", "{main}");
+    }
+
+    #[test]
+    fn scripts_have_the_trimmed_file_in_their_names() {
+        let mut builder = Builder::new(Settings::default());
+        for (name, file) in [
+            ("{main}", "/srv/releases/7/public/index.php"),
+            ("include /srv/releases/7/a.php", "/srv/releases/7/a.php"),
+            ("include /srv/b.php", "/srv/b.php"),
+        ] {
+            let frame = FrameRef {
+                name,
+                file,
+                ..FrameRef::default()
+            };
+            builder.add(&[frame], &[1, 1, 1], &[]);
+        }
+        let prefix = Prefix::parse("/srv/releases/*/").unwrap();
+        let profile = normalized(builder.finish(), &[prefix]);
+        let rows = profile.function.iter();
+        let names: Vec<&str> = rows.map(|row| profile.string(row.name)).collect();
+        assert_eq!(
+            names,
+            [
+                "{main} public/index.php",
+                "include a.php",
+                "include /srv/b.php"
+            ]
+        );
     }
 
     #[test]

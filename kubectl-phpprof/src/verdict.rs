@@ -13,6 +13,7 @@ use phpprof_profile::View;
 use phpprof_profile::change::{
     ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, compare,
 };
+use phpprof_profile::name_alike;
 use phpprof_profile::timeline::{CellTable, decode};
 
 use crate::cli::{VerdictFlags, VerdictForm, VerdictMeasure};
@@ -35,18 +36,24 @@ pub async fn run(
         &arguments.before,
         &arguments.before_requests,
     );
-    let before = before.await?;
+    let mut before = before.await?;
     let after = Loaded::of(
         global,
         arguments,
         &arguments.after,
         &arguments.after_requests,
     );
-    let after = after.await?;
+    let mut after = after.await?;
     let [one, other] = [&before, &after].map(|side| &side.source.profile);
     let likeness = unlike::checked(one, other, &measured(arguments), arguments.force)?;
     for line in unlike::warnings(&likeness) {
         eprintln!("{line}");
+    }
+    let renamed = name_alike(&mut before.source.profile, &mut after.source.profile);
+    for (side, renamed) in [&mut before, &mut after].into_iter().zip(renamed) {
+        if let Some(cells) = &mut side.cells {
+            renamed.apply(cells);
+        }
     }
     let report = compare(before.side(), after.side(), &settings(arguments));
     let titles = [before.source.title.as_str(), after.source.title.as_str()];

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::process::ExitCode;
 
-use phpprof_profile::{DecodeLimits, Lookup, Profile, TopRow, decode, plain_name, top, total};
+use phpprof_profile::{
+    DecodeLimits, Lookup, Profile, TopRow, decode, place_name, plain_name, top, total,
+};
 
 /// A code path of the demo: its name in TRUTH, its first function, its share by construction.
 const PATHS: [(&str, &str, f64); 4] = [
@@ -151,22 +153,25 @@ fn wrong_calls(profile: &Profile, calls: &KnownCalls<'_>) -> Vec<String> {
     let lookup = Lookup::new(profile);
     let index = profile.value_index("samples").unwrap_or(0);
     let mut checked = 0;
-    let mut wrong: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    let mut wrong: BTreeMap<(String, String), i64> = BTreeMap::new();
     for sample in &profile.sample {
         let count = sample.value.get(index).copied().unwrap_or(0);
         let stack: Vec<_> = lookup
             .frames(sample)
-            .map(|frame| plain_name(frame.name, frame.file))
+            .map(|frame| place_name(frame.name, frame.file, frame.start_line))
             .filter(|name| !is_phase(name))
             .collect();
-        let root = stack.last().copied().unwrap_or(UNSTABLE);
+        let root = stack.last().map_or(UNSTABLE, |root| &**root);
         if root != ROOT && root != UNSTABLE {
-            *wrong.entry(("", root)).or_default() += count;
+            *wrong.entry((String::new(), root.to_owned())).or_default() += count;
         }
         for pair in stack.windows(2) {
             checked += count;
-            if !calls.allow(pair[1], pair[0]) {
-                *wrong.entry((pair[1], pair[0])).or_default() += count;
+            let (caller, callee) = (&*pair[1], &*pair[0]);
+            if !calls.allow(caller, callee) {
+                *wrong
+                    .entry((caller.to_owned(), callee.to_owned()))
+                    .or_default() += count;
             }
         }
     }
@@ -175,7 +180,7 @@ fn wrong_calls(profile: &Profile, calls: &KnownCalls<'_>) -> Vec<String> {
         wrong.values().sum::<i64>()
     );
     let mut wrong: Vec<_> = wrong.into_iter().collect();
-    wrong.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    wrong.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let text =
         |((caller, callee), count)| format!("{count} samples in which \"{caller}\" calls {callee}");
     wrong.into_iter().map(text).collect()

@@ -14,8 +14,8 @@ use crate::tables::ProfileTables;
 /// identity. `line` is the line being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRef<'a> {
-    /// In PHP's own spelling: `function`, `Class::method`, `{main}`, `{closure:file:line}`, or a
-    /// phase such as `[gc]`.
+    /// In PHP's own spelling: `function`, `Class::method`, `{main}`, `{closure:f():12}`, or a phase
+    /// such as `[gc]`. A profile adds the file to the name of a main script.
     pub name: &'a str,
     /// The path in the engine's spelling; empty for phases.
     pub file: &'a str,
@@ -60,6 +60,9 @@ pub struct Settings {
     pub duration_nanos: i64,
     /// The program that was sampled.
     pub mapping: MappingInfo,
+    /// Document roots of the program, if they are known: the names of main scripts and included
+    /// files are relative to them.
+    pub document_roots: Vec<String>,
 }
 
 impl Default for Settings {
@@ -76,6 +79,7 @@ impl Default for Settings {
             time_nanos: 0,
             duration_nanos: 0,
             mapping: MappingInfo::default(),
+            document_roots: Vec::new(),
         }
     }
 }
@@ -96,6 +100,9 @@ impl Settings {
 
 /// The metadata of a profile with these settings, without its mapping.
 pub(crate) fn head(settings: &Settings, tables: &mut ProfileTables) -> Profile {
+    for root in &settings.document_roots {
+        tables.roots.add(root);
+    }
     let mut value_type = |(name, unit): (&str, &str)| ValueType {
         r#type: tables.string(name),
         unit: tables.string(unit),
@@ -202,6 +209,7 @@ impl Builder {
     }
 
     fn location(&mut self, frame: &FrameRef<'_>) -> u64 {
+        self.tables.roots.add_of(frame.name, frame.file);
         let name = self.tables.string(frame.name);
         let filename = self.tables.string(frame.file);
         let function_id = self.tables.function(Function {

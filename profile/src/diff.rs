@@ -2,17 +2,18 @@
 //!
 //! It does not draw: [`crate::svg`] and [`crate::page`] do.
 //!
-//! Invariant: functions are the same if name and file are equal. Start lines do not count, because
-//! they move with every edit above them.
+//! Invariant: functions are the same if name and file are equal, after [`name_alike`]. Start lines
+//! do not count, because they move with every edit above them.
 
 use std::collections::BTreeMap;
 
 use crate::noise::{self, Errors, NoisePart, NoiseScale};
 use crate::proto::Profile;
-use crate::roots::plain;
+use crate::same_names::name_alike;
 use crate::stacks::{View, ViewError};
 use crate::text::Amount;
 use crate::top::{TopRow, top, total};
+use crate::top_levels::plain;
 
 /// A function in both profiles. Values are 0 if a profile does not have it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,21 +60,18 @@ pub fn diff(before: &Profile, after: &Profile, view: &View) -> Result<Diff, View
     let (name, unit) = after.sample_types().nth(chosen).unwrap_or_default();
     let same = view.of_same_type(after)?;
     same.index(before)?;
-    let (before, after_kept) = (same.filtered(before), same.filtered(after));
+    let (mut before, mut after_kept) = (same.filtered(before), same.filtered(after));
+    name_alike(&mut before, &mut after_kept);
     let mut changes: BTreeMap<(String, String), FunctionChange> = BTreeMap::new();
     let mut entry = |row: TopRow, set: fn(&mut FunctionChange, &TopRow)| {
         let change = changes
-            .entry((plain(&row.name, &row.file).to_owned(), row.file.clone()))
+            .entry((plain(&row.name, &row.file).into_owned(), row.file.clone()))
             .or_insert_with(|| FunctionChange {
                 name: row.name.clone(),
                 file: row.file.clone(),
                 ..FunctionChange::default()
             });
         set(change, &row);
-        if row.name.len() > change.name.len() {
-            // Only one of the profiles has several scripts.
-            change.name = row.name;
-        }
     };
     for row in top(&before, name) {
         entry(row, |change, row| {

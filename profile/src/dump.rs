@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::proto::{Profile, Sample};
-use crate::roots::plain;
 use crate::text::{columns, printable};
+use crate::top_levels::plain;
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
@@ -207,7 +207,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
         _ => DumpState::Idle,
     };
     let frames = lookup.frames(sample).map(|frame| DumpFrame {
-        function: plain(frame.name, frame.file).to_owned(),
+        function: plain(frame.name, frame.file).into_owned(),
         file: frame.file.to_owned(),
         line: frame.line,
     });

@@ -8,12 +8,13 @@
 //! Invariant: a profile that does not count its samples has no errors, so none of its differences
 //! is attributed to chance.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::lookup::Lookup;
 use crate::proto::{Profile, Sample};
-use crate::roots::plain;
 use crate::top::values;
+use crate::top_levels::plain;
 
 /// How many standard errors by samples a difference by chance may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +40,7 @@ impl NoiseScale {
 /// The squared errors of a profile's values in one sample type, in the square of its unit.
 pub(crate) struct Errors<'a> {
     /// The error of each function's flat value, by name and file.
-    flat: HashMap<(&'a str, &'a str), f64>,
+    flat: HashMap<(Cow<'a, str>, &'a str), f64>,
     /// The error of the total.
     pub(crate) all: f64,
 }
@@ -66,7 +67,10 @@ impl<'a> Errors<'a> {
     }
 
     pub(crate) fn flat(&self, name: &str, file: &str) -> f64 {
-        self.flat.get(&(name, file)).copied().unwrap_or(0.0)
+        self.flat
+            .get(&(Cow::Borrowed(name), file))
+            .copied()
+            .unwrap_or(0.0)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use prost::Message as _;
 
-use crate::builder::{Builder, FrameRef, MappingInfo, Settings};
+use crate::builder::{Builder, FrameRef, Settings};
 use crate::lookup::{Lookup, SampleFrame};
 use crate::proto::Profile;
 use crate::source::SampleSource;
@@ -110,7 +110,7 @@ fn build(
         period: profile.period,
         time_nanos: profile.time_nanos,
         duration_nanos: profile.duration_nanos,
-        mapping: MappingInfo::default(),
+        ..Settings::default()
     });
     for (stack, value) in stacks {
         let frames: Vec<FrameRef<'_>> = stack

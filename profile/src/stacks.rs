@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
 use crate::proto::{self, Label, Profile, Sample};
-use crate::roots::plain;
+use crate::top_levels::plain;
 
 /// A view of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,7 +197,8 @@ impl<'a> Stacks<'a> {
 #[derive(Default)]
 pub(crate) struct Numbers<'a> {
     pub functions: Vec<FunctionRef<'a>>,
-    known: HashMap<FunctionRef<'a>, usize>,
+    /// By the plain name, the file and the start line.
+    known: HashMap<(Cow<'a, str>, &'a str, i64), usize>,
     /// The same by the address of a profile's row, so that each row's names are hashed once and not
     /// for each frame.
     rows: HashMap<*const proto::Function, usize>,
@@ -228,21 +229,13 @@ impl<'a> Numbers<'a> {
                 file: frame.file,
                 start_line: if compared { 0 } else { frame.start_line },
             };
-            let key = FunctionRef {
-                name: plain(frame.name, frame.file),
-                ..function
-            };
-            let number = *self.known.entry(key).or_insert_with(|| {
+            let plain = plain(frame.name, frame.file);
+            let key = (plain, function.file, function.start_line);
+            // Another profile that is compared may have another form of its name.
+            *self.known.entry(key).or_insert_with(|| {
                 self.functions.push(function);
                 self.functions.len() - 1
-            });
-            if key.name != function.name
-                && let Some(known) = self.functions.get_mut(number)
-            {
-                // Another profile that is compared has only this script.
-                known.name = function.name;
-            }
-            number
+            })
         })
     }
 }

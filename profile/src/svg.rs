@@ -189,10 +189,12 @@ fn placed<'t, 'a>(tree: &'t FrameTree<'a>) -> Vec<(&'t TreeNode<'a>, f64, f64)> 
 /// File and line of a function, if they are known.
 fn place(function: Option<&FunctionRef<'_>>) -> String {
     match function {
-        Some(function) if !function.file.is_empty() && function.start_line > 0 => {
+        // A top level has it in its name.
+        Some(function) if function.name.ends_with(function.file) => String::new(),
+        Some(function) if function.start_line > 0 => {
             format!(" {}:{}", function.file, function.start_line)
         }
-        Some(function) if !function.file.is_empty() => format!(" {}", function.file),
+        Some(function) => format!(" {}", function.file),
         _ => String::new(),
     }
 }

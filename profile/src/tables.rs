@@ -13,7 +13,7 @@ use std::hash::Hash;
 
 use crate::bounds;
 use crate::proto::{Function, Label, Location, Mapping, Profile, Sample};
-use crate::roots::name_apart;
+use crate::top_levels::{DocumentRoots, name_files};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileTables {
@@ -22,6 +22,8 @@ pub(crate) struct ProfileTables {
     functions: RowIds<Function>,
     locations: RowIds<Location>,
     samples: BTreeMap<(Vec<u64>, Vec<Label>), Vec<i64>>,
+    /// To which the names of top levels are relative.
+    pub roots: DocumentRoots,
     /// The approximate memory of these tables, which a merge bounds.
     pub bytes: usize,
 }
@@ -37,6 +39,7 @@ impl ProfileTables {
             functions: RowIds::new(),
             locations: RowIds::new(),
             samples: BTreeMap::new(),
+            roots: DocumentRoots::default(),
             bytes: 0,
         }
     }
@@ -108,7 +111,7 @@ impl ProfileTables {
         let mut strings: Vec<_> = self.strings.into_iter().collect();
         strings.sort_unstable_by_key(|&(_, index)| index);
         profile.string_table = strings.into_iter().map(|(text, _)| text).collect();
-        name_apart(profile);
+        name_files(profile, &self.roots);
     }
 }
 

@@ -57,7 +57,7 @@ fn stack_is_cut_in_its_middle() {
         let length = (below + 3).min(MAX_FRAMES);
         assert_eq!(names.len(), length, "{below}");
         assert_eq!(names[0], "leaf");
-        assert_eq!(names[length - 2..], ["outer", "{main}"]);
+        assert_eq!(names[length - 2..], ["outer", "{main} /srv/app/deep.php"]);
         let marks: Vec<_> = (0..length).filter(|&at| names[at] == TRUNCATED).collect();
         let is_cut = below + 3 > MAX_FRAMES;
         assert_eq!(marks, if is_cut { vec![MAX_FRAMES / 2] } else { vec![] });

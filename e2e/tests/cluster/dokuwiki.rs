@@ -12,7 +12,7 @@ use e2e::{ENABLED, Fixture, application, kubectl, pods, say, shared};
 use kube::ResourceExt as _;
 use phpprof_crds::ProfileRequest;
 use phpprof_profile::proto::Sample;
-use phpprof_profile::{Lookup, Profile, plain_name, timeline, total};
+use phpprof_profile::{Lookup, Profile, place_name, plain_name, timeline, total};
 use serde_json::{Value, json};
 
 /// In percentage points of the total: nginx's times contain the waits of a request until PHP gets
@@ -138,7 +138,7 @@ async fn check_names(fixture: &Fixture, profile: &Profile) -> Result<()> {
     let functions: BTreeSet<_> = frames
         .filter(|frame| !frame.name.starts_with('['))
         .map(|frame| {
-            let name = plain_name(frame.name, frame.file);
+            let name = place_name(frame.name, frame.file, frame.start_line);
             (name, frame.file, frame.start_line)
         })
         .collect();

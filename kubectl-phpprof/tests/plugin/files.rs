@@ -39,7 +39,7 @@ fn top_shows_functions_by_their_time() {
     check(
         "top after.pb.gz -o name",
         0,
-        "Shop\\Cart::price\nsimilar_text\n{main}\n",
+        "Shop\\Cart::price\nsimilar_text\n{main} /srv/app/index.php\n",
         "",
     );
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::estimate::ClusterMean;
 use super::report::ChangeMeasure;
-use crate::roots::plain;
 use crate::timeline::{CellTable, CellTime};
+use crate::top_levels::plain;
 
 /// Slices of one group become longer while more clusters than this remain: longer slices are less
 /// alike, and this many are enough to know an error.
@@ -99,7 +99,7 @@ fn side(
             let Some(function) = table.functions.get(time.function as usize) else {
                 continue;
             };
-            let name = plain(&function.name, &function.file).to_owned();
+            let name = plain(&function.name, &function.file).into_owned();
             let function = functions.of((name, function.file.clone()));
             if side.functions.len() <= function {
                 side.functions.resize(function + 1, BTreeMap::new());

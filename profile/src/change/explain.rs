@@ -2,11 +2,12 @@
 //!
 //! Invariant: a function is its plain name and file. Recursion counts once.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::lookup::Lookup;
 use crate::proto::Profile;
-use crate::roots::plain;
+use crate::top_levels::plain;
 
 /// The part of the time of functions that must be below a caller for it to be their common one.
 const NEARLY_ALL: f64 = 0.9;
@@ -36,9 +37,10 @@ impl CallersOf {
                 .map(|frame| (plain(frame.name, frame.file), frame.file))
                 .collect();
             for frame in &frames {
-                known.entry(*frame).or_insert(());
+                known.entry(frame.clone()).or_insert(());
             }
-            let owned = |(name, file): &(&str, &str)| ((*name).to_owned(), (*file).to_owned());
+            let owned =
+                |(name, file): &(Cow<'_, str>, &str)| (name.to_string(), (*file).to_owned());
             let Some(leaf) = frames.first().map(owned) else {
                 continue;
             };
@@ -52,7 +54,7 @@ impl CallersOf {
         let known = known.into_keys();
         Self {
             known: known
-                .map(|(name, file)| (name.to_owned(), file.to_owned()))
+                .map(|(name, file)| (name.into_owned(), file.to_owned()))
                 .collect(),
             paths,
         }

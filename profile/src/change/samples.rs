@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::clusters::{ClusterPair, ClusterSide, RouteTime};
 use super::report::{ChangeMeasure, ChangeSide};
 use crate::lookup::Lookup;
-use crate::roots::plain;
 use crate::top::values;
+use crate::top_levels::plain;
 
 /// The clusters of a side. With many samples in each, the error does not depend on their number.
 const CLUSTERS: usize = 64;
@@ -63,7 +63,12 @@ fn draw(
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for (sample, value) in values(side.profile, measure.name()) {
         let leaf = lookup.frames(sample).next();
-        let name = leaf.map(|leaf| (plain(leaf.name, leaf.file).to_owned(), leaf.file.to_owned()));
+        let name = leaf.map(|leaf| {
+            (
+                plain(leaf.name, leaf.file).into_owned(),
+                leaf.file.to_owned(),
+            )
+        });
         let next = names.len();
         let function = *names.entry(name.unwrap_or_default()).or_insert(next);
         if functions.len() <= function {

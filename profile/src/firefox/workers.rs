@@ -3,13 +3,14 @@
 //! Invariant: the values of a worker's timed and other stacks add up to those of its samples. A
 //! moment takes no more than the profile has of its stack.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
 use crate::proto::{Profile, Sample};
-use crate::roots::plain;
 use crate::stacks::{FunctionRef, Numbers, StackStep, View, add, label_value};
 use crate::timeline::{Moment, Timeline, TimelineRequest};
+use crate::top_levels::plain;
 use crate::waiting::LABEL;
 
 /// A worker. Without its own rows in a profile, its pid is 0.
@@ -236,7 +237,7 @@ fn part_of(values: &[i64], length: i64, of: i64) -> Vec<i64> {
 /// The stacks of a timeline's nodes, by the functions of the profile.
 struct MomentSteps<'t> {
     timeline: &'t Timeline,
-    functions: HashMap<(&'t str, &'t str), usize>,
+    functions: HashMap<(Cow<'t, str>, &'t str), usize>,
     known: HashMap<u32, Option<Vec<StackStep>>>,
 }
 

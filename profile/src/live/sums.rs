@@ -4,13 +4,14 @@
 //! Invariant: each kind has at most [`MAX_ROWS`] rows. Later ones are added up in one more row, so
 //! that no time is lost.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::lookup::Lookup;
 use crate::noise::{NoisePart, NoiseScale, points, squared_error};
 use crate::proto::{Profile, Sample};
-use crate::roots::plain;
 use crate::stacks::label_value;
+use crate::top_levels::whole;
 
 /// The most separate rows of each kind.
 pub const MAX_ROWS: usize = 20_000;
@@ -130,8 +131,8 @@ pub(crate) struct Sums {
 /// The rows of one tick, by borrowed names.
 #[derive(Default)]
 struct Tick<'a> {
-    functions: HashMap<(&'a str, &'a str), Used>,
-    lines: HashMap<(&'a str, &'a str, i64), Used>,
+    functions: HashMap<(Cow<'a, str>, &'a str), Used>,
+    lines: HashMap<(Cow<'a, str>, &'a str, i64), Used>,
     routes: HashMap<String, Used>,
     workers: HashMap<String, LiveWorker>,
 }
@@ -227,13 +228,13 @@ impl Sums {
         }
         let [functions, lines, routes, workers] = &mut self.tables;
         for ((name, file), used) in tick.functions {
-            row(functions, (name.to_owned(), file.to_owned()), &used);
+            row(functions, (name.into_owned(), file.to_owned()), &used);
         }
         for ((name, file, line), used) in tick.lines {
             // Code written in C has no line.
             let name = match line {
-                0 => (name.to_owned(), file.to_owned()),
-                line => (format!("{file}:{line}"), name.to_owned()),
+                0 => (name.into_owned(), file.to_owned()),
+                line => (format!("{file}:{line}"), name.into_owned()),
             };
             row(lines, name, &used);
         }
@@ -258,16 +259,16 @@ impl<'a> Tick<'a> {
             } else {
                 Used::default()
             };
-            // Whether a profile has several scripts may change each second.
-            let name = plain(frame.name, frame.file);
-            leaf.get_or_insert(name);
-            let function = (name, frame.file);
+            // Whether the document root is known may change each second.
+            let name = whole(frame.name, frame.file);
+            leaf.get_or_insert_with(|| name.clone());
+            let function = (name.clone(), frame.file);
             let cum = |is_first: bool| if is_first { times } else { [0; 2] };
             let used = |is_first| Used {
                 cum: cum(is_first),
                 ..own
             };
-            let of_function = used(functions.insert(function));
+            let of_function = used(functions.insert(function.clone()));
             self.functions
                 .entry(function)
                 .or_default()
@@ -275,7 +276,7 @@ impl<'a> Tick<'a> {
             // Phases of the engine have no file.
             if !frame.file.is_empty() {
                 let line = (name, frame.file, frame.line);
-                let of_line = used(lines.insert(line));
+                let of_line = used(lines.insert(line.clone()));
                 self.lines.entry(line).or_default().add(&of_line);
             }
         }
@@ -296,7 +297,7 @@ impl<'a> Tick<'a> {
             let leaf = leaf.unwrap_or_default();
             worker.doing = match route {
                 Some(route) => format!("{leaf} · {route}"),
-                None => leaf.to_owned(),
+                None => leaf.into_owned(),
             };
         }
     }

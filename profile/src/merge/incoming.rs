@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use super::TrustedMetadata;
 use crate::bounds::MAX_LABELS;
 use crate::proto::{Function, Label, Line, Location, Mapping, Profile, Sample};
-use crate::roots::plain;
 use crate::rows;
 use crate::tables::ProfileTables;
+use crate::top_levels::{name_bytes, plain};
 
 /// What a location with one line, its function and its mapping take in the tables, without their
 /// names.
@@ -89,7 +89,12 @@ impl<'a> Incoming<'a> {
             .iter()
             .filter_map(|line| self.functions.get(&line.function_id));
         let names: usize = functions
-            .map(|row| LINE_BYTES + self.lengths([row.name, row.system_name, row.filename]))
+            .map(|row| {
+                let [name, file] = [row.name, row.filename].map(|it| self.profile.string(it));
+                let lengths = self.lengths([row.name, row.system_name, row.filename]);
+                // The plain name, and the one that it gets in the end.
+                LINE_BYTES + lengths + 2 * name_bytes(name, file)
+            })
             .sum();
         LOCATION_BYTES + of_mapping + names
     }
@@ -141,11 +146,14 @@ impl<'a> Incoming<'a> {
                 continue;
             };
             let text = self.profile.string(function.name);
-            let plain = plain(text, self.profile.string(function.filename));
+            let file = self.profile.string(function.filename);
+            tables.roots.add_of(text, file);
+            tables.bytes += name_bytes(text, file);
+            let plain = plain(text, file);
             let name = if plain == text {
                 self.string(function.name, tables)
             } else {
-                tables.string(plain)
+                tables.string(&plain)
             };
             let function = Function {
                 name,

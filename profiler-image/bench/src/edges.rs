@@ -45,8 +45,8 @@ impl std::ops::AddAssign for Wrong {
 fn canonical(name: &str) -> &str {
     match name {
         "<main>" | "main" => "{main}",
-        // A profile of several scripts names each.
-        _ if name.starts_with("{main} (") => "{main}",
+        // A profile names the file.
+        _ if name.starts_with("{main} ") => "{main}",
         _ if name.contains("{closure") => "{closure}",
         _ => name,
     }

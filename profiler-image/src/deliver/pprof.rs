@@ -233,6 +233,9 @@ fn writer(snapshot: &Snapshot) -> Writer {
             filename: snapshot.facts.engine.module.path.clone(),
             build_id: snapshot.facts.engine.build_id.clone(),
         },
+        document_roots: (snapshot.facts.requests.as_ref())
+            .map(|told| told.document_roots.clone())
+            .unwrap_or_default(),
         ..match snapshot.facts.heap {
             Some(_) => Settings::default().with_heap(),
             None => Settings::default(),

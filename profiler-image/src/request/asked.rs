@@ -166,6 +166,8 @@ impl RequestSettings {
             method: self.has(SampleLabel::Method) || !filter.methods.is_empty(),
             path: self.has(SampleLabel::Route) || filter.path_prefix.is_some(),
             script: self.has(SampleLabel::Script) || !filter.scripts.is_empty(),
+            // Names of scripts are relative to it.
+            root: self.is_on(),
             traceparent: self.has(SampleLabel::TraceId),
         }
     }

@@ -8,6 +8,8 @@
 
 mod look;
 
+use std::collections::BTreeSet;
+
 use phpprof_zend::request::HttpRequest;
 
 use super::aggregate::{Aggregate, Labelled, StackSum};
@@ -23,6 +25,8 @@ use rustc_hash::FxHashMap;
 
 /// The largest number of distinct stacks of a young request that are kept for a worker.
 const MAX_YOUNG: usize = 256;
+/// How many document roots are remembered.
+const MAX_ROOTS: usize = 16;
 /// The upper limits of the age bands, in nanoseconds, and their names; older requests have the last
 /// name.
 const BANDS: [(u64, &str); 5] = [
@@ -59,6 +63,8 @@ pub struct RequestReport {
     pub table: ValueTable,
     /// The counts of requests and samples.
     pub counts: RequestCounts,
+    /// Document roots of the requests.
+    pub document_roots: Vec<String>,
     /// Whether labels were requested.
     pub has_labels: bool,
     /// Whether a filter was requested.
@@ -138,6 +144,7 @@ pub struct RunRequests {
     asked: RequestSettings,
     values: RequestValues,
     bands: [u16; BANDS.len()],
+    roots: BTreeSet<String>,
     /// The counts so far.
     pub counts: RequestCounts,
 }
@@ -164,6 +171,7 @@ impl RunRequests {
         self.asked.is_on().then(|| RequestReport {
             table: self.values.table.clone(),
             counts: self.counts,
+            document_roots: self.roots.iter().cloned().collect(),
             has_labels: self.asked.labels.contains(&true),
             has_filter: self.asked.filter.is_on(),
         })
@@ -276,6 +284,13 @@ impl RunRequests {
         let script = request.script.as_deref();
         let script = script.map(|script| shown_script(script, request.root.as_deref()));
         let verdict = asked.filter.verdict(request, script.as_deref());
+        if let Some(root) = &request.root
+            && verdict == FilterVerdict::Kept
+            && self.roots.len() < MAX_ROOTS
+            && !self.roots.contains(root)
+        {
+            self.roots.insert(root.clone());
+        }
         let route = request.path.as_deref().map(|path| asked.rules.route(path));
         let values = [
             (SampleLabel::Method, request.method.as_deref()),

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::{Recording, RecordingOptions, record};
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, decode, place_name};
 use phpprof_testing::Running;
 use phpprof_testing::fpm::{self, Pool};
 use tempfile::TempDir;
@@ -181,7 +181,9 @@ fn values(recording: &Recording, name: &str) -> HashMap<String, i64> {
     let index = profile.value_index(name);
     let mut stacks = HashMap::new();
     for sample in &profile.sample {
-        let mut names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
+        let names = lookup.frames(sample);
+        let names = names.map(|frame| place_name(frame.name, frame.file, frame.start_line));
+        let mut names: Vec<_> = names.collect();
         names.reverse();
         *stacks.entry(names.join(";")).or_default() += index.map_or(0, |index| sample.value[index]);
     }
@@ -415,7 +417,7 @@ mod long {
             (WAITS, "", "{main};receive;fread"),
             (WAITS, "tcp://127.0.0.1:7000", "{main};receive;fread"),
             (WAITS_FOR_ANOTHER, "pipes", "{main};fread"),
-            (HAS_A_CHILD, "pipes", "{main} (Command line code);fread"),
+            (HAS_A_CHILD, "pipes", "{main};fread"),
         ] {
             let stacks = worker(script, relay)?;
             let samples = stacks.get(expected).copied().unwrap_or(0);

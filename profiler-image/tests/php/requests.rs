@@ -63,6 +63,12 @@ fn routes_have_their_shares_and_no_secret() -> Result<()> {
         "{methods:?}"
     );
     ensure!(recorded.shares("script").contains_key("index.php"));
+    // Relative to the document root.
+    let scripts = recorded.scripts();
+    ensure!(
+        scripts.iter().eq(["{main} index.php"].iter()),
+        "{scripts:?}"
+    );
     let traces = recorded.shares("trace_id");
     ensure!(
         traces.keys().all(|id| id == requests_server::TRACE),
@@ -265,6 +271,10 @@ fn without_labels_a_profile_says_nothing_of_requests() -> Result<()> {
     let recorded = record(fpm.pid(), 1, &[])?;
     drop(clients);
     ensure!(recorded.receipt()?["requests"].is_null());
+    // The document root is a property of requests.
+    let script = format!("{{main}} {}/index.php", fpm.folder().display());
+    let scripts = recorded.scripts();
+    ensure!(scripts.iter().eq([script.as_str()].iter()), "{scripts:?}");
     let labels = [
         "method",
         "route",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::time::ClockId;
 use phpprof_profile::proto::{Profile, Sample};
-use phpprof_profile::{Builder, FrameRef, Lookup, SampleTag, Settings, plain_name, total};
+use phpprof_profile::{Builder, FrameRef, Lookup, SampleTag, Settings, place_name, total};
 
 /// The name of a code path in the answers, and its first function.
 const PATHS: [(&str, &str); 4] = [
@@ -150,7 +150,7 @@ pub fn judge(profile: &Profile, truth: &Truth, workers: usize, calls: &Calls<'_>
         let value = |index: usize| sample.value.get(index).copied().unwrap_or(0);
         let stack: Vec<String> = lookup
             .frames(sample)
-            .map(|frame| short(plain_name(frame.name, frame.file)))
+            .map(|frame| short(&place_name(frame.name, frame.file, frame.start_line)))
             .collect();
         *verdict.workers.entry(worker(profile, sample)).or_default() += value(wall);
         match route(profile, sample).as_deref() {

@@ -17,7 +17,7 @@ use phpprof::run::stop::StopSwitch;
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof::target::discovery::Discovery;
-use phpprof_profile::{DecodeLimits, Lookup, View, decode, findings};
+use phpprof_profile::{DecodeLimits, Lookup, View, decode, findings, place_name};
 use phpprof_zend::function::{FunctionKey, HEAD};
 use phpprof_zend::memory::Memory as _;
 use phpprof_zend::opcache::{Script, read_scripts};
@@ -72,7 +72,9 @@ pub fn observe(pid: i32, scene: &Scene) -> Result<Observed> {
     let lookup = Lookup::new(&profile);
     let (mut stacks, mut labels) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for sample in &profile.sample {
-        let mut names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
+        let names = lookup.frames(sample);
+        let names = names.map(|frame| place_name(frame.name, frame.file, frame.start_line));
+        let mut names: Vec<_> = names.collect();
         names.reverse();
         let stack = names.join(";").replace("/srv/", "");
         *stacks.entry(stack).or_default() += sample.value[0];

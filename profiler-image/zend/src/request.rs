@@ -86,8 +86,10 @@ pub struct Wanted {
     pub method: bool,
     /// Its path.
     pub path: bool,
-    /// The script that serves it.
+    /// The script that serves it, and the document root.
     pub script: bool,
+    /// The document root.
+    pub root: bool,
     /// The ids in its header `traceparent`.
     pub traceparent: bool,
 }
@@ -185,6 +187,8 @@ fn traced<M: Memory + ?Sized>(
 ) -> Option<HttpRequest> {
     let of_server = Wanted {
         script: false,
+        // The script's name must not depend on whether `$_SERVER` is built.
+        root: false,
         ..wanted
     };
     let request = server::built(memory, layout, place, of_server, trail)?;

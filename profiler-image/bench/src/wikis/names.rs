@@ -3,7 +3,7 @@
 //! | function | ours | Xdebug | here |
 //! |---|---|---|---|
 //! | method | `A::m` | `A->m`, `A::m` | `A::m` |
-//! | closure | `{closure:FILE:7}` | `A->N\{closure:FILE:7-9}` | `{closure:FILE:7}` |
+//! | closure, by its place | `{closure:FILE:7}` | `A->N\{closure:FILE:7-9}` | `{closure:FILE:7}` |
 //! | method of an anonymous class | `P@anonymous:FILE:7::m` | `{anonymous-class:FILE:7-9}->m` | `@anonymous:FILE:7::m` |
 //! | script | `include FILE` | `require_once`, and FILE | `include FILE` |
 //! | eval()'d code | `eval FILE(7) : eval()'d code` | `eval`, called at FILE and 7 | as ours |
@@ -46,8 +46,8 @@ impl TracedCall<'_> {
 
 /// The name of one of our frames.
 pub fn sampled(name: &str) -> Cow<'_, str> {
-    if name.starts_with("{main} (") {
-        // A profile of several scripts names each.
+    if name.starts_with("{main} ") {
+        // A profile names the file.
         return "{main}".into();
     }
     match name.find("@anonymous:") {
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(call.name(), sampled(ours), "{function}");
         };
         check("{main}", "{main}");
-        check("{main}", "{main} (/srv/load.php)");
+        check("{main}", "{main} /srv/load.php");
         check("N\\f", "N\\f");
         check("N\\A->m", "N\\A::m");
         check("N\\A::m", "N\\A::m");

@@ -226,6 +226,29 @@ fn request_costs_eight_gathers_at_most() {
     assert!(super::tests::worker(&scene, None).reader.request.is_none());
 }
 
+#[test]
+fn told_has_the_document_roots_of_kept_requests() {
+    let mut requests = RunRequests::new(&asked(
+        "Route",
+        RequestFilter {
+            path_prefix: Some("/shop".to_owned()),
+            ..RequestFilter::default()
+        },
+    ));
+    for number in 0..2 * MAX_ROOTS {
+        for (path, folder) in [("/shop", "a"), ("/blog", "b")] {
+            requests.known(&HttpRequest {
+                path: Some(path.to_owned()),
+                root: Some(format!("/srv/{folder}{number}")),
+                ..HttpRequest::default()
+            });
+        }
+    }
+    let roots = requests.told().unwrap().document_roots;
+    assert_eq!(roots.len(), MAX_ROOTS);
+    assert!(roots.iter().all(|root| root.starts_with("/srv/a")));
+}
+
 /// The label belongs to the request of the stack, or there is none.
 #[test]
 fn request_changed_before_reading_is_not_told() {

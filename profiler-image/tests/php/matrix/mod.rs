@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use phpprof_profile::{Format, Lookup, Profile, View};
+use phpprof_profile::{Format, Lookup, Profile, View, place_name};
 use phpprof_testing::wait_until;
 use tempfile::TempDir;
 
@@ -105,7 +105,8 @@ fn add(profile: &Profile, sampled: &mut BTreeSet<(String, String)>) -> i64 {
             if frame.name == "[unstable]" {
                 unstable += sample.value[0];
             } else {
-                sampled.insert((frame.name.to_owned(), frame.file.to_owned()));
+                let name = place_name(frame.name, frame.file, frame.start_line);
+                sampled.insert((name.into_owned(), frame.file.to_owned()));
             }
         }
     }

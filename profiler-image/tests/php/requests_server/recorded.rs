@@ -1,6 +1,6 @@
 //! The files that `phpprof record` has written for a server, and the expected shares of its routes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
@@ -46,6 +46,13 @@ impl Recorded {
             *sums.entry(key).or_default() += sample.value[of];
         }
         sums
+    }
+
+    /// The main scripts, as the profile names them.
+    pub fn scripts(&self) -> BTreeSet<&str> {
+        let names = self.profile.function.iter();
+        let names = names.map(|row| self.profile.string(row.name));
+        names.filter(|name| name.starts_with("{main}")).collect()
     }
 
     /// The shares of a label's values, in percent of the wall time with a value.

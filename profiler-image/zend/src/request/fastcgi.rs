@@ -70,7 +70,12 @@ pub(super) fn read<M: Memory + ?Sized>(
         return None;
     }
     // Each request has a method: it proves that this is an environment.
-    let is_wanted = [wanted.path, true, wanted.script, wanted.traceparent];
+    let is_wanted = [
+        wanted.path,
+        true,
+        wanted.script || wanted.root,
+        wanted.traceparent,
+    ];
     let buckets = buckets(memory, row, table_at, &read[1], is_wanted, trail)?;
     let values = values(memory, &buckets)?;
     let value = |index: usize| values[index].as_ref().map(|(at, text)| (*at, &text[..]));

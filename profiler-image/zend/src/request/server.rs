@@ -127,7 +127,7 @@ fn entries<M: Memory + ?Sized>(
         wanted.path,
         true,
         wanted.script,
-        wanted.script,
+        wanted.script || wanted.root,
         wanted.traceparent,
         true,
     ];

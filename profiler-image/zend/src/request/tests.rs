@@ -8,6 +8,7 @@ const ALL: Wanted = Wanted {
     method: true,
     path: true,
     script: true,
+    root: true,
     traceparent: true,
 };
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

@@ -91,7 +91,14 @@ pub fn full_names(recording: &Recording) -> Vec<WorkerStack> {
 fn named(recording: &Recording, name: impl Fn(&str) -> String) -> Vec<WorkerStack> {
     let samples = recording.snapshot().samples;
     let (stacks, _) = samples.settled.sum();
-    let name = |id| name(&samples.names.get(id).name.to_string());
+    // Closures by their place, whether the function around them was found or not.
+    let name = |id| {
+        let kept = samples.names.get(id);
+        let (own, file) = (kept.name.to_string(), kept.file);
+        let is_closure = own.starts_with("{closure:") && !own.starts_with("{closure:pfa:");
+        let by_place = || format!("{{closure:{file}:{}}}", kept.start_line);
+        name(&if is_closure { by_place() } else { own })
+    };
     let mut lines = Vec::new();
     let stack = |settlement: &Settlement| {
         samples.settled.lines(settlement, &mut lines);

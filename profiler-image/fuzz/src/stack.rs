@@ -2,6 +2,7 @@
 
 use phpprof_zend::Layout;
 use phpprof_zend::closure::Holder;
+use phpprof_zend::enclosing::enclosing;
 use phpprof_zend::function::{FunctionKey, HEAD, NamedFunction, ZendFunction};
 use phpprof_zend::layouts::ROWS;
 use phpprof_zend::memory::{END_OF_USER_SPACE, Memory};
@@ -68,6 +69,17 @@ pub fn read<M: Memory + ?Sized>(
         .iter()
         .map(|frame| function(memory, layout, frame))
         .collect();
+    let closures = functions.iter().flatten();
+    let closures = closures.filter(|named| named.function.is_unnamed_closure());
+    for closure in closures.take(MAX_SEARCHED) {
+        let key = closure.function.key;
+        let of_class = key
+            .scope
+            .wrapping_add(layout.class_entry.function_table as u64);
+        for table in [of_class, word(row.function_table)] {
+            enclosing(memory, layout, table, &key);
+        }
+    }
     let sides: Vec<(&Frame, Option<&ZendFunction>)> = frames
         .iter()
         .zip(

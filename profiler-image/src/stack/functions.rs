@@ -11,10 +11,13 @@
 //! | an include that has ended | by its opline in opcache's table, which is read at most each second | never |
 //! | a closure that has ended | by its opline in the lists of the functions that hold its code | never |
 //!
+//! Before 8.4, a closure's name is completed later, by the function around it (`closures.rs`).
+//!
 //! When opcache restarts, everything is forgotten that was learned before: a stack and what is
 //! known have the same [`Restarts`]. All functions of a stack that have to be read in a sample are
 //! read in one gather. Names and lines are read at a function's first sight.
 
+mod closures;
 mod fetch;
 mod held;
 mod lifetime;
@@ -35,6 +38,7 @@ use phpprof_zend::memory::{Memory, MemoryFault, Piece};
 use phpprof_zend::opcache::Restarts;
 use phpprof_zend::unwind::Frame;
 
+use closures::UnnamedClosures;
 use held::Searched;
 pub use held::was_there;
 pub use lifetime::stands;
@@ -161,6 +165,7 @@ pub struct Functions {
     ops_read: usize,
     pauses: Pauses,
     unchecked: Unchecked,
+    closures: UnnamedClosures,
 }
 
 impl Functions {
@@ -169,10 +174,12 @@ impl Functions {
     pub fn begin(&mut self) {
         self.refused.clear();
         self.searched.clear();
+        self.closures.begin();
         self.ops_read = 0;
         self.unchecked.is_refused = false;
         if self.bytes > MAX_BYTES {
             (self.arena, self.free, self.bytes) = (Vec::new(), Vec::new(), 0);
+            self.closures.forget_all();
             self.age += 1;
         }
     }
@@ -234,6 +241,7 @@ impl Functions {
                 ids[index] = self.held(place, frames, ids, index);
             }
         }
+        self.settle_closures(place, frames, ids);
     }
 
     /// How many functions have a name that PHP's hash did not confirm.
@@ -375,6 +383,7 @@ impl Functions {
             if let Some(code) = slot.and_then(Option::take) {
                 self.bytes -= code.bytes().min(self.bytes);
                 self.free.push(id);
+                self.closures.forget(id);
             }
         }
         map.known_keys.clear();

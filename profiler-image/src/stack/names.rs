@@ -82,6 +82,8 @@ pub struct FunctionNames {
     /// The first body of each name, 0 for none yet.
     first_bodies: Vec<u32>,
     changed: FxHashMap<(NameId, u32), NameId>,
+    /// A bit for each name of a closure for which no function has to be looked up any more.
+    settled: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -154,12 +156,50 @@ impl FunctionNames {
     pub fn intern(&mut self, name: FunctionName<'_>) -> NameId {
         let mut hash = HASHER.hash_one(name);
         while let Some(&id) = self.by_hash.get(&hash) {
-            if self.list.get(id).is(name) {
+            if self.is(id, name) {
                 return id;
             }
             hash = hash.wrapping_add(1);
         }
         self.add(name, hash).unwrap_or(Self::OVERFLOW)
+    }
+
+    fn is(&self, id: NameId, name: FunctionName<'_>) -> bool {
+        let kept = self.list.get(id);
+        kept.is(name)
+            || (self.is_closure_settled(id)
+                && is_closure_of_file(name)
+                && kept.start_line == name.start_line
+                && kept.file == *name.file)
+    }
+
+    /// Whether a closure has got the name of the function around it, or has none.
+    #[must_use]
+    pub fn is_closure_settled(&self, id: NameId) -> bool {
+        let byte = self.settled.get(id.index() / 8);
+        byte.is_some_and(|byte| byte >> (id.index() % 8) & 1 == 1)
+    }
+
+    /// Notes that a closure is in this function, or in none. All samples show its new name, which
+    /// [`FunctionNames::intern`] finds by its old one.
+    pub fn settle_closure(&mut self, id: NameId, function: Option<&str>) {
+        let index = id.index();
+        if self.settled.len() <= index / 8 {
+            self.settled.resize(index / 8 + 1, 0);
+        }
+        if let Some(byte) = self.settled.get_mut(index / 8) {
+            *byte |= 1 << (index % 8);
+        }
+        let Some(function) = function else { return };
+        let list = Arc::make_mut(&mut self.list);
+        let Some(line) = list.rows.get(index).map(|row| row.start_line) else {
+            return;
+        };
+        let name = format!("{CLOSURE}{function}():{line}}}");
+        let pieces = list.pieces.keep(pieces_of(&name), &mut self.by_piece);
+        if let (Some(pieces), Some(row)) = (pieces, list.rows.get_mut(index)) {
+            row.name = pieces;
+        }
     }
 
     /// The id of a name for code with this body, a hash of its ops and lines.
@@ -232,6 +272,18 @@ impl FunctionNames {
     }
 }
 
+/// How the name of a closure begins.
+const CLOSURE: &str = "{closure:";
+
+/// Whether this is a closure's name by its file and line.
+fn is_closure_of_file(name: FunctionName<'_>) -> bool {
+    let line = || {
+        let rest = name.name.strip_prefix(CLOSURE)?.strip_prefix(name.file)?;
+        rest.strip_prefix(':')?.strip_suffix('}')
+    };
+    line().is_some_and(|line| line.parse() == Ok(name.start_line))
+}
+
 const HASHER: BuildHasherDefault<FxHasher> = BuildHasherDefault::new();
 
 impl Default for FunctionNames {
@@ -242,6 +294,7 @@ impl Default for FunctionNames {
             by_piece: HashTable::new(),
             first_bodies: Vec::with_capacity(MAX_NAMES),
             changed: FxHashMap::default(),
+            settled: Vec::new(),
         };
         // In the order of the constants.
         for name in [
@@ -307,6 +360,28 @@ mod tests {
             names.intern(name(&other, "/b.php")),
             FunctionNames::OVERFLOW
         );
+    }
+
+    #[test]
+    fn settled_closure_has_one_name() {
+        let mut names = FunctionNames::default();
+        let by_file = name("{closure:/a.php:7}", "/a.php");
+        let [one, other] = [by_file, name("f", "/a.php")].map(|it| names.intern(it));
+        let before = names.list();
+        assert!(!names.is_closure_settled(one));
+        names.settle_closure(one, Some("Cart::total"));
+        assert!(names.is_closure_settled(one) && !names.is_closure_settled(other));
+        assert_eq!(names.get(one).name, "{closure:Cart::total():7}");
+        assert_eq!(before.get(one).name, "{closure:/a.php:7}");
+        assert_eq!(names.intern(by_file), one);
+        assert_eq!(
+            [by_file, name("f", "/a.php")].map(|it| names.intern(it)),
+            [one, other]
+        );
+        let outside = names.intern(name("{closure:/b.php:7}", "/b.php"));
+        names.settle_closure(outside, None);
+        assert_eq!(names.get(outside).name, "{closure:/b.php:7}");
+        assert_eq!(names.intern(name("{closure:/b.php:7}", "/b.php")), outside);
     }
 
     #[test]

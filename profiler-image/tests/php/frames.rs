@@ -1,7 +1,7 @@
 //! Frames that no ordinary call pushes, in profiles of this machine's PHP 8.2: fibers, code that
 //! opcache has preloaded, and scripts that are changed while they run.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use phpprof::deliver::pprof::{OfSampler, output};
 use phpprof::run::record;
 use phpprof::target::Scope;
-use phpprof_profile::{DecodeLimits, Lookup, decode};
+use phpprof_profile::{DecodeLimits, Lookup, Profile, decode, place_name};
 use phpprof_testing::Running;
 use tempfile::TempDir;
 
@@ -75,6 +75,30 @@ for ($i = 0; $i < 50; $i++) { $fibers[$i] = new Fiber('task'); $fibers[$i]->star
 while (true) foreach ($fibers as $fiber) $fiber->resume();
 ";
 
+/// A closure in each kind of place: a method, a function, another closure, a trait's method, two
+/// functions of one line, and outside functions.
+const CLOSURES: &str = r#"<?php
+namespace Shop;
+function work() { return md5(str_repeat('x', 50000)); }
+function called($closure) { return $closure(); }
+trait Loud {
+    function shout() { return called(
+        function () { return work(); }); }
+}
+class Cart { use Loud;
+    function total() {
+        return called(function () { return called(fn () => work()); });
+    }
+    static function open() { return called(static function () { return work(); }); }
+}
+function sell() {
+    return called(function () { return work(); });
+}
+function one() { called(fn () => work()); } function two() { called(fn () => work()); }
+$outside = function () { return work(); };
+while (true) { (new Cart)->total(); (new Cart)->shout(); Cart::open(); sell(); one(); two(); called($outside); }
+"#;
+
 /// Puts the main script into the folder, and starts it with these settings.
 fn start(folder: &TempDir, script: &str, settings: &[&str]) -> Result<Running> {
     let path = folder.path().join("main.php");
@@ -102,7 +126,28 @@ fn sampled_for(
     folder: &Path,
     duration: Duration,
 ) -> Result<HashMap<String, i64>> {
-    let options = options(Scope::Pids(vec![target.pid()]), 499, duration);
+    let profile = profile_of(target, duration)?;
+    let lookup = Lookup::new(&profile);
+    let mut stacks = HashMap::new();
+    for sample in &profile.sample {
+        let names = lookup.frames(sample);
+        let names = names.map(|frame| place_name(frame.name, frame.file, frame.start_line));
+        let mut names: Vec<_> = names.collect();
+        names.reverse();
+        let stack = names
+            .join(";")
+            .replace(&format!("{}/", folder.display()), "");
+        *stacks.entry(stack).or_default() += sample.value[0];
+    }
+    Ok(stacks)
+}
+
+fn profile_of(target: &Running, duration: Duration) -> Result<Profile> {
+    profile_in(Scope::Pids(vec![target.pid()]), duration)
+}
+
+fn profile_in(scope: Scope, duration: Duration) -> Result<Profile> {
+    let options = options(scope, 499, duration);
     // On a busy machine it takes long to start.
     let mut recording = record(&options);
     for _ in 0..40 {
@@ -113,21 +158,10 @@ fn sampled_for(
         recording = record(&options);
     }
     let recording = recording?;
-    let profile = decode(
+    Ok(decode(
         &output(&recording.snapshot(), &[], OfSampler::default()).bytes,
         &DecodeLimits::default(),
-    )?;
-    let lookup = Lookup::new(&profile);
-    let mut stacks = HashMap::new();
-    for sample in &profile.sample {
-        let mut names: Vec<&str> = lookup.frames(sample).map(|frame| frame.name).collect();
-        names.reverse();
-        let stack = names
-            .join(";")
-            .replace(&format!("{}/", folder.display()), "");
-        *stacks.entry(stack).or_default() += sample.value[0];
-    }
-    Ok(stacks)
+    )?)
 }
 
 /// Checks that each of the stacks has at least that many samples.
@@ -214,6 +248,59 @@ fn changed_script_has_the_names_of_its_time() -> Result<()> {
             &["{closure:part.php:1};after", "{closure:part.php:3};before"],
         )?;
     }
+    Ok(())
+}
+
+#[test]
+fn closures_are_named_by_their_functions() -> Result<()> {
+    for enabled in ["opcache.enable_cli=0", "opcache.enable_cli=1"] {
+        let folder = TempDir::new()?;
+        let target = start(&folder, CLOSURES, &[enabled])?;
+        let mut names = BTreeMap::new();
+        let profile = profile_of(&target, Duration::from_secs(2))?;
+        let folder = format!("{}/", folder.path().display());
+        for row in &profile.function {
+            let name = profile.string(row.name).replace(&folder, "");
+            if name.starts_with("{closure:") {
+                *names.entry(name).or_insert(0) += 1;
+            }
+        }
+        let expected = [
+            r"{closure:Shop\Cart::open():13}",
+            r"{closure:Shop\Cart::shout():7}",
+            r"{closure:Shop\Cart::total():11}",
+            r"{closure:Shop\sell():16}",
+            "{closure:main.php:18}",
+            "{closure:main.php:19}",
+        ];
+        ensure!(names.keys().eq(expected.iter()), "{enabled}: {names:?}");
+        // Each has one name, and so has each place.
+        ensure!(names.values().all(|rows| *rows == 1), "{names:?}");
+    }
+    Ok(())
+}
+
+/// Programs that start at the same time have more closures than tables may be read in a row.
+#[test]
+fn closures_of_programs_started_together_have_names() -> Result<()> {
+    let closures: String = (0..8)
+        .map(|number| format!("function f{number}() {{\nreturn called(fn () => work());\n}}\n"))
+        .collect();
+    let calls: String = (0..8).map(|number| format!("f{number}(); ")).collect();
+    let script = format!(
+        "<?php\nfunction work() {{ return md5(str_repeat('x', 50000)); }}\n\
+         function called($closure) {{ return $closure(); }}\n{closures}while (true) {{ {calls} }}\n"
+    );
+    let folders: Vec<TempDir> = (0..5).map(|_| TempDir::new()).collect::<Result<_, _>>()?;
+    let targets = folders.iter().map(|folder| start(folder, &script, &[]));
+    let targets: Vec<Running> = targets.collect::<Result<_>>()?;
+    let pids = targets.iter().map(Running::pid).collect();
+    let profile = profile_in(Scope::Pids(pids), Duration::from_secs(3))?;
+    let rows = profile.function.iter();
+    let names = rows.map(|row| profile.string(row.name));
+    let names: Vec<&str> = names.filter(|it| it.starts_with("{closure:")).collect();
+    let in_functions = names.iter().filter(|it| it.starts_with("{closure:f"));
+    ensure!((names.len(), in_functions.count()) == (40, 40), "{names:?}");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
 use crate::short::Short;
-use crate::shown::MAX_NAME;
+use crate::shown::{MAX_NAME, MAX_PATH, show};
 use crate::text::{ClassName, ZendString, c_string};
 
 const ZEND_INTERNAL_FUNCTION: u8 = 1;
@@ -188,6 +188,12 @@ impl ZendFunction {
         self.key.scope == 0 && !self.class.is_empty()
     }
 
+    /// Whether this is a closure without the name of the function around it: up to 8.3, all are.
+    #[must_use]
+    pub fn is_unnamed_closure(&self) -> bool {
+        is_unnamed_closure(&self.key, &self.function_name)
+    }
+
     /// The name of a function of the engine or an extension that is not a method.
     #[must_use]
     pub fn internal_name(&self) -> Option<&str> {
@@ -225,8 +231,8 @@ impl NamedFunction {
         }
     }
 
-    /// The name for users: `App\Cart::total`, `{closure:/srv/a.php:12}`, `include /srv/b.php`;
-    /// empty for one without a name.
+    /// The name for users: `App\Cart::total`, `{closure:App\Cart::total():12}`, before 8.4
+    /// `{closure:/srv/a.php:12}`, `include /srv/b.php`; empty for one without a name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.shown.get(..self.name_ends).unwrap_or_default()
@@ -268,7 +274,7 @@ impl NamedFunction {
         });
         let file_length = file.bytes.len().max(MAX_EXTENSION / 2);
         let name_length = match &function_name {
-            Some(name) if !is_closure(&key, name) => name.bytes.len().min(MAX_NAME),
+            Some(name) if !is_unnamed_closure(&key, &name.bytes) => name.bytes.len().min(MAX_NAME),
             // Its name has its file.
             _ => file_length + MARKS,
         };
@@ -335,11 +341,47 @@ fn show_extension<M: Memory + ?Sized>(
     shown.push('>');
 }
 
-/// Up to 8.3 each closure has the name `{closure}` after its namespace; from 8.4 on `{closure:` and
-/// the function or file around it. Its file and line distinguish closures in every version.
-fn is_closure(key: &FunctionKey, name: &ZendString) -> bool {
-    let name = &name.bytes;
-    key.is_user() && (name.ends_with(b"{closure}") || name.starts_with(b"{closure:"))
+/// Up to 8.3 each closure has the name `{closure}` after its namespace. It is shown by its file and
+/// line.
+fn is_unnamed_closure(key: &FunctionKey, name: &[u8]) -> bool {
+    key.is_user() && name.ends_with(b"{closure}")
+}
+
+/// From 8.4 on a closure's name has the function or file around it, and its line
+/// (`zend_begin_func_decl`, Zend/zend_compile.c): `{closure:Shop\Cart::total():12}`. So has that of
+/// a partial application, from 8.6 on: `{closure:pfa:Shop\Cart::total():12}`.
+fn is_named_closure(key: &FunctionKey, name: &[u8]) -> bool {
+    key.is_user() && name.starts_with(b"{closure:")
+}
+
+/// Appends such a name. The class in it may be anonymous, and then has a NUL, and `$N` at its end
+/// ([`ClassName::show`]).
+fn show_closure(name: &ZendString, shown: &mut String) {
+    let mut parts = name.bytes.split(|&byte| byte == 0);
+    let first = parts.next().unwrap_or_default();
+    if first.len() == name.bytes.len() {
+        return show(&name.bytes, name.length, MAX_PATH, shown);
+    }
+    show(first, first.len() as u64, MAX_PATH, shown);
+    for part in parts {
+        shown.push(':');
+        for piece in without_number(part) {
+            show(piece, piece.len() as u64, MAX_PATH, shown);
+        }
+    }
+}
+
+/// A text without `$N` at the end of an anonymous class's name.
+fn without_number(text: &[u8]) -> [&[u8]; 2] {
+    let marks = (0..text.len()).filter(|&at| text.get(at) == Some(&b'$'));
+    let mut ends = marks.filter_map(|at| {
+        let (place, number) = text.split_at(at);
+        let digits = number.iter().skip(1);
+        let length = digits.take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let rest = number.get(1 + length..)?;
+        (length > 0 && rest.starts_with(b"::")).then_some([place, rest])
+    });
+    ends.next().unwrap_or([text, &[]])
 }
 
 /// Appends a function's name.
@@ -357,7 +399,8 @@ fn show_name(
             shown.push_str(how);
             file.show_path(shown);
         }
-        (Some(name), _) if is_closure(key, name) => {
+        (Some(name), _) if is_named_closure(key, &name.bytes) => show_closure(name, shown),
+        (Some(name), _) if is_unnamed_closure(key, &name.bytes) => {
             shown.push_str("{closure:");
             file.show_path(shown);
             // Writing to a string cannot fail.
@@ -414,7 +457,26 @@ mod tests {
             2,
             Some(b"{closure:App\\Cart::total():12}"),
             Some(b"App\\Cart"),
-            "{closure:/a.php:12}",
+            "{closure:App\\Cart::total():12}",
+        );
+        check(2, Some(b"{closure:/a.php:3}"), None, "{closure:/a.php:3}");
+        check(
+            2,
+            Some(b"{closure:{closure:App\\f():3}:4}"),
+            None,
+            "{closure:{closure:App\\f():3}:4}",
+        );
+        check(
+            2,
+            Some(b"{closure:pfa:App\\f():3}"),
+            None,
+            "{closure:pfa:App\\f():3}",
+        );
+        check(
+            2,
+            Some(b"{closure:class@anonymous\0/srv/$1/a.php:3$1f::f():5}"),
+            Some(b"class@anonymous\0/srv/$1/a.php:3$1f"),
+            "{closure:class@anonymous:/srv/$1/a.php:3::f():5}",
         );
         check(2, None, None, "include /a.php");
         check(4, None, None, "eval /a.php");

@@ -4,10 +4,10 @@
 //! Invariant: every count in the array is bounded, and each walk along a chain ends.
 
 use crate::layouts::Layout;
-use crate::memory::{Memory, byte_at, half_at, word_at};
+use crate::memory::{END_OF_USER_SPACE, Memory, byte_at, half_at, word_at};
 use crate::string_hash::hashes_of;
 use crate::text::ZendString;
-use crate::zval::{TYPE, ZVAL, Zval};
+use crate::zval::{IS_UNDEF, TYPE, ZVAL, Zval};
 
 /// A chain of a valid table has a few entries; this bounds a hostile one.
 const MAX_CHAIN: usize = 256;
@@ -126,6 +126,35 @@ impl TableHead {
         let key = word_at(&bytes, row.bucket_key);
         Some((bytes, Bucket { key, value }))
     }
+}
+
+/// The values of a table with string keys, the newest first, at most this many. They are read in
+/// pieces, so that a large table takes little memory.
+pub fn values<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    table: u64,
+    most: usize,
+) -> Option<Vec<u64>> {
+    const TOGETHER: usize = 512;
+    let row = &layout.zend_array;
+    let table = TableHead::read_keyed(memory, layout, table)?;
+    let size = row.bucket_sizeof;
+    let (mut values, mut end) = (Vec::new(), table.used as usize);
+    let mut bytes = vec![0; TOGETHER.min(end) * size];
+    while end > 0 && values.len() < most {
+        let begin = end.saturating_sub(TOGETHER);
+        let bytes = bytes.get_mut(..(end - begin) * size)?;
+        let address = table.data.checked_add((begin * size) as u64)?;
+        memory.read(address, bytes).ok()?;
+        let buckets = bytes.chunks_exact(size).rev();
+        let kept = buckets.filter(|bucket| byte_at(bucket, TYPE) != IS_UNDEF);
+        let kept = kept.map(|bucket| word_at(bucket, 0));
+        values.extend(kept.filter(|&value| value != 0 && value < END_OF_USER_SPACE));
+        end = begin;
+    }
+    values.truncate(most);
+    Some(values)
 }
 
 /// The value of a key.

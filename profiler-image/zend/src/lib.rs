@@ -15,6 +15,7 @@ pub mod closure;
 pub mod collector;
 pub mod declared;
 pub mod elf;
+pub mod enclosing;
 pub mod engine;
 pub mod error_handler;
 pub mod extensions;

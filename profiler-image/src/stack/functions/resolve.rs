@@ -244,6 +244,7 @@ impl Functions {
                 self.resolve(place, &set, frame, key, false)
             }));
         }
+        self.settle_closures(place, frames, ids);
     }
 
     fn name_of(&mut self, named: &NamedFunction) -> NameId {
@@ -281,6 +282,7 @@ impl Functions {
         };
         let identity = code.identity();
         let id = self.put(code);
+        self.await_name(id);
         let key = identity.0;
         let in_shared = outlives(place, &key);
         let map = if in_shared {

@@ -1,4 +1,5 @@
 mod bodies;
+mod closures;
 mod forgotten;
 mod held;
 mod known;

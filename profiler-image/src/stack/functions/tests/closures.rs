@@ -1,0 +1,125 @@
+//! Closures that get the name of the function around them.
+
+use super::*;
+
+const TABLE: u64 = 0x60_0000;
+/// The line of closure `number`.
+fn line(number: u64) -> u32 {
+    number as u32 * 10 + 5
+}
+
+/// Closures in a function, as of programs that were started together.
+struct Programs {
+    codes: Functions,
+    maps: Maps,
+    memory: EngineImage,
+    closures: Vec<Frame>,
+}
+
+impl Programs {
+    fn new(count: u64) -> Self {
+        let (codes, maps, mut memory) = nothing_known();
+        memory.put_string(STRINGS, "{closure}");
+        let around = put(&mut memory, 50, "f", true);
+        let row = &memory.layout.function;
+        memory.put_half(around.func, row.line_start, 10);
+        memory.put_half(around.func, row.line_start + 4, 1000);
+        let closures = (1..=count).map(|number| {
+            let mut closure = put(&mut memory, number, "", true);
+            closure.call_info = memory.layout.call_info.closure;
+            let key = FunctionKey {
+                code: closure.opline,
+                last: 4,
+                kind: 2,
+                passing: true,
+                name: STRINGS,
+                filename: FILE,
+                line_start: line(number),
+                ..FunctionKey::default()
+            };
+            memory.put_function(closure.func, &key);
+            closure
+        });
+        let closures = closures.collect();
+        let (globals, row) = (memory.executor_globals, &memory.layout.executor_globals);
+        memory.put_word(globals, row.function_table, TABLE);
+        memory.room(TABLE, 0x100);
+        memory.put_table(TABLE, &[("f", around.func)]);
+        Self {
+            codes,
+            maps,
+            memory,
+            closures,
+        }
+    }
+
+    /// The name of a closure's id after a sample of it at this time.
+    fn sample(&mut self, index: usize, now: u64) -> NameId {
+        let frame = self.closures[index];
+        let mut ids = Vec::new();
+        let mut place = place(&self.memory, &mut self.maps.shared, &mut self.maps.local);
+        place.now = now;
+        self.codes.begin();
+        self.codes
+            .identify(&mut place, &[frame], &mut ids, |_, _| stands(1));
+        self.codes.name(ids[0].unwrap(), false)
+    }
+
+    fn shown(&self, id: NameId) -> String {
+        self.codes.names.get(id).name.to_string()
+    }
+}
+
+#[test]
+fn closure_has_the_name_of_its_function() {
+    let mut programs = Programs::new(1);
+    let id = programs.sample(0, 1);
+    assert_eq!(programs.shown(id), "{closure:f():15}");
+    assert_eq!(programs.sample(0, 2), id);
+}
+
+#[test]
+fn tables_in_no_sample_are_read_later() {
+    let mut programs = Programs::new(40);
+    let ids: Vec<NameId> = (0..40).map(|index| programs.sample(index, 1)).collect();
+    let in_functions = |programs: &Programs| {
+        let shown = ids.iter().map(|&id| programs.shown(id));
+        shown.filter(|name| name.starts_with("{closure:f")).count()
+    };
+    assert_eq!(in_functions(&programs), 32);
+    // A tenth of a second for each further one; the earlier samples get the name too.
+    for tenth in 1..=8 {
+        for index in 0..40 {
+            let now = 1 + tenth * 100_000_000;
+            assert_eq!(programs.sample(index, now), ids[index]);
+        }
+        assert_eq!(in_functions(&programs), 32 + tenth as usize);
+    }
+}
+
+#[test]
+fn closure_outside_functions_keeps_its_file() {
+    let mut programs = Programs::new(1);
+    let row = &programs.memory.layout.function;
+    programs
+        .memory
+        .put_half(programs.closures[0].func, row.line_start, 2000);
+    let id = programs.sample(0, 1);
+    assert_eq!(programs.shown(id), "{closure:/a.php:2000}");
+    assert!(programs.codes.names.is_closure_settled(id));
+}
+
+#[test]
+fn closure_of_an_unread_table_waits() {
+    let mut programs = Programs::new(1);
+    let (globals, row) = (
+        programs.memory.executor_globals,
+        &programs.memory.layout.executor_globals,
+    );
+    programs.memory.put_word(globals, row.function_table, 8);
+    let id = programs.sample(0, 1);
+    assert_eq!(programs.shown(id), "{closure:/a.php:15}");
+    programs.memory.put_word(globals, row.function_table, TABLE);
+    assert_eq!(programs.sample(0, 2), id);
+    assert_eq!(programs.shown(id), "{closure:f():15}");
+}

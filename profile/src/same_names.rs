@@ -111,7 +111,7 @@ type ScriptKey<'a> = (&'static str, &'a str);
 
 /// The top levels of a profile.
 #[derive(Default)]
-struct Scripts<'a> {
+struct ScriptNames<'a> {
     /// The files by the part that a name may have; `None` if several have the same.
     by_part: BTreeMap<ScriptKey<'a>, Option<&'a str>>,
     /// The same of the names that are relative to a document root.
@@ -120,9 +120,9 @@ struct Scripts<'a> {
     names: BTreeMap<ScriptKey<'a>, &'a str>,
 }
 
-impl<'a> Scripts<'a> {
+impl<'a> ScriptNames<'a> {
     fn of(profile: &'a Profile) -> Self {
-        let mut scripts = Scripts::default();
+        let mut scripts = ScriptNames::default();
         let note = |map: &mut BTreeMap<ScriptKey<'a>, Option<&'a str>>, key, file| {
             let known = map.entry(key).or_insert(Some(file));
             *known = known.filter(|known| *known == file);
@@ -169,7 +169,7 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 }
 
 fn name_scripts_alike(before: &mut Profile, after: &Profile) {
-    let scripts = Scripts::of(after);
+    let scripts = ScriptNames::of(after);
     rename(before, |before, row| {
         let (name, file) = (before.string(row.name), before.string(row.filename));
         let (new_name, new_file) = scripts.same(TopLevel::of(name, file)?, file)?;

@@ -320,7 +320,7 @@ mod tests {
 
     /// Profiles of phpprof 0.1 name a script only where they have several.
     #[test]
-    fn a_merge_with_older_profiles_has_each_script_once() {
+    fn merges_with_older_profiles_have_each_script_once() {
         let mut old = profile(&[INDEX]);
         for row in &mut old.function {
             row.name = row.system_name;

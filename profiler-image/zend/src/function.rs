@@ -18,12 +18,10 @@ const ZEND_USER_FUNCTION: u8 = 2;
 const ZEND_EVAL_CODE: u8 = 4;
 /// The most ops of an op_array; a larger number is garbage.
 const MAX_OPS: u32 = 1 << 22;
-
 /// The longest name of an extension.
 const MAX_EXTENSION: usize = 64;
 /// What the name of a closure has in addition to its file, with the longest line.
 const MARKS: usize = "{closure::4294967295}".len();
-
 /// The size of the part of a `zend_function` that [`FunctionKey::parse`] reads, for every row.
 pub const HEAD: usize = 184;
 

@@ -112,7 +112,10 @@ async fn planted_orders_are_shown_as_data() {
         ("callers", of(json!({"function": "usleep"}))),
         ("callers", of(json!({"function": shown_order}))),
         ("callees", of(json!({}))),
-        ("callees", of(json!({"path": ["{main}", shown_order]}))),
+        (
+            "callees",
+            of(json!({"path": ["{main} /srv/index.php", shown_order]})),
+        ),
         ("lines", of(json!({"function": shown_order}))),
         ("requests", json!({"profile": list, "route": shown_route})),
         ("diff", json!({"before": name, "after": name})),

@@ -89,9 +89,9 @@ fn tables_in_no_sample_are_read_later() {
     assert_eq!(in_functions(&programs), 32);
     // A tenth of a second for each further one; the earlier samples get the name too.
     for tenth in 1..=8 {
-        for index in 0..40 {
+        for (index, id) in ids.iter().enumerate() {
             let now = 1 + tenth * 100_000_000;
-            assert_eq!(programs.sample(index, now), ids[index]);
+            assert_eq!(programs.sample(index, now), *id);
         }
         assert_eq!(in_functions(&programs), 32 + tenth as usize);
     }

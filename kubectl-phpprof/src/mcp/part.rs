@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use phpprof_profile::proto::Label;
-use phpprof_profile::{Profile, Stacks, View, waiting};
+use phpprof_profile::{Profile, Stacks, View, plain_name, waiting};
 use serde_json::{Map, Value, json};
 
 use super::ask::AskedLabels;
@@ -126,7 +126,7 @@ pub fn functions(
     };
     let found: BTreeSet<usize> = all()
         .filter(|(_, function)| {
-            is_it(function.name, name, quoted)
+            (is_it(function.name, name, quoted) || plain_name(function.name, function.file) == name)
                 && file.is_none_or(|file| is_it(function.file, file, quoted_path))
         })
         .map(|(number, _)| number)

@@ -295,7 +295,7 @@ fn closures_of_programs_started_together_have_names() -> Result<()> {
     let targets = folders.iter().map(|folder| start(folder, &script, &[]));
     let targets: Vec<Running> = targets.collect::<Result<_>>()?;
     let pids = targets.iter().map(Running::pid).collect();
-    let profile = profile_in(Scope::Pids(pids), Duration::from_secs(3))?;
+    let profile = profile_in(Scope::Pids(pids), Duration::from_secs(6))?;
     let rows = profile.function.iter();
     let names = rows.map(|row| profile.string(row.name));
     let names: Vec<&str> = names.filter(|it| it.starts_with("{closure:")).collect();

@@ -189,7 +189,7 @@ fn a_click_zooms_in_with_a_way_back() {
     );
     assert_eq!(
         page.browser.text("#path"),
-        r"all › {main} › Shop\Search::find"
+        r"all › {main} /srv/app/index.php › Shop\Search::find"
     );
     page.picture("zoom.png");
     page.browser.key("0");

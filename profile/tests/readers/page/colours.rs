@@ -93,7 +93,12 @@ fn the_picture_has_the_colours_of_the_page() {
     )
     .unwrap();
     let mut page = saved_shop();
-    for name in [r"Shop\Product::price", "array_map", "[gc]", "{main}"] {
+    for name in [
+        r"Shop\Product::price",
+        "array_map",
+        "[gc]",
+        "{main} /srv/app/index.php",
+    ] {
         let frame = frame(name);
         let fill = page.browser.eval(&format!(
             "{frame}.querySelector('rect').getAttribute('fill')"

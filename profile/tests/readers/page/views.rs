@@ -27,7 +27,7 @@ fn a_function_stands_between_callers_and_callees() {
     page.browser.key("w");
     assert_eq!(
         names(&mut page, 0),
-        r"{main} | Shop\Cart::checkout | Shop\Cart::total"
+        r"{main} /srv/app/index.php | Shop\Cart::checkout | Shop\Cart::total"
     );
     assert_eq!(
         names(&mut page, 1),
@@ -42,7 +42,7 @@ fn a_function_stands_between_callers_and_callees() {
     );
     assert_eq!(
         names(&mut page, 0),
-        r"{main} | Shop\Search::find | similar_text"
+        r"{main} /srv/app/index.php | Shop\Search::find | similar_text"
     );
     page.browser
         .eval("document.querySelector('#chart').focus()");
@@ -187,7 +187,7 @@ fn a_stack_is_copied_or_selected() {
     page.browser.wait_for("globalThis.copied");
     assert_eq!(
         page.browser.eval("copied"),
-        "{main} (/srv/app/index.php)\nShop\\Cart::checkout (/srv/app/src/Cart.php:20)\n\
+        "{main} /srv/app/index.php (/srv/app/index.php)\nShop\\Cart::checkout (/srv/app/src/Cart.php:20)\n\
          Shop\\Cart::total (/srv/app/src/Cart.php:40)\narray_map (built in)"
     );
     page.browser

@@ -189,16 +189,27 @@ impl Loader {
         let daemon = command.args(["--session", "test"]).spawn().unwrap();
         let mut loader = Loader { folder, daemon };
         let begin = Instant::now();
-        while let Err(said) = loader.output(&["status"]) {
+        while !loader.has_loaded() {
             let ended = loader.daemon.try_wait().unwrap();
-            assert!(ended.is_none(), "the loader ended: {said}");
-            assert!(
-                begin.elapsed() < TO_START,
-                "the loader is not there: {said}"
-            );
+            let log = loader.log();
+            assert!(ended.is_none(), "the loader ended: {log}");
+            assert!(begin.elapsed() < TO_START, "the loader is not there: {log}");
             std::thread::sleep(Duration::from_millis(100));
         }
         loader
+    }
+
+    /// Its log says so. A command that asks too early would delete the files of the session that is
+    /// just starting.
+    fn has_loaded(&self) -> bool {
+        let log = self.log();
+        let failed = log.lines().find(|line| line.contains("[ERROR]"));
+        assert_eq!(failed, None);
+        log.contains("Profile loaded successfully")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("test.log")).unwrap_or_default()
     }
 
     fn command(folder: &Path) -> Command {

@@ -7,6 +7,8 @@
 //!
 //! Invariant: no function has two kinds.
 
+use super::loops::LOOPS;
+
 /// Each kind with its functions. A name that ends with `*` covers all with this beginning, except
 /// those that are listed by their full name.
 pub const KINDS: [(&str, &[&str]); 12] = [
@@ -270,31 +272,7 @@ pub const KINDS: [(&str, &[&str]); 12] = [
             "[loading]",
         ],
     ),
-    (
-        "event",
-        &[
-            "EvLoop::run",
-            "Ev::run",
-            "EventBase::*",
-            "event_base_loop",
-            "uv_run",
-            "Swoole\\Event::wait",
-            "swoole_event_wait",
-            "Swoole\\Server::start",
-            "Swoole\\Http\\Server::start",
-            "Swoole\\WebSocket\\Server::start",
-            "Swoole\\Redis\\Server::start",
-            "Swoole\\Process\\Pool::start",
-            "Swoole\\Coroutine\\Scheduler::start",
-            "OpenSwoole\\Event::wait",
-            "OpenSwoole\\Server::start",
-            "OpenSwoole\\Http\\Server::start",
-            "OpenSwoole\\WebSocket\\Server::start",
-            "OpenSwoole\\Process\\Pool::start",
-            "OpenSwoole\\Coroutine\\Scheduler::start",
-            "openswoole_event_wait",
-        ],
-    ),
+    ("event", &LOOPS),
     ("request", &["[idle]"]),
 ];
 

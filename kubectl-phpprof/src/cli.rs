@@ -347,7 +347,7 @@ pub struct VerdictFlags {
     pub min_milliseconds: f64,
     /// Only say that nothing has changed if a change of this many percent would have been seen;
     /// else the verdict is Inconclusive.
-    #[arg(long, value_name = "PERCENT", value_parser = points, default_value = "10")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent_above_0, default_value = "10")]
     pub visible: f64,
     /// Compare profiles that are unlike: see diff.
     #[arg(long)]
@@ -434,6 +434,7 @@ pub struct McpFlags {
         long,
         value_name = "COUNT",
         default_value_t = 5,
+        value_parser = clap::value_parser!(i32).range(1..),
         requires = "allow_run"
     )]
     pub max_pods: i32,
@@ -473,6 +474,14 @@ fn points(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|points: &f64| points.is_finite() && *points >= 0.0)
         .ok_or_else(|| format!("{text:?} is not a number of points; for instance: 5"))
+}
+
+/// For what a change is divided by.
+fn percent_above_0(text: &str) -> Result<f64, String> {
+    points(text)
+        .ok()
+        .filter(|percent| *percent > 0.0)
+        .ok_or_else(|| format!("{text:?} is not a percentage above 0; for instance: 5"))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -26,6 +26,7 @@ pub struct Compared {
     pub requests: Option<(u64, u64)>,
     /// How much functions differ by chance, if the cells of both runs are known.
     bounds: Option<ChangeBounds>,
+    scale: NoiseScale,
     /// How the profiles were recorded; the caller has checked it.
     pub likeness: Likeness,
 }
@@ -61,6 +62,7 @@ impl Compared {
             total_after,
             requests,
             bounds: None,
+            scale: NoiseScale::BY_SAMPLES,
             likeness: Likeness::default(),
         })
     }
@@ -81,9 +83,13 @@ impl Compared {
             None => BoundOf::Share,
             Some(_) => BoundOf::Request,
         };
-        Compared {
+        let with_bounds = Compared {
             bounds: ChangeBounds::of(before, after, measure, of),
             ..self
+        };
+        Compared {
+            scale: with_bounds.middle_scale(),
+            ..with_bounds
         }
     }
 
@@ -97,7 +103,7 @@ impl Compared {
         let by_samples = self.noise_by_samples(change);
         // A function without a noticeable share has no bound of its own.
         let bound = self.bound(change);
-        bound.unwrap_or(by_samples * self.noise_scale().errors() / NoiseScale::BY_SAMPLES.errors())
+        bound.unwrap_or(by_samples * self.scale.errors() / NoiseScale::BY_SAMPLES.errors())
     }
 
     fn bound(&self, change: &FunctionChange) -> Option<f64> {
@@ -115,6 +121,10 @@ impl Compared {
     /// How many standard errors by samples the bounds of functions are, in the middle: for pages
     /// and pictures, whose frames have no bounds of their own.
     pub fn noise_scale(&self) -> NoiseScale {
+        self.scale
+    }
+
+    fn middle_scale(&self) -> NoiseScale {
         let by_samples = NoiseScale::BY_SAMPLES.errors();
         let ratios = self.diff.changes.iter().filter_map(|change| {
             let samples = Some(self.noise_by_samples(change)).filter(|it| *it > 0.0)?;

@@ -54,6 +54,8 @@ pub struct Cluster {
     pub client: Client,
     /// The context's name, or `in-cluster` for a service account.
     pub context: String,
+    /// Whether the context is of a kubeconfig.
+    pub is_of_file: bool,
     pub namespace: String,
     pub suggest: Suggest,
     pub operator_namespace: String,
@@ -76,6 +78,7 @@ impl Cluster {
         Ok(Cluster {
             suggest: Suggest::of(&namespace, &of_context, given),
             client: client.map_err(|error| unusable(error.as_ref()))?,
+            is_of_file: context.is_some(),
             context: context.unwrap_or_else(|| "in-cluster".to_owned()),
             namespace,
             operator_namespace: global.operator_namespace.clone(),

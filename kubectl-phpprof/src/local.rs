@@ -7,19 +7,19 @@ use std::io::IsTerminal;
 
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, View, name_alike, page, svg};
+use phpprof_profile::{Format, View, page, svg};
 
 use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::{FORMS, NAMED, OutputFlag, OutputForm};
-use crate::release::{normalized, normalized_cells};
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
+use crate::sides::{ComparedSide, ComparedSides};
 use crate::source::{ProfileSource, list_of, load, timeline_of};
 use crate::texts::texts_of;
-use crate::verdict::cells_of;
+use crate::verdict::{cells_in, cells_of};
 use crate::view::{view, wrong_view};
 use crate::{findings, stdout, unlike};
 
@@ -112,33 +112,24 @@ pub async fn compare(
     let before = load(global, &arguments.before, None).await?;
     let after = load(global, &arguments.after, None).await?;
     let view = view(&arguments.view);
-    let comparable = |source: ProfileSource| {
-        let source = source.with_waiting_label(&view);
-        ProfileSource {
-            profile: normalized(source.profile, &arguments.trim_path),
-            ..source
-        }
-    };
-    let (mut before, mut after) = (comparable(before), comparable(after));
-    let likeness = unlike::checked(&before.profile, &after.profile, &view, arguments.force)?;
-    for line in unlike::warnings(&likeness) {
+    let titles = [before.title.clone(), after.title.clone()];
+    let sides = ComparedSides::of(
+        side(global, before, &arguments.before, &view).await,
+        side(global, after, &arguments.after, &view).await,
+        &view,
+        &arguments.trim_path,
+        arguments.force,
+    )?;
+    for line in unlike::warnings(&sides.likeness) {
         eprintln!("{line}");
     }
-    let renamed = name_alike(&mut before.profile, &mut after.profile);
-    let mut compared = Compared::of(&before.profile, &after.profile, &view, arguments.per)?;
-    let cells = (
-        cells_of(global, &arguments.before, None).await?,
-        cells_of(global, &arguments.after, None).await?,
-    );
-    if let (Some(one), Some(other)) = cells {
-        let [mut one, mut other] =
-            [one, other].map(|it| normalized_cells(it, &arguments.trim_path));
-        renamed[0].apply(&mut one);
-        renamed[1].apply(&mut other);
-        compared = compared.with_cells([&one, &other], &view);
+    let [before, after] = [&sides.before.profile, &sides.after.profile];
+    let mut compared = Compared::of(before, after, &view, arguments.per)?;
+    if let Some(cells) = sides.cells() {
+        compared = compared.with_cells(cells, &view);
     }
-    compared.likeness = likeness;
-    let text = compared_text(arguments, screen, &before, &after, &compared)?;
+    compared.likeness = sides.likeness.clone();
+    let text = compared_text(arguments, screen, &sides, &titles, &compared)?;
     match arguments.fail_above.map(|limit| compared.grown(limit)) {
         Some(Err(grown)) => {
             stdout::say(&text)?;
@@ -148,18 +139,35 @@ pub async fn compare(
     }
 }
 
+/// A side of the comparison. A list that cannot be read is no reason against it: its bounds are by
+/// samples alone then.
+async fn side(global: &Global, source: ProfileSource, name: &str, view: &View) -> ComparedSide {
+    let cells = match cells_of(global, name, None).await {
+        Ok(cells) => cells,
+        Err(failure) => {
+            eprintln!("warning: compared by samples alone: {failure}");
+            None
+        }
+    };
+    let source = source.with_waiting_label(view);
+    ComparedSide {
+        profile: source.profile,
+        cells,
+    }
+}
+
 /// A table or data as text, or the page or picture that was written.
 fn compared_text(
     arguments: &DiffFlags,
     screen: Screen,
-    before: &ProfileSource,
-    after: &ProfileSource,
+    sides: &ComparedSides,
+    titles: &[String; 2],
     compared: &Compared,
 ) -> Result<String, Failure> {
     let output = arguments.output.as_deref().unwrap_or("table");
     match list_form(output)? {
         Some(form) => Ok(diff_text(compared, &form, arguments.count, screen.width)),
-        None => draw_both(output, before, after, &view(&arguments.view), compared),
+        None => draw_both(output, sides, titles, &view(&arguments.view), compared),
     }
 }
 
@@ -179,29 +187,48 @@ fn list_form(text: &str) -> Result<Option<OutputForm>, Failure> {
 
 fn draw_both(
     path: &str,
-    before: &ProfileSource,
-    after: &ProfileSource,
+    sides: &ComparedSides,
+    [of_before, of_after]: &[String; 2],
     view: &View,
     compared: &Compared,
 ) -> Result<String, Failure> {
+    let [before, after] = [&sides.before.profile, &sides.after.profile];
     let note = compared.likeness.note();
     let note = note.map_or_else(String::new, |note| format!(" ({note})"));
-    let title = format!("{}: what changed since {}{note}", after.title, before.title);
+    let title = format!("{of_after}: what changed since {of_before}{note}");
     let scale = compared.noise_scale();
     let page = match drawn(path)? {
-        Format::Html => page::differential(&before.profile, &after.profile, view, &title, scale)
-            .map_err(wrong_view)?,
-        _ => svg::differential(&before.profile, &after.profile, view, &title, scale)
-            .map_err(wrong_view)?,
+        Format::Html => {
+            page::differential(before, after, view, &title, scale).map_err(wrong_view)?
+        }
+        _ => svg::differential(before, after, view, &title, scale).map_err(wrong_view)?,
     };
     write(path, page.as_bytes())
+}
+
+/// The list of requests, which is of all pods and has its own form.
+async fn download_list(
+    global: &Global,
+    arguments: &Download,
+    path: &str,
+) -> Result<String, Failure> {
+    if arguments.pod.is_some() || view(&arguments.view) != View::default() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "a list of requests is of the whole run",
+            "leave --pod, --label and --sample-type out",
+        ));
+    }
+    let bytes = list_of(global, &arguments.source).await?;
+    cells_in(&bytes, &arguments.source)?;
+    write(path, &bytes)
 }
 
 pub async fn download(global: &Global, arguments: &Download) -> Result<String, Failure> {
     if let Some(path) = &arguments.output
         && path.ends_with(LIST_END)
     {
-        return write(path, &list_of(global, &arguments.source).await?);
+        return download_list(global, arguments, path).await;
     }
     let asked = arguments.output.as_deref().map(known).transpose()?;
     let source = load(global, &arguments.source, arguments.pod.as_deref()).await?;

@@ -47,6 +47,7 @@ mod schedule;
 mod screen;
 mod selector;
 mod show;
+mod sides;
 mod source;
 mod stdout;
 mod stored;

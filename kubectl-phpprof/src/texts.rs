@@ -13,6 +13,7 @@ use phpprof_profile::page::{SourceTexts, beginning};
 use phpprof_profile::{Profile, top};
 
 use crate::failure::{Exit, Failure};
+use crate::table::printable;
 
 /// The most bytes of one file.
 const LARGEST: u64 = 1 << 20;
@@ -81,7 +82,10 @@ fn none_of(folder: &str, paths: &BTreeSet<&str>) -> Failure {
     Failure::new(
         Exit::Usage,
         format!("{folder} has none of the profile's files"),
-        format!("name the folder that has the same files as the pod's; one of them is {first}"),
+        format!(
+            "name the folder that has the same files as the pod's; one of them is {}",
+            printable(first)
+        ),
     )
 }
 

@@ -13,16 +13,15 @@ use phpprof_profile::View;
 use phpprof_profile::change::{
     ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, compare,
 };
-use phpprof_profile::name_alike;
 use phpprof_profile::timeline::{CellTable, decode};
 
 use crate::cli::{VerdictFlags, VerdictForm, VerdictMeasure};
 use crate::compare::seen_requests;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::release::{normalized, normalized_cells};
 use crate::screen::Screen;
-use crate::source::{ProfileSource, is_file, list_of, load};
+use crate::sides::{ComparedSide, ComparedSides};
+use crate::source::{is_file, list_of, load};
 use crate::{stdout, unlike};
 
 pub async fn run(
@@ -30,38 +29,42 @@ pub async fn run(
     arguments: &VerdictFlags,
     screen: Screen,
 ) -> Result<String, Failure> {
-    let before = Loaded::of(
+    let (before, after) = (&arguments.before, &arguments.after);
+    let before = load(global, before, None).await?;
+    let after = load(global, after, None).await?;
+    let titles = [before.title.as_str(), after.title.as_str()];
+    let of_before = cells_of(
         global,
-        arguments,
         &arguments.before,
-        &arguments.before_requests,
+        arguments.before_requests.as_deref(),
     );
-    let mut before = before.await?;
-    let after = Loaded::of(
+    let of_after = cells_of(
         global,
-        arguments,
         &arguments.after,
-        &arguments.after_requests,
+        arguments.after_requests.as_deref(),
     );
-    let mut after = after.await?;
-    let [one, other] = [&before, &after].map(|side| &side.source.profile);
-    let likeness = unlike::checked(one, other, &measured(arguments), arguments.force)?;
-    for line in unlike::warnings(&likeness) {
+    let sides = ComparedSides::of(
+        ComparedSide {
+            profile: before.profile,
+            cells: of_before.await?,
+        },
+        ComparedSide {
+            profile: after.profile,
+            cells: of_after.await?,
+        },
+        &measured(arguments.measure.into()),
+        &arguments.trim_path,
+        arguments.force,
+    )?;
+    for line in unlike::warnings(&sides.likeness) {
         eprintln!("{line}");
     }
-    let renamed = name_alike(&mut before.source.profile, &mut after.source.profile);
-    for (side, renamed) in [&mut before, &mut after].into_iter().zip(renamed) {
-        if let Some(cells) = &mut side.cells {
-            renamed.apply(cells);
-        }
-    }
-    let report = compare(before.side(), after.side(), &settings(arguments));
-    let titles = [before.source.title.as_str(), after.source.title.as_str()];
+    let report = report_of(&sides, &settings(arguments));
     let text = match arguments.output {
-        VerdictForm::Text => words::text(&report, titles, screen.width),
-        VerdictForm::Md => markdown::text(&report, titles),
-        VerdictForm::Json => data::json(&report, titles),
-        VerdictForm::Yaml => data::yaml(&report, titles),
+        VerdictForm::Text => words::text(&report, titles, &sides.likeness, screen.width),
+        VerdictForm::Md => markdown::text(&report, titles, &sides.likeness),
+        VerdictForm::Json => data::json(&report, titles, &sides.likeness),
+        VerdictForm::Yaml => data::yaml(&report, titles, &sides.likeness),
     };
     match failure(&report) {
         None => Ok(text),
@@ -73,62 +76,41 @@ pub async fn run(
 }
 
 /// The view with the sample type that is compared.
-fn measured(arguments: &VerdictFlags) -> View {
-    let name = match arguments.measure {
-        VerdictMeasure::Wall => "wall",
-        VerdictMeasure::Cpu => "cpu",
-    };
+pub fn measured(measure: ChangeMeasure) -> View {
     View {
-        sample_type: Some(name.to_owned()),
+        sample_type: Some(measure.name().to_owned()),
         ..View::default()
+    }
+}
+
+/// What has changed between the sides.
+pub fn report_of(sides: &ComparedSides, settings: &ChangeSettings) -> ChangeReport {
+    compare(side(&sides.before), side(&sides.after), settings)
+}
+
+fn side(side: &ComparedSide) -> ChangeSide<'_> {
+    ChangeSide {
+        profile: &side.profile,
+        cells: side.cells.as_ref(),
+        requests: seen_requests(&side.profile, "").ok(),
+    }
+}
+
+impl From<VerdictMeasure> for ChangeMeasure {
+    fn from(measure: VerdictMeasure) -> Self {
+        match measure {
+            VerdictMeasure::Wall => ChangeMeasure::Wall,
+            VerdictMeasure::Cpu => ChangeMeasure::Cpu,
+        }
     }
 }
 
 fn settings(arguments: &VerdictFlags) -> ChangeSettings {
     ChangeSettings {
-        measure: match arguments.measure {
-            VerdictMeasure::Wall => ChangeMeasure::Wall,
-            VerdictMeasure::Cpu => ChangeMeasure::Cpu,
-        },
+        measure: arguments.measure.into(),
         accepted_percent: arguments.max_increase,
         accepted_nanoseconds: arguments.min_milliseconds * 1e6,
         visible_percent: arguments.visible,
-    }
-}
-
-/// A profile with what its list of requests adds.
-struct Loaded {
-    source: ProfileSource,
-    cells: Option<CellTable>,
-    requests: Option<u64>,
-}
-
-impl Loaded {
-    async fn of(
-        global: &Global,
-        arguments: &VerdictFlags,
-        name: &str,
-        list: &Option<String>,
-    ) -> Result<Self, Failure> {
-        let source = load(global, name, None).await?;
-        let cells = cells_of(global, name, list.as_deref()).await?;
-        let requests = seen_requests(&source.profile, name).ok();
-        Ok(Self {
-            source: ProfileSource {
-                profile: normalized(source.profile, &arguments.trim_path),
-                ..source
-            },
-            cells: cells.map(|it| normalized_cells(it, &arguments.trim_path)),
-            requests,
-        })
-    }
-
-    fn side(&self) -> ChangeSide<'_> {
-        ChangeSide {
-            profile: &self.source.profile,
-            cells: self.cells.as_ref(),
-            requests: self.requests,
-        }
     }
 }
 
@@ -139,30 +121,41 @@ pub async fn cells_of(
     name: &str,
     list: Option<&str>,
 ) -> Result<Option<CellTable>, Failure> {
-    let bytes = match list {
-        Some(list) => Some(list_of(global, list).await?),
+    let list = match list {
+        Some(list) => list.to_owned(),
         None if is_file(name) => match beside(name) {
-            Some(list) => Some(list_of(global, &list).await?),
-            None => None,
+            Some(list) => list,
+            None => return Ok(None),
         },
-        None => list_of(global, name).await.ok(),
+        None => {
+            // Older profiles, and those without the label route, have no list.
+            return match list_of(global, name).await {
+                Ok(bytes) => cells_in(&bytes, name),
+                Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+                Err(failure) => Err(failure),
+            };
+        }
     };
-    let Some(bytes) = bytes else { return Ok(None) };
-    match decode(&bytes) {
-        Ok(timeline) => Ok(timeline.cells.filter(|cells| cells.requests() > 0)),
-        Err(error) => Err(Failure::new(
+    cells_in(&list_of(global, &list).await?, &list)
+}
+
+/// The cells of a list of requests; `None` of an older one.
+///
+/// # Errors
+/// If it is not such a list.
+pub fn cells_in(bytes: &[u8], list: &str) -> Result<Option<CellTable>, Failure> {
+    let timeline = decode(bytes).map_err(|error| {
+        Failure::new(
             Exit::Failed,
-            format!(
-                "{} is not a list of requests: {error}",
-                list.unwrap_or(name)
-            ),
+            format!("{list} is not a list of requests: {error}"),
             "name the file that phpprof record --requests or kubectl phpprof download wrote, of the same release as this plugin",
-        )),
-    }
+        )
+    })?;
+    Ok(timeline.cells.filter(|cells| cells.requests() > 0))
 }
 
 /// The list next to a profile's file, if there is one: `web.requests.json.gz` for `web.pb.gz`.
-fn beside(profile: &str) -> Option<String> {
+pub fn beside(profile: &str) -> Option<String> {
     let stem = profile.strip_suffix(".pb.gz")?;
     let list = format!("{stem}.requests.json.gz");
     std::path::Path::new(&list).is_file().then_some(list)
@@ -176,18 +169,19 @@ fn failure(report: &ChangeReport) -> Option<Failure> {
         ChangeVerdict::Worse => Some(Failure::new(
             Exit::Grew,
             format!("requests take more time: {why}"),
-            "see who calls the functions: kubectl phpprof diff BEFORE AFTER -o diff.html",
+            if report.functions.is_empty() {
+                "record both for longer to see which functions: longer runs show smaller changes"
+            } else {
+                "see who calls the functions: kubectl phpprof diff BEFORE AFTER -o diff.html"
+            },
         )),
         ChangeVerdict::Inconclusive => Some(Failure::new(
             Exit::Undecided,
             format!("the profiles do not decide it: {why}"),
-            report
-                .reasons
-                .first()
-                .map_or_else(String::new, words::remedy),
+            words::what_decides(report),
         )),
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,7 @@
 //!
 //! Invariant: an answer has at most [`LARGEST_ANSWER`] bytes. What was left out is counted. Texts
 //! of the plugin have no word of the profiled program: those are in fields of their own, quoted.
+//! Only a refusal names, as quoted, what is near a name that was not found.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;

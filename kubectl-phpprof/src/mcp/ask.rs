@@ -150,6 +150,9 @@ pub struct DiffAsked {
     /// share (default) compares shares of the time; request the time per HTTP request.
     #[serde(default)]
     pub per: AskedPer,
+    /// Compare profiles that were not recorded alike all the same.
+    #[serde(default)]
+    pub force: bool,
     /// wall (time, the default), cpu, samples, heap_growth or heap_change.
     pub sample_type: Option<String>,
     /// Only samples with these labels.
@@ -177,6 +180,9 @@ pub struct VerdictAsked {
     /// wall (default, with waits) or cpu.
     #[serde(default)]
     pub measure: AskedMeasure,
+    /// Compare profiles that were not recorded alike all the same.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]

@@ -55,11 +55,7 @@ pub fn callers(
     place: &AgentPlace,
     asked: &CallersAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let part = AskedPart {
-        profile: &asked.profile,
-        sample_type: asked.sample_type.as_deref(),
-        labels: &asked.labels,
-    };
+    let part = AskedPart::new(&asked.profile, asked.sample_type.as_deref(), &asked.labels);
     let chosen = part.of(&source.profile)?;
     let stacks = chosen.stacks()?;
     let wanted = functions(&stacks, &asked.function, asked.file.as_deref())?;
@@ -92,11 +88,7 @@ pub fn callees(
     place: &AgentPlace,
     asked: &CalleesAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let part = AskedPart {
-        profile: &asked.profile,
-        sample_type: asked.sample_type.as_deref(),
-        labels: &asked.labels,
-    };
+    let part = AskedPart::new(&asked.profile, asked.sample_type.as_deref(), &asked.labels);
     let chosen = part.of(&source.profile)?;
     let stacks = chosen.stacks()?;
     let tree = callee_tree(&stacks, asked)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: points are hundredths of the earlier profile's total, as in `kubectl phpprof diff`.
 
-use phpprof_profile::timeline::CellTable;
+use phpprof_profile::alike::{Aspect, Likeness};
 use phpprof_profile::{FunctionChange, View};
 use serde::Serialize;
 use serde_json::json;
@@ -10,12 +10,13 @@ use serde_json::json;
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
 use super::ask::{AskedPer, DiffAsked, most};
 use super::head::is_code;
-use super::part::{AskedPart, ProfilePart};
+use super::part::AskedPart;
 use super::quote::{quoted, quoted_path};
+use super::store::AgentSide;
 use crate::cli::Per;
 use crate::compare::Compared;
 use crate::failure::Failure;
-use crate::source::ProfileSource;
+use crate::sides::{ComparedSide, ComparedSides};
 
 const ROWS: usize = 15;
 const FOLLOWED: usize = 2;
@@ -25,6 +26,12 @@ const FOLLOWED: usize = 2;
 struct DiffBody {
     before: String,
     after: String,
+    /// In which respects the profiles are unlike; only with `force`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unlike: Vec<Aspect>,
+    /// In which respects they could not be compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unchecked: Vec<Aspect>,
     sample_type: String,
     total_before: String,
     total_after: String,
@@ -51,23 +58,25 @@ struct ChangeShown {
 }
 
 pub fn answer(
-    before: &ProfileSource,
-    after: &ProfileSource,
-    cells: Option<[&CellTable; 2]>,
+    [before, after]: [AgentSide; 2],
     place: &AgentPlace,
     asked: &DiffAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let of = |profile| AskedPart {
-        profile,
-        sample_type: asked.sample_type.as_deref(),
-        labels: &asked.labels,
-    };
+    let of = |profile| AskedPart::new(profile, asked.sample_type.as_deref(), &asked.labels);
     let part = of(asked.after.as_str());
-    let (earlier, later) = (
-        of(&asked.before).of(&before.profile)?,
-        part.of(&after.profile)?,
-    );
-    let compared = compared(&earlier, &later, cells, asked.per)?;
+    let chosen = of(&asked.before).of(&before.source.profile)?;
+    let earlier = ComparedSide {
+        profile: chosen.profile.into_owned(),
+        cells: before.cells,
+    };
+    let chosen = part.of(&after.source.profile)?;
+    let view = chosen.view;
+    let later = ComparedSide {
+        profile: chosen.profile.into_owned(),
+        cells: after.cells,
+    };
+    let sides = compared_sides([earlier, later], &view, asked.force)?;
+    let compared = compared(&sides, &view, asked.per)?;
     let changes = &compared.diff.changes;
     let count = most(asked.most, ROWS).min(changes.len());
     let shown = changes.iter().take(count);
@@ -93,6 +102,8 @@ pub fn answer(
     let body = |count: usize| DiffBody {
         before: quoted(&asked.before),
         after: quoted(&asked.after),
+        unlike: aspects(&sides.likeness),
+        unchecked: sides.likeness.unchecked.clone(),
         sample_type: quoted(&compared.diff.sample_type),
         total_before: amount.text(compared.diff.total_before),
         total_after: amount.text(compared.total_after),
@@ -107,19 +118,31 @@ pub fn answer(
     AgentAnswer::fitted(place, rows.len(), body, &next)
 }
 
-fn compared(
-    earlier: &ProfilePart<'_>,
-    later: &ProfilePart<'_>,
-    cells: Option<[&CellTable; 2]>,
-    per: AskedPer,
-) -> Result<Compared, Failure> {
+/// Both sides as `kubectl phpprof` compares them. An agent forces it by an argument.
+pub fn compared_sides(
+    [before, after]: [ComparedSide; 2],
+    view: &View,
+    is_forced: bool,
+) -> Result<ComparedSides, Failure> {
+    let sides = ComparedSides::of(before, after, view, &[], is_forced);
+    sides.map_err(|failure| Failure {
+        hint: failure.hint.replace("--force", "force"),
+        ..failure
+    })
+}
+
+/// Without their words, which may have texts of the profiles.
+pub fn aspects(likeness: &Likeness) -> Vec<Aspect> {
+    likeness.unlike.iter().map(|it| it.aspect).collect()
+}
+
+fn compared(sides: &ComparedSides, view: &View, per: AskedPer) -> Result<Compared, Failure> {
     let per = match per {
         AskedPer::Share => Per::Share,
         AskedPer::Request => Per::Request,
     };
-    let view: &View = &later.view;
-    let compared = Compared::of(&earlier.profile, &later.profile, view, per)?;
-    Ok(match cells {
+    let compared = Compared::of(&sides.before.profile, &sides.after.profile, view, per)?;
+    Ok(match sides.cells() {
         Some(cells) => compared.with_cells(cells, view),
         None => compared,
     })

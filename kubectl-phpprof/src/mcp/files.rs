@@ -91,8 +91,7 @@ fn of_folder(folder: &Path) -> Vec<AgentFile> {
         // Not of what a link leads to.
         of_path(&path, std::fs::symlink_metadata(&path))
     });
-    // One more, so that a list that is cut is seen.
-    found.take(MOST_FILES + 1).collect()
+    found.collect()
 }
 
 /// `None` for what is not a regular file: a pipe, for instance, would never end.

@@ -58,11 +58,7 @@ pub fn answer(
     place: &AgentPlace,
     asked: &FindingsAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let part = AskedPart {
-        profile: &asked.profile,
-        sample_type: None,
-        labels: &asked.labels,
-    };
+    let part = AskedPart::new(&asked.profile, None, &asked.labels);
     let chosen = part.of(&source.profile)?;
     let view = View {
         sample_type: None,

@@ -59,11 +59,7 @@ pub fn answer(
     place: &AgentPlace,
     asked: &LinesAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let part = AskedPart {
-        profile: &asked.profile,
-        sample_type: asked.sample_type.as_deref(),
-        labels: &asked.labels,
-    };
+    let part = AskedPart::new(&asked.profile, asked.sample_type.as_deref(), &asked.labels);
     let chosen = part.of(&source.profile)?;
     let stacks = chosen.stacks()?;
     let wanted = wanted(&stacks, asked)?;

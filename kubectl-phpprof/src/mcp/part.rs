@@ -29,7 +29,15 @@ pub struct AskedPart<'a> {
     pub labels: &'a AskedLabels,
 }
 
-impl AskedPart<'_> {
+impl<'a> AskedPart<'a> {
+    pub fn new(profile: &'a str, sample_type: Option<&'a str>, labels: &'a AskedLabels) -> Self {
+        AskedPart {
+            profile,
+            sample_type,
+            labels,
+        }
+    }
+
     /// Arguments for another question about the same part.
     pub fn and(&self, more: Value) -> Value {
         let mut all = Map::new();

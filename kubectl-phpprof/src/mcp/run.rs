@@ -50,6 +50,15 @@ struct RunBody {
     seconds_waited: u64,
 }
 
+/// Whether a request has not ended yet. One that is gone has.
+async fn goes_on(cluster: &Cluster, name: &str) -> Result<bool, Failure> {
+    match cluster.request(name).await {
+        Ok(object) => Ok(RequestView::of(&object).outcome() == ShownOutcome::InProgress),
+        Err(failure) if failure.exit == Exit::NotFound => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
 impl AgentRuns {
     pub fn of(flags: &McpFlags) -> Self {
         AgentRuns {
@@ -71,7 +80,7 @@ impl AgentRuns {
     ) -> Result<AgentAnswer, Failure> {
         let object = self.object(asked)?;
         let begin = Instant::now();
-        let name = self.begin(cluster, object).await?;
+        let name = self.begin(cluster, object, cancelled).await?;
         let wait = asked.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT);
         let ended = tokio::select! {
             ended = until_ended(cluster, &name, Duration::from_secs(wait)) => ended?,
@@ -119,11 +128,22 @@ impl AgentRuns {
     }
 
     /// Creates the request, unless the one before goes on. Returns its name.
-    async fn begin(&self, cluster: &Cluster, object: DynamicObject) -> Result<String, Failure> {
+    async fn begin(
+        &self,
+        cluster: &Cluster,
+        object: DynamicObject,
+        cancelled: &CancellationToken,
+    ) -> Result<String, Failure> {
         let _turn = self.turn.lock().await;
+        if cancelled.is_cancelled() {
+            return Err(Failure::new(
+                Exit::Interrupted,
+                "the call was cancelled before it took a profile",
+                "ask again",
+            ));
+        }
         if let Some(last) = self.started().last()
-            && let Ok(object) = cluster.request(last).await
-            && RequestView::of(&object).outcome() == ShownOutcome::InProgress
+            && goes_on(cluster, last).await?
         {
             return Err(Failure::new(
                 Exit::Usage,

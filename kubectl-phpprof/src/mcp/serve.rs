@@ -20,10 +20,9 @@ use super::ask::{
     ProfilingAsked, RequestsAsked, TopAsked, VerdictAsked, asked,
 };
 use super::run::AgentRuns;
-use super::store::{AgentStore, apart};
+use super::store::{AgentSide, AgentStore, apart};
 use super::tools::{AgentTool, INSTRUCTIONS};
-use super::verdict::{self, VerdictSide};
-use super::{calls, describe, diff, dump, findings, lines, list, requests, top};
+use super::{calls, describe, diff, dump, findings, lines, list, requests, top, verdict};
 use crate::failure::{Exit, Failure};
 use crate::request::{RequestView, ShownOutcome};
 use crate::source::ProfileSource;
@@ -111,15 +110,7 @@ impl AgentServer {
                 self.viewed(arguments, profile, lines::answer).await
             }
             AgentTool::Requests => self.requests(asked(arguments)?).await,
-            AgentTool::Dump => {
-                let asked: ProfileAsked = asked(arguments)?;
-                let (name, allows_run) = (asked.profile, self.runs.is_some());
-                let shown = name.clone();
-                self.view(&name, move |it, place| {
-                    dump::answer(it, place, &shown, allows_run)
-                })
-                .await
-            }
+            AgentTool::Dump => self.dump(asked(arguments)?).await,
             AgentTool::Diff => self.diff(asked(arguments)?).await,
             AgentTool::Verdict => self.verdict(asked(arguments)?).await,
             AgentTool::Run => {
@@ -186,6 +177,15 @@ impl AgentServer {
         .await
     }
 
+    async fn dump(&self, asked: ProfileAsked) -> Result<AgentAnswer, Failure> {
+        let (name, allows_run) = (asked.profile, self.runs.is_some());
+        let shown = name.clone();
+        self.view(&name, move |it, place| {
+            dump::answer(it, place, &shown, allows_run)
+        })
+        .await
+    }
+
     async fn requests(&self, asked: RequestsAsked) -> Result<AgentAnswer, Failure> {
         let bytes = self.store.requests(&asked.profile).await?;
         let place = self.store.place().of_profile(&asked.profile);
@@ -193,44 +193,24 @@ impl AgentServer {
     }
 
     async fn diff(&self, asked: DiffAsked) -> Result<AgentAnswer, Failure> {
-        let before = self.store.profile(&asked.before).await?;
-        let after = self.store.profile(&asked.after).await?;
-        let cells = (
-            self.store.cells(&asked.before).await?,
-            self.store.cells(&asked.after).await?,
-        );
+        let sides = self.sides(&asked.before, &asked.after).await?;
         let place = self.store.place();
-        apart(move || {
-            let both = cells.0.as_ref().zip(cells.1.as_ref());
-            diff::answer(
-                &before,
-                &after,
-                both.map(|(one, other)| [one, other]),
-                &place,
-                &asked,
-            )
-        })
-        .await
+        apart(move || diff::answer(sides, &place, &asked)).await
     }
 
     async fn verdict(&self, asked: VerdictAsked) -> Result<AgentAnswer, Failure> {
-        let before = self.store.profile(&asked.before).await?;
-        let after = self.store.profile(&asked.after).await?;
-        let of_before = self.store.cells(&asked.before).await?;
-        let of_after = self.store.cells(&asked.after).await?;
+        let sides = self.sides(&asked.before, &asked.after).await?;
         let place = self.store.place();
-        apart(move || {
-            let [before, after] =
-                [(&before, &of_before), (&after, &of_after)].map(|(source, cells)| VerdictSide {
-                    source,
-                    cells: cells.as_ref(),
-                });
-            verdict::answer(&before, &after, &place, &asked)
-        })
-        .await
+        apart(move || verdict::answer(sides, &place, &asked)).await
     }
 
-    /// An answer about one profile.
+    async fn sides(&self, before: &str, after: &str) -> Result<[AgentSide; 2], Failure> {
+        Ok([
+            self.store.side(before).await?,
+            self.store.side(after).await?,
+        ])
+    }
+
     /// An answer about the profile that the arguments name.
     async fn viewed<Asked: DeserializeOwned + Send + 'static>(
         &self,
@@ -243,6 +223,7 @@ impl AgentServer {
             .await
     }
 
+    /// An answer about one profile.
     async fn view(
         &self,
         name: &str,

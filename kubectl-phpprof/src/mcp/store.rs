@@ -1,13 +1,13 @@
 //! Where profiles come from: a cluster, whose connection is kept, or files.
 //!
 //! Invariant: with files, there is no call to a cluster. After a failure to reach the cluster, the
-//! next question reads the kubeconfig again.
+//! next question reads the kubeconfig again, for the same context and namespace.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::api::DynamicObject;
-use phpprof_profile::timeline::{CellTable, decode};
+use phpprof_profile::timeline::CellTable;
 
 use super::answer::AgentPlace;
 use super::files::FileList;
@@ -19,20 +19,33 @@ use crate::request::RequestView;
 use crate::results::ResultPart;
 use crate::source::{self, ProfileSource, is_request_name, request_name};
 use crate::stored::{self, AskedName, NamedResult};
+use crate::verdict::{beside, cells_in};
 
 /// Decoded profiles that are kept: those of a comparison.
 const KEPT: usize = 2;
 
 /// What an agent can read.
 pub struct AgentStore {
-    global: Global,
     /// `None`: a cluster.
     files: Option<FileList>,
-    cluster: tokio::sync::Mutex<Option<Cluster>>,
+    cluster: tokio::sync::Mutex<KeptCluster>,
     /// Of the newest connection.
     place: Mutex<AgentPlace>,
     /// With what distinguishes a profile from others of its name, the newest last.
     kept: Mutex<VecDeque<(String, Arc<ProfileSource>)>>,
+}
+
+/// The connection, and how it is made: after the first one with its context and namespace, whatever
+/// the kubeconfig chooses then.
+struct KeptCluster {
+    global: Global,
+    connected: Option<Cluster>,
+}
+
+/// A profile that is compared, and the cells of its list of requests, if it has any.
+pub struct AgentSide {
+    pub source: Arc<ProfileSource>,
+    pub cells: Option<CellTable>,
 }
 
 /// What a name of the cluster refers to.
@@ -91,9 +104,11 @@ impl AgentStore {
 
     fn of(global: Global, files: Option<FileList>, place: AgentPlace) -> Self {
         AgentStore {
-            global,
             files,
-            cluster: tokio::sync::Mutex::new(None),
+            cluster: tokio::sync::Mutex::new(KeptCluster {
+                global,
+                connected: None,
+            }),
             place: Mutex::new(place),
             kept: Mutex::new(VecDeque::new()),
         }
@@ -111,20 +126,25 @@ impl AgentStore {
     /// The kept connection, or a new one.
     pub async fn cluster(&self) -> Result<Cluster, Failure> {
         let mut kept = self.cluster.lock().await;
-        if let Some(cluster) = &*kept {
+        if let Some(cluster) = &kept.connected {
             return Ok(cluster.clone());
         }
-        let cluster = Cluster::of(&self.global).await?;
+        let cluster = Cluster::of(&kept.global).await?;
+        kept.global.namespace = Some(cluster.namespace.clone());
+        // A service account has no context.
+        if cluster.is_of_file {
+            kept.global.context = Some(cluster.context.clone());
+        }
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         place.context = Some(quoted(&cluster.context));
         place.namespace = Some(quoted(&cluster.namespace));
-        Ok(kept.insert(cluster).clone())
+        Ok(kept.connected.insert(cluster).clone())
     }
 
     /// After a failure that another connection may not have, the next question makes one.
     pub async fn note(&self, failure: &Failure) {
         if matches!(failure.exit, Exit::Unreachable | Exit::Forbidden) {
-            *self.cluster.lock().await = None;
+            self.cluster.lock().await.connected = None;
         }
     }
 
@@ -191,24 +211,30 @@ impl AgentStore {
 
     /// What the list of requests of a profile has for comparisons; `None` if there is no list, or
     /// an older one.
-    pub async fn cells(&self, name: &str) -> Result<Option<CellTable>, Failure> {
+    async fn cells(&self, name: &str) -> Result<Option<CellTable>, Failure> {
         let list = match &self.files {
             None => name.to_owned(),
-            Some(files) => {
-                let name = files.find(name)?.name;
-                match name.strip_suffix(".pb.gz") {
-                    Some(stem) => format!("{stem}.requests.json.gz"),
-                    None => return Ok(None),
-                }
-            }
+            Some(files) => match beside(&files.find(name)?.name) {
+                Some(list) => list,
+                None => return Ok(None),
+            },
         };
-        let bytes = match self.requests(&list).await {
-            Ok(bytes) => bytes,
-            Err(failure) if failure.exit == Exit::NotFound => return Ok(None),
-            Err(failure) => return Err(failure),
+        match self.requests(&list).await {
+            Ok(bytes) => apart(move || cells_in(&bytes, "its list")).await,
+            Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A side of a comparison. Without a list that can be read, chance is by samples alone, which
+    /// answers say.
+    pub async fn side(&self, name: &str) -> Result<AgentSide, Failure> {
+        let source = self.profile(name).await?;
+        let cells = match self.cells(name).await {
+            Err(failure) if failure.exit == Exit::Failed => None,
+            other => other?,
         };
-        let cells = |bytes: &[u8]| decode(bytes).ok()?.cells.filter(|it| it.requests() > 0);
-        apart(move || Ok(cells(&bytes))).await
+        Ok(AgentSide { source, cells })
     }
 
     async fn part(&self, subject: &AgentSubject, part: ResultPart<'_>) -> Result<Vec<u8>, Failure> {

@@ -92,6 +92,31 @@ fn frame<'a>(name: &'a str, file: &'a str, line: i64) -> FrameRef<'a> {
 }
 
 #[tokio::test]
+async fn unlike_profiles_are_compared_by_force_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let [slow, fast] = [("slow", 100_000_000), ("fast", 10_000_000)].map(|(name, period)| {
+        let mut builder = Builder::new(Settings {
+            period,
+            ..Settings::default()
+        });
+        builder.add(&[frame("f", "/srv/a.php", 3)], &[9, 90, 90], &[]);
+        let path = folder.path().join(format!("{name}.pb.gz"));
+        std::fs::write(&path, encode_gzip(&builder.finish())).unwrap();
+        path
+    });
+    let agent = TestAgent::of_files(&[slow.clone(), fast.clone()]).await;
+    for tool in ["diff", "verdict"] {
+        let mut asked = json!({"before": slow, "after": fast});
+        let refusal = agent.refused(tool, asked.clone()).await;
+        assert!(refusal.contains("cannot be compared"), "{refusal}");
+        assert!(refusal.contains("all the same with force"), "{refusal}");
+        asked["force"] = json!(true);
+        let answer = agent.answered(tool, asked).await;
+        assert_eq!(answer["unlike"], json!(["rate"]), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn answers_stay_within_their_bound() {
     let mut builder = Builder::new(Settings::default());
     let long = |number: usize| format!("{number}\\{}", "名".repeat(300));

@@ -52,11 +52,7 @@ pub fn answer(
     place: &AgentPlace,
     asked: &TopAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let part = AskedPart {
-        profile: &asked.profile,
-        sample_type: asked.sample_type.as_deref(),
-        labels: &asked.labels,
-    };
+    let part = AskedPart::new(&asked.profile, asked.sample_type.as_deref(), &asked.labels);
     let chosen = part.of(&source.profile)?;
     let top = AskedTop {
         chosen: &chosen,

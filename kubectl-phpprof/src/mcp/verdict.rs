@@ -2,41 +2,27 @@
 //!
 //! Invariant: the verdict is that of `kubectl phpprof verdict` with its defaults.
 
+use phpprof_profile::alike::{Aspect, Likeness};
 use phpprof_profile::change::{
-    ChangeEstimate, ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict,
-    ChangedFunction, RouteChange, compare,
+    ChangeEstimate, ChangeMeasure, ChangeReport, ChangeSettings, ChangeVerdict, ChangedFunction,
+    RouteChange,
 };
-use phpprof_profile::timeline::CellTable;
 use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
 use super::ask::{AskedMeasure, VerdictAsked, most};
+use super::diff::{aspects, compared_sides};
 use super::head::is_code;
 use super::quote::{quoted, quoted_path};
-use crate::compare::seen_requests;
+use super::store::AgentSide;
 use crate::failure::Failure;
-use crate::source::ProfileSource;
+use crate::sides::ComparedSide;
 use crate::verdict::words::{name, reason, remedy, summary};
+use crate::verdict::{measured, report_of};
 
 const ROWS: usize = 15;
 const FOLLOWED: usize = 2;
-
-/// A profile with the cells of its list of requests, if it has any.
-pub struct VerdictSide<'a> {
-    pub source: &'a ProfileSource,
-    pub cells: Option<&'a CellTable>,
-}
-
-impl VerdictSide<'_> {
-    fn side(&self) -> ChangeSide<'_> {
-        ChangeSide {
-            profile: &self.source.profile,
-            cells: self.cells,
-            requests: seen_requests(&self.source.profile, "").ok(),
-        }
-    }
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,6 +31,12 @@ struct VerdictBody {
     summary: String,
     before: String,
     after: String,
+    /// In which respects the profiles are unlike; only with `force`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unlike: Vec<Aspect>,
+    /// In which respects they could not be compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unchecked: Vec<Aspect>,
     reasons: Vec<ReasonShown>,
     /// The fewest that explain four fifths of the significant change.
     functions: Vec<ChangedShown>,
@@ -96,8 +88,7 @@ struct RouteShown {
 }
 
 pub fn answer(
-    before: &VerdictSide<'_>,
-    after: &VerdictSide<'_>,
+    sides: [AgentSide; 2],
     place: &AgentPlace,
     asked: &VerdictAsked,
 ) -> Result<AgentAnswer, Failure> {
@@ -108,17 +99,38 @@ pub fn answer(
         },
         ..ChangeSettings::default()
     };
-    let report = compare(before.side(), after.side(), &settings);
-    let next = next(&report, asked);
+    let sides = sides.map(|side| ComparedSide {
+        profile: side.source.profile.clone(),
+        cells: side.cells,
+    });
+    let view = measured(settings.measure);
+    let sides = compared_sides(sides, &view, asked.force)?;
+    let report = report_of(&sides, &settings);
+    answer_of(&report, &sides.likeness, place, asked)
+}
+
+/// The answer that a comparison makes.
+pub fn answer_of(
+    report: &ChangeReport,
+    likeness: &Likeness,
+    place: &AgentPlace,
+    asked: &VerdictAsked,
+) -> Result<AgentAnswer, Failure> {
+    let next = next(report, asked);
     AgentAnswer::fitted(
         place,
         most(None, ROWS),
-        |count| body(&report, asked, count),
+        |count| body(report, likeness, asked, count),
         &next,
     )
 }
 
-fn body(report: &ChangeReport, asked: &VerdictAsked, count: usize) -> VerdictBody {
+fn body(
+    report: &ChangeReport,
+    likeness: &Likeness,
+    asked: &VerdictAsked,
+    count: usize,
+) -> VerdictBody {
     let reasons = report.reasons.iter().map(|one| ReasonShown {
         message: reason(one),
         remedy: remedy(one),
@@ -129,6 +141,8 @@ fn body(report: &ChangeReport, asked: &VerdictAsked, count: usize) -> VerdictBod
         summary: summary(report),
         before: quoted_path(&asked.before),
         after: quoted_path(&asked.after),
+        unlike: aspects(likeness),
+        unchecked: likeness.unchecked.clone(),
         reasons: reasons.collect(),
         functions: report.functions.iter().take(count).map(changed).collect(),
         functions_left_out: report.more_functions + left(report.functions.len()),

@@ -2,21 +2,22 @@
 //!
 //! Invariant: times are milliseconds per request. A number that is not known is null.
 
+use phpprof_profile::alike::Likeness;
 use phpprof_profile::change::{ChangeEstimate, ChangeReport};
 use serde_json::{Value, json};
 
 use super::words::{reason, remedy};
 
-pub fn json(report: &ChangeReport, titles: [&str; 2]) -> String {
-    let data = data(report, titles);
+pub fn json(report: &ChangeReport, titles: [&str; 2], likeness: &Likeness) -> String {
+    let data = data(report, titles, likeness);
     serde_json::to_string_pretty(&data).unwrap_or_default() + "\n"
 }
 
-pub fn yaml(report: &ChangeReport, titles: [&str; 2]) -> String {
-    serde_yaml::to_string(&data(report, titles)).unwrap_or_default()
+pub fn yaml(report: &ChangeReport, titles: [&str; 2], likeness: &Likeness) -> String {
+    serde_yaml::to_string(&data(report, titles, likeness)).unwrap_or_default()
 }
 
-pub fn data(report: &ChangeReport, titles: [&str; 2]) -> Value {
+pub fn data(report: &ChangeReport, titles: [&str; 2], likeness: &Likeness) -> Value {
     let reasons = report.reasons.iter().map(|one| {
         let mut value = serde_json::to_value(one).unwrap_or_default();
         value["message"] = json!(reason(one));
@@ -44,6 +45,7 @@ pub fn data(report: &ChangeReport, titles: [&str; 2]) -> Value {
         })
     });
     json!({
+        "unlike": likeness.unlike, "unchecked": likeness.unchecked,
         "verdict": report.verdict,
         "basis": report.basis,
         "sampleType": report.settings.measure.name(),

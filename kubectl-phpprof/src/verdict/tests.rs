@@ -1,3 +1,4 @@
+use phpprof_profile::alike::{Aspect, Likeness, Unlikeness};
 use phpprof_profile::change::{
     ChangeBasis, ChangeEstimate, ChangeReason, ChangedFunction, MovedTime, OneSidedRoute,
     RouteChange, SideFacts,
@@ -26,7 +27,8 @@ fn function(name: &str, before: f64, after: f64) -> ChangedFunction {
     }
 }
 
-fn report() -> ChangeReport {
+/// A comparison that has something of everything.
+pub(crate) fn report() -> ChangeReport {
     let route = |route: &str, share_percent| RouteChange {
         route: route.to_owned(),
         share_percent,
@@ -79,23 +81,30 @@ const TITLES: [&str; 2] = ["shop/before", "shop/after"];
 
 #[test]
 fn verdict_as_text_has_all_that_it_knows() {
-    insta::assert_snapshot!(words::text(&report(), TITLES, Some(100)));
+    insta::assert_snapshot!(words::text(
+        &report(),
+        TITLES,
+        &Likeness::default(),
+        Some(100)
+    ));
 }
 
 #[test]
 fn verdict_as_markdown_fits_a_comment() {
-    insta::assert_snapshot!(markdown::text(&report(), TITLES));
+    insta::assert_snapshot!(markdown::text(&report(), TITLES, &Likeness::default()));
 }
 
 #[test]
 fn verdict_as_json_has_milliseconds() {
-    let data: Value = serde_json::from_str(&data::json(&report(), TITLES)).unwrap();
+    let data: Value =
+        serde_json::from_str(&data::json(&report(), TITLES, &Likeness::default())).unwrap();
     assert_eq!(data["verdict"], "Worse");
     assert_eq!(data["time"]["before"], 202.0);
     assert_eq!(data["functions"][1]["isNew"], true);
     assert_eq!(data["reasons"][0]["reason"], "TimeChanged");
     assert_eq!(data["oneSidedRoutes"][0]["sharePercent"][1], 3.5);
-    let yaml: Value = serde_yaml::from_str(&data::yaml(&report(), TITLES)).unwrap();
+    let yaml: Value =
+        serde_yaml::from_str(&data::yaml(&report(), TITLES, &Likeness::default())).unwrap();
     assert_eq!(yaml, data);
 }
 
@@ -105,7 +114,7 @@ fn names_are_no_markup() {
     report.functions[0].name = "a`|[x](http://e.example) <img>\u{1b}[2J\n# head".repeat(50);
     report.one_sided[0].route = "`| \n# head".to_owned();
     report.common_caller = Some(("[x](y) `".to_owned(), String::new()));
-    let text = markdown::text(&report, ["<b>`", "after"]);
+    let text = markdown::text(&report, ["<b>`", "after"], &Likeness::default());
     assert!(
         !text.contains('\u{1b}') && !text.contains("\n# head"),
         "{text}"
@@ -116,7 +125,10 @@ fn names_are_no_markup() {
         .unwrap();
     assert_eq!(row.matches('|').count(), 7, "{row}");
     assert_eq!(row.matches('`').count(), 2, "{row}");
-    assert!(text.contains(r"\[x\]") && text.contains(r"\<b\>"), "{text}");
+    assert!(
+        text.contains("`[x](y) '`") && text.contains(r"\<b\>"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -157,4 +169,49 @@ fn each_inconclusive_reason_has_a_remedy() {
         assert!(!words::reason(&reason).is_empty());
         assert!(words::remedy(&reason).starts_with("record"), "{reason:?}");
     }
+}
+
+#[test]
+fn forced_verdicts_say_so_in_each_form() {
+    let likeness = Likeness {
+        unlike: vec![Unlikeness {
+            aspect: Aspect::Rate,
+            what: "99 before".to_owned(),
+            instead: String::new(),
+        }],
+        unchecked: Vec::new(),
+    };
+    for text in [
+        words::text(&report(), TITLES, &likeness, None),
+        markdown::text(&report(), TITLES, &likeness),
+    ] {
+        assert!(text.contains("- the profiles have unlike rates"), "{text}");
+    }
+    let data: Value = serde_json::from_str(&data::json(&report(), TITLES, &likeness)).unwrap();
+    assert_eq!(data["unlike"][0]["aspect"], "rate");
+}
+
+#[test]
+fn worse_without_a_function_says_so() {
+    let report = ChangeReport {
+        functions: Vec::new(),
+        ..report()
+    };
+    let text = words::text(&report, TITLES, &Likeness::default(), None);
+    assert!(text.contains("- no single function has changed"), "{text}");
+    assert!(failure(&report).unwrap().hint.contains("longer"));
+}
+
+#[test]
+fn pods_that_differ_need_more_pods() {
+    let could_not = ChangeReason::CouldNotSee {
+        smallest_percent: 14.2,
+        times_as_long: 2.1,
+    };
+    let report = ChangeReport {
+        verdict: ChangeVerdict::Inconclusive,
+        reasons: vec![could_not, ChangeReason::PodsDiffer { side: "after" }],
+        ..report()
+    };
+    assert_eq!(failure(&report).unwrap().hint, "record more pods of both");
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: names from a profile cannot move the terminal's cursor.
 
+use phpprof_profile::alike::Likeness;
 use phpprof_profile::change::{
     ChangeBasis, ChangeEstimate, ChangeReason, ChangeReport, ChangeVerdict,
 };
@@ -11,18 +12,29 @@ use crate::table::{Table, printable};
 /// The most rows of a list. The data forms have all.
 const MOST: usize = 20;
 
-pub fn text(report: &ChangeReport, titles: [&str; 2], width: Option<usize>) -> String {
+pub fn text(
+    report: &ChangeReport,
+    titles: [&str; 2],
+    likeness: &Likeness,
+    width: Option<usize>,
+) -> String {
     let mut text = format!(
         "{}: {}\n{}\n",
         name(report.verdict),
         summary(report),
         basis(report, titles)
     );
+    if let Some(note) = forced(likeness) {
+        text.push_str(&format!("- {note}\n"));
+    }
     for reason in &report.reasons {
         text.push_str(&format!("- {}\n", self::reason(reason)));
     }
+    if let Some(words) = without_functions(report) {
+        text.push_str(&format!("- {words}\n"));
+    }
     if !report.functions.is_empty() {
-        text.push_str(&format!("\n{}\n", functions_head(report)));
+        text.push_str(&format!("\n{}{}:\n", functions_head(report), below(report)));
         text.push_str(&functions(report).text(width));
     }
     for moved in report.moves.iter().take(MOST) {
@@ -165,19 +177,43 @@ pub fn functions_head(report: &ChangeReport) -> String {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let below = report
-        .common_caller
-        .as_ref()
-        .map_or_else(String::new, |it| {
-            format!(", nearly all below {}", printable(&it.0))
-        });
     format!(
-        "{} that explain most of the change of self time per request{more}{below}:",
+        "{} that explain most of the change of self time per request{more}",
         match report.functions.len() {
             1 => "the function".to_owned(),
             count => format!("{count} functions"),
         }
     )
+}
+
+fn below(report: &ChangeReport) -> String {
+    let caller = report.common_caller.as_ref();
+    caller.map_or_else(String::new, |it| {
+        format!(", nearly all below {}", printable(&it.0))
+    })
+}
+
+/// That the profiles are unlike, if the comparison was forced.
+pub fn forced(likeness: &Likeness) -> Option<String> {
+    let note = likeness.note()?;
+    Some(format!(
+        "the profiles have {note}, and are compared by force"
+    ))
+}
+
+/// A change of the whole that no function explains.
+pub fn without_functions(report: &ChangeReport) -> Option<&'static str> {
+    let is_changed = matches!(report.verdict, ChangeVerdict::Better | ChangeVerdict::Worse);
+    (is_changed && report.functions.is_empty())
+        .then_some("no single function has changed by more than chance")
+}
+
+/// What decides an open verdict. Where pods differ, only more pods do.
+pub fn what_decides(report: &ChangeReport) -> String {
+    let mut reasons = report.reasons.iter();
+    let pods = reasons.find(|it| matches!(it, ChangeReason::PodsDiffer { .. }));
+    pods.or_else(|| report.reasons.first())
+        .map_or_else(String::new, remedy)
 }
 
 fn functions(report: &ChangeReport) -> Table {

@@ -27,6 +27,9 @@ impl RunLoop<'_> {
         let process = &member.worker.process;
         let engine = &process.engine;
         let handler = ErrorHandler::read(&*process.memory, engine.layout, engine.executor_globals);
-        member.handler_due = current + self.error_handlers.take(&handler);
+        member.handler_due = current
+            + self
+                .error_handlers
+                .take(&handler, &mut self.sampler.functions);
     }
 }

@@ -10,7 +10,6 @@ use phpprof_zend::extensions::Extensions;
 use super::heap::HeapTold;
 use super::requests::RequestReport;
 use super::seen::{Busy, WorkerLabels};
-use super::seen_handlers::SeenHandlers;
 use crate::read::on_cpu::CpuProofs;
 use crate::request::asked::{RequestFilter, SampleLabels};
 use crate::target::discovery::Missed;
@@ -44,8 +43,9 @@ pub struct RunFacts {
     pub jit: bool,
     /// The extensions of a worker, when they were last read.
     pub extensions: Option<Extensions>,
-    /// The functions that handle PHP's errors, as far as they were seen.
-    pub error_handlers: SeenHandlers,
+    /// The names of the functions that handle PHP's errors, as in stacks, as far as they were seen,
+    /// those that were seen most often first.
+    pub error_handlers: Vec<String>,
     /// The workers of the run, by the number that their samples were summed under
     /// ([`crate::target::process::Process::tid`]).
     pub seen: HashMap<i32, WorkerLabels>,

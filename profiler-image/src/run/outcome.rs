@@ -51,7 +51,7 @@ impl RunLoop<'_> {
             engine: Arc::clone(&begun.engine),
             jit: totals.jit,
             extensions: totals.extensions,
-            error_handlers: self.error_handlers.clone(),
+            error_handlers: self.error_handlers.names(&self.sampler.functions.names),
             seen: self.workers.seen.clone(),
             busy: totals.busy,
             began_unix_nanoseconds: begun.unix_nanoseconds,

@@ -187,9 +187,9 @@ fn a_runs_facts_name_the_error_handler() {
     let scene = Scene::frameless("strpos", IS_NULL).with_error_handler("on_error");
     let reports = vec![(Duration::ZERO, found(vec![worker(&scene)]))];
     let recording = run(&paced(), &FakeClock::new(), reports).unwrap();
-    assert_eq!(recording.facts.error_handlers.names(), ["on_error"]);
+    assert_eq!(recording.facts.error_handlers, ["on_error"]);
     let without = of_one(&paced(), &FakeClock::new(), Vec::new());
-    assert_eq!(without.facts.error_handlers.names(), Vec::<String>::new());
+    assert_eq!(without.facts.error_handlers, Vec::<String>::new());
 }
 
 /// Keeps the first snapshot after two seconds, and then asks for the end.

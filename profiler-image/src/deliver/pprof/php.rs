@@ -50,22 +50,22 @@ impl<'a> PhpBuild<'a> {
             xdebug: facts.extensions.map(|extensions| on(extensions.xdebug)),
             opcache,
             opcache_restarts,
-            error_handlers: within(facts.error_handlers.names(), MAX_HANDLER_BYTES),
+            error_handlers: within(&facts.error_handlers, MAX_HANDLER_BYTES),
         }
     }
 }
 
 /// The texts that fit into this many bytes of JSON, the first ones first.
-fn within(texts: Vec<String>, room: usize) -> Vec<String> {
+fn within(texts: &[String], room: usize) -> Vec<String> {
     let mut left = room;
-    let has_room = |text: &String| {
+    let has_room = |text: &&String| {
         // And a comma.
         let length = serde_json::to_string(text).map_or(usize::MAX, |text| text.len() + 1);
         let rest = left.checked_sub(length);
         left = rest.unwrap_or(left);
         rest.is_some()
     };
-    texts.into_iter().filter(has_room).collect()
+    texts.iter().filter(has_room).cloned().collect()
 }
 
 #[cfg(test)]
@@ -77,9 +77,9 @@ mod tests {
         let names: Vec<String> = (0..8)
             .map(|number| format!("{number}{}", "\\".repeat(99)))
             .collect();
-        let kept = within(names, MAX_HANDLER_BYTES);
+        let kept = within(&names, MAX_HANDLER_BYTES);
         assert_eq!(kept.len(), 2);
         assert!(serde_json::to_string(&kept).unwrap().len() <= MAX_HANDLER_BYTES + 2);
-        assert_eq!(within(vec!["x".repeat(500), "y".to_owned()], 420), ["y"]);
+        assert_eq!(within(&["x".repeat(500), "y".to_owned()], 420), ["y"]);
     }
 }

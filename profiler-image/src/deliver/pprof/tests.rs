@@ -12,7 +12,6 @@ use crate::run::WorkerLabels;
 use crate::run::aggregate::{ANY_WORKER, Aggregate, Labelled};
 use crate::run::facts::{RunAsked, RunFacts};
 use crate::run::seen::Busy;
-use crate::run::seen_handlers::SeenHandlers;
 use crate::run::snapshot::Samples;
 use crate::sample::StackSampler;
 use crate::sample::tests::Scene;
@@ -41,7 +40,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
             engine,
             jit: false,
             extensions: None,
-            error_handlers: SeenHandlers::default(),
+            error_handlers: Vec::new(),
             seen,
             busy: Busy::default(),
             began_unix_nanoseconds: 0,

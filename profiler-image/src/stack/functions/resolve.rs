@@ -247,7 +247,8 @@ impl Functions {
         self.settle_closures(place, frames, ids);
     }
 
-    fn name_of(&mut self, named: &NamedFunction) -> NameId {
+    /// The name of a function as samples have it.
+    pub fn name_of(&mut self, named: &NamedFunction) -> NameId {
         self.names.intern(FunctionName {
             name: &without_versions(named.name()),
             file: &without_versions(named.file()),

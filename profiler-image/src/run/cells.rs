@@ -32,6 +32,15 @@ const MAX_LEAVES: usize = 256;
 /// The most ended requests that wait for the rest of their CPU time. Workers that ended leave one.
 const MAX_ENDED: usize = 256;
 
+/// A stack with its [`leaf_of`].
+#[derive(Debug, Clone, Copy)]
+pub struct LeafStack {
+    /// The stack.
+    pub stack: SummedStack,
+    /// The function of its leaf.
+    pub leaf: NameId,
+}
+
 /// The function of a stack's leaf as far as it is known when the sample is taken.
 #[must_use]
 pub fn leaf_of(stack: SummedStack, tree: &CallTree) -> NameId {
@@ -64,7 +73,8 @@ pub struct RequestTimes {
 
 impl RequestTimes {
     /// Adds the time of a sample. `serving` is the number of requests that have such times.
-    pub fn add(&mut self, stack: SummedStack, leaf: NameId, wall: i64, serving: usize) {
+    pub fn add(&mut self, sample: LeafStack, wall: i64, serving: usize) {
+        let LeafStack { stack, leaf } = sample;
         let room = (MAX_STACKS / serving.max(1)).max(FEWEST_STACKS);
         let sum = if self.stacks.len() < room || self.stacks.contains_key(&stack) {
             &mut self.stacks.entry(stack).or_insert((leaf, [0; 2])).1
@@ -76,11 +86,17 @@ impl RequestTimes {
         sum[0] = sum[0].saturating_add(wall);
     }
 
-    /// Adds CPU time of an earlier sample.
-    pub fn give_cpu(&mut self, stack: SummedStack, nanoseconds: u64) {
+    /// Adds CPU time of an earlier sample to where its wall time is.
+    pub fn give_cpu(&mut self, sample: LeafStack, nanoseconds: u64) {
+        let LeafStack { stack, leaf } = sample;
         let cpu = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-        let sum = self.stacks.get_mut(&stack).map(|(_, sum)| sum);
-        let sum = sum.unwrap_or(&mut self.other);
+        let sum = if let Some((_, sum)) = self.stacks.get_mut(&stack) {
+            sum
+        } else if let Some(sum) = self.leaves.get_mut(&leaf) {
+            sum
+        } else {
+            &mut self.other
+        };
         sum[1] = sum[1].saturating_add(cpu);
     }
 }
@@ -135,10 +151,10 @@ impl RunCells {
     }
 
     /// Gives CPU time to the last request of a worker that has ended, if it has this number.
-    pub fn give_cpu(&mut self, tid: i32, number: u32, stack: SummedStack, nanoseconds: u64) {
+    pub fn give_cpu(&mut self, tid: i32, number: u32, sample: LeafStack, nanoseconds: u64) {
         let ended = self.ended.get_mut(&tid);
         if let Some(ended) = ended.filter(|ended| ended.number == number) {
-            ended.times.give_cpu(stack, nanoseconds);
+            ended.times.give_cpu(sample, nanoseconds);
         }
     }
 
@@ -197,7 +213,10 @@ impl RunCells {
 mod tests {
     use super::*;
 
-    const STACK: SummedStack = SummedStack::of_phase(FunctionNames::COMPILING);
+    const STACK: LeafStack = LeafStack {
+        stack: SummedStack::of_phase(FunctionNames::COMPILING),
+        leaf: FunctionNames::COMPILING,
+    };
 
     fn ended(number: u32, began: i64, times: RequestTimes) -> EndedRequest {
         EndedRequest {
@@ -224,7 +243,7 @@ mod tests {
         let mut cells = RunCells::default();
         for (number, began) in [(1, -5), (2, 1_300_000_000), (3, 1_400_000_000)] {
             let mut times = RequestTimes::default();
-            times.add(STACK, FunctionNames::COMPILING, 10, 1);
+            times.add(STACK, 10, 1);
             cells.end(7, ended(number, began, times));
             // Of the last samples it is known later.
             cells.give_cpu(7, number, STACK, 4);
@@ -246,20 +265,25 @@ mod tests {
     #[test]
     fn stacks_without_room_count_by_function() {
         let mut times = RequestTimes::default();
-        let stack = |path: u32| SummedStack {
-            path: PathId(path),
-            ..STACK
+        let sample = |path: u32| LeafStack {
+            stack: SummedStack {
+                path: PathId(path),
+                ..STACK.stack
+            },
+            leaf: FunctionNames::LOADING,
         };
         for path in 0..100 {
-            times.add(stack(path), FunctionNames::LOADING, 10, MAX_STACKS);
+            times.add(sample(path), 10, MAX_STACKS);
         }
         assert_eq!(times.stacks.len(), FEWEST_STACKS);
-        times.give_cpu(stack(99), 5);
+        // One has a stack of its own, the other has not.
+        times.give_cpu(sample(0), 3);
+        times.give_cpu(sample(99), 5);
         let mut cells = RunCells::default();
         cells.end(7, ended(1, 0, times));
         let table = table(cells);
         let found: Vec<_> = table.times.iter().map(|it| (it.wall, it.cpu)).collect();
-        assert_eq!(found, [(0, 5), (1000, 0)]);
+        assert_eq!(found, [(1000, 8)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nix::sched::sched_getcpu;
 
 use super::aggregate::{Aggregate, StackSum};
+use super::cells::LeafStack;
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
@@ -18,6 +19,7 @@ use crate::read::own_cpu::JobAnswer;
 use crate::read::quiescent::Observation;
 use crate::read::wait_shares::{WaitSample, WaitShares};
 use crate::read::worker::Worker;
+use crate::stack::names::NameId;
 use crate::stack::trace::SummedStack;
 use crate::target::process::Process;
 use crate::target::process::held::{Held, HeldFiles};
@@ -67,7 +69,7 @@ pub struct Member {
     pub served: Served,
     /// The changes of its heap, if they are requested.
     pub heap: Option<HeapAccount>,
-    cpu: CpuShares<Fate>,
+    cpu: CpuShares<LeafFate>,
     /// Its waits for a CPU.
     waits: WaitShares<Fate>,
     /// Whether it has waited for a CPU lately.
@@ -108,10 +110,19 @@ pub enum Did {
     Slept(Held),
 }
 
+/// A sample that waits for its CPU time.
+#[derive(Debug, Clone, Copy)]
+pub struct LeafFate {
+    pub fate: Fate,
+    /// The function of its leaf as far as it was known when the sample was taken; any between
+    /// requests.
+    pub leaf: NameId,
+}
+
 /// A sample that waits for its CPU time, and for its wait.
 #[derive(Debug, Clone, Copy)]
 pub struct UnspentSample {
-    pub fate: Fate,
+    pub sample: LeafFate,
     /// The time that it represents, in nanoseconds.
     pub wall: u64,
 }
@@ -347,7 +358,7 @@ impl Member {
             return;
         };
         let decide = |fate: &mut Fate| *fate = fate.decided(is_kept);
-        self.cpu.each(decide);
+        self.cpu.each(|sample| decide(&mut sample.fate));
         self.waits.each(decide);
         if let Some(heap) = &mut self.heap {
             heap.each(decide);
@@ -374,12 +385,12 @@ impl Member {
             delay_nanoseconds: look.delay_nanoseconds.saturating_sub(gave_way),
             ..look
         };
-        let UnspentSample { fate, wall } = newest;
+        let UnspentSample { sample, wall } = newest;
         let newest = ClockedSample {
             at: self.sampled_at,
             look,
             activity,
-            sample: fate,
+            sample,
         };
         self.cpu.add(newest, give);
         self.contention.add(self.sampled_at, look);
@@ -387,7 +398,7 @@ impl Member {
         let newest = WaitSample {
             wall,
             is_queued,
-            sample: fate,
+            sample: sample.fate,
         };
         let served = &mut self.served;
         let label = |fate, share| served.label_wait(fate, summed_as, share, aggregate);
@@ -426,15 +437,16 @@ fn give_to(
     mut recorder: Option<&mut Recorder>,
     summed_as: i32,
     tid: i32,
-) -> impl FnMut(Fate, u64) {
-    move |fate, nanoseconds| {
+) -> impl FnMut(LeafFate, u64) {
+    move |LeafFate { fate, leaf }, nanoseconds| {
         if fate == Fate::Idle {
             *idle += nanoseconds;
         }
         if let (Some(recorder), Some(number)) = (&mut recorder, fate.request())
             && let Fate::Summed(_, sample) | Fate::Young(_, sample) = fate
         {
-            recorder.give_cpu(tid, number, sample.stack, nanoseconds);
+            let stack = sample.stack;
+            recorder.give_cpu(tid, number, LeafStack { stack, leaf }, nanoseconds);
         }
         let cpu = StackSum {
             cpu_nanoseconds: i64::try_from(nanoseconds).unwrap_or(i64::MAX),

@@ -17,7 +17,7 @@ use phpprof_profile::timeline::{
 use rustc_hash::FxHashMap;
 
 use super::aggregate::ANY_WORKER;
-use super::cells::{EndedRequest, RequestTimes, RunCells};
+use super::cells::{EndedRequest, LeafStack, RequestTimes, RunCells};
 use super::moments::{Moments, TimedStack};
 use crate::read::heap::HeapSizes;
 use crate::request::asked::SampleLabel;
@@ -181,7 +181,11 @@ impl Recorder {
             .or_insert_with(|| LiveRequest::new(taken, &of));
         live.add(taken, &of, wall);
         let signed = i64::try_from(wall).unwrap_or(i64::MAX);
-        live.times.add(taken.stack, taken.leaf, signed, serving);
+        let sample = LeafStack {
+            stack: taken.stack,
+            leaf: taken.leaf,
+        };
+        live.times.add(sample, signed, serving);
         live.moments
             .add(moment, room.clamp(FEWEST_MOMENTS, MAX_MOMENTS));
         match (
@@ -216,15 +220,15 @@ impl Recorder {
     }
 
     /// Gives CPU time, in nanoseconds, to the request of a worker's sample of this stack.
-    pub fn give_cpu(&mut self, tid: i32, number: u32, stack: SummedStack, nanoseconds: u64) {
+    pub fn give_cpu(&mut self, tid: i32, number: u32, sample: LeafStack, nanoseconds: u64) {
         let live = self.live.get_mut(&tid).filter(|live| live.number == number);
         let seen = match live {
             Some(live) => {
-                live.times.give_cpu(stack, nanoseconds);
+                live.times.give_cpu(sample, nanoseconds);
                 Some(&mut live.seen)
             }
             None => {
-                self.cells.give_cpu(tid, number, stack, nanoseconds);
+                self.cells.give_cpu(tid, number, sample, nanoseconds);
                 self.slowest.listed.get_mut(&number)
             }
         };

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::cells::leaf_of;
-use super::member::{Did, Member, OwnRead, SchedulerSight, Unmoved, UnspentSample};
+use super::cells::{LeafStack, leaf_of};
+use super::member::{Did, LeafFate, Member, OwnRead, SchedulerSight, Unmoved, UnspentSample};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
 use super::schedule::{SampleSlot, SampleTurn, WakeSchedule};
@@ -388,14 +388,17 @@ impl RunLoop<'_> {
             });
             self.totals.heap.offer(heap.highest(fate));
         }
+        let leaf = stack.map(|stack| leaf_of(stack, &self.sampler.tree));
+        let leaf = leaf.unwrap_or(FunctionNames::IDLE);
         let mut recorder = self.recorder.as_mut();
         if let Some(recorder) = recorder.as_deref_mut() {
-            let stack = stack.map(|stack| (stack, leaf_of(stack, &self.sampler.tree)));
-            record(recorder, member, stack, fate, slot, ran);
+            let sample = stack.map(|stack| LeafStack { stack, leaf });
+            record(recorder, member, sample, fate, slot, ran);
         }
         if let Some(seen) = seen {
             let wall = slot.to.saturating_sub(slot.from);
-            let newest = UnspentSample { fate, wall };
+            let sample = LeafFate { fate, leaf };
+            let newest = UnspentSample { sample, wall };
             member.spend(seen, newest, aggregate, recorder);
         }
     }
@@ -439,13 +442,13 @@ impl RunLoop<'_> {
 fn record(
     recorder: &mut Recorder,
     member: &Member,
-    stack: Option<(SummedStack, NameId)>,
+    sample: Option<LeafStack>,
     fate: Fate,
     slot: SampleSlot,
     ran: bool,
 ) {
     let tid = member.worker.process.tid;
-    let Some((stack, leaf)) = stack else {
+    let Some(LeafStack { stack, leaf }) = sample else {
         recorder.idle(tid);
         return;
     };

@@ -1,12 +1,15 @@
 //! The cells of a run: its requests by route, group of workers and slice of time, with their self
 //! time by function. Pure.
 //!
-//! A request's time is kept with it until the next request of its worker has ended, because its
-//! route and its CPU time may only be known then.
+//! A request's time is kept with it until the next request of its worker has ended, or its worker,
+//! because its route and its CPU time may only be known then.
 //!
-//! Invariant: no time of a request is lost: stacks without room count by their function, and
-//! functions without room as `(other)`. Memory: 16,384 times and 4,096 cells of about 60 bytes
-//! each, and twice 8,192 stacks of 56 bytes of the requests that are served or have just ended.
+//! Invariant: stacks without room count by their function, and functions without room as `(other)`.
+//! Only CPU time is lost that becomes known after 256 other workers have ended a request.
+//! Memory: 16,384 times and 4,096 cells of about 60 bytes each. Stacks and functions take 56 bytes
+//! each: those of all ended requests together 8,192 and those of one request; of `n` requests that
+//! are served at once, 8,192 × (1 + ln n) stacks, or 32 each if that is more, and 256 functions
+//! each. That is 3.3 MB for 64 such requests.
 
 use phpprof_profile::timeline::{
     CellLimits, CellOwner, CellSums, CellTable, TreeFunction, WORKER_GROUPS,
@@ -22,14 +25,14 @@ const LIMITS: CellLimits = CellLimits {
     cells: 4_096,
     times: 16_384,
 };
-/// The most stacks of all current requests together: if many workers are busy at once, each has
-/// fewer.
+/// The most stacks of one request: if `n` are served when it meets another stack, it has an `n`th
+/// of this. It is also the most stacks and functions of all ended requests together.
 const MAX_STACKS: usize = 8_192;
 /// Each has at least this many.
 const FEWEST_STACKS: usize = 32;
 /// The most functions of a request whose stacks have no room.
 const MAX_LEAVES: usize = 256;
-/// The most ended requests that wait for the rest of their CPU time. Workers that ended leave one.
+/// The most ended requests that wait for the rest of their CPU time, each of another worker.
 const MAX_ENDED: usize = 256;
 
 /// A stack with its [`leaf_of`].
@@ -92,12 +95,16 @@ impl RequestTimes {
         let cpu = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
         let sum = if let Some((_, sum)) = self.stacks.get_mut(&stack) {
             sum
-        } else if let Some(sum) = self.leaves.get_mut(&leaf) {
-            sum
+        } else if self.leaves.len() < MAX_LEAVES || self.leaves.contains_key(&leaf) {
+            self.leaves.entry(leaf).or_default()
         } else {
             &mut self.other
         };
         sum[1] = sum[1].saturating_add(cpu);
+    }
+
+    fn len(&self) -> usize {
+        self.stacks.len() + self.leaves.len()
     }
 }
 
@@ -114,8 +121,9 @@ pub struct EndedRequest {
     pub route: u16,
     /// The number of its samples.
     pub samples: u64,
-    /// Whether the run ended before it: then it has time, but does not count.
-    pub is_unfinished: bool,
+    /// Whether it is still to be counted: one that the run has outlived has time, but does not
+    /// count.
+    pub is_to_count: bool,
     /// Its time.
     pub times: RequestTimes,
 }
@@ -127,6 +135,8 @@ pub struct RunCells {
     names: FxHashMap<u32, NameId>,
     /// By thread id.
     ended: FxHashMap<i32, EndedRequest>,
+    /// How many stacks and functions these have together.
+    kept: usize,
 }
 
 impl Default for RunCells {
@@ -135,6 +145,7 @@ impl Default for RunCells {
             sums: CellSums::new(LIMITS),
             names: FxHashMap::default(),
             ended: FxHashMap::default(),
+            kept: 0,
         }
     }
 }
@@ -142,11 +153,20 @@ impl Default for RunCells {
 impl RunCells {
     /// Takes a request of a worker that has ended.
     pub fn end(&mut self, tid: i32, ended: EndedRequest) {
+        self.leave(tid);
         if self.ended.len() >= MAX_ENDED {
             self.settle();
+            self.ended.clear();
         }
-        if let Some(earlier) = self.ended.insert(tid, ended) {
-            self.add(earlier);
+        self.kept += ended.times.len();
+        self.ended.insert(tid, ended);
+        self.make_room();
+    }
+
+    /// Adds the last request of a worker whose CPU time is settled.
+    pub fn leave(&mut self, tid: i32) {
+        if let Some(mut ended) = self.ended.remove(&tid) {
+            self.add(&mut ended);
         }
     }
 
@@ -154,31 +174,42 @@ impl RunCells {
     pub fn give_cpu(&mut self, tid: i32, number: u32, sample: LeafStack, nanoseconds: u64) {
         let ended = self.ended.get_mut(&tid);
         if let Some(ended) = ended.filter(|ended| ended.number == number) {
+            let before = ended.times.len();
             ended.times.give_cpu(sample, nanoseconds);
+            self.kept += ended.times.len() - before;
+            self.make_room();
         }
     }
 
+    fn make_room(&mut self) {
+        if self.kept > MAX_STACKS {
+            self.settle();
+        }
+    }
+
+    /// Adds the time so far of all ended requests. They stay, for what is known later.
     fn settle(&mut self) {
-        for (_, ended) in std::mem::take(&mut self.ended) {
-            self.add(ended);
-        }
+        let mut all = std::mem::take(&mut self.ended);
+        all.values_mut().for_each(|ended| self.add(ended));
+        self.ended = all;
     }
 
-    fn add(&mut self, ended: EndedRequest) {
+    fn add(&mut self, ended: &mut EndedRequest) {
         let owner = CellOwner {
             pod: 0,
             group: ended.summed_as.unsigned_abs() % WORKER_GROUPS,
         };
         let began = ended.began.max(0);
         let at = self.sums.place(owner, began, ended.route.into());
-        if !ended.is_unfinished {
+        if std::mem::take(&mut ended.is_to_count) {
             self.sums.add_requests(at, 1, ended.samples);
         }
+        self.kept -= ended.times.len();
         let RequestTimes {
             stacks,
             leaves,
             other,
-        } = ended.times;
+        } = std::mem::take(&mut ended.times);
         let stacks = stacks.into_values();
         for (name, [wall, cpu]) in stacks.chain(leaves) {
             let key = u32::try_from(name.index()).ok();
@@ -225,7 +256,7 @@ mod tests {
             began,
             route: 1,
             samples: 3,
-            is_unfinished: number == 3,
+            is_to_count: number != 3,
             times,
         }
     }
@@ -287,12 +318,45 @@ mod tests {
     }
 
     #[test]
-    fn ended_workers_leave_a_bounded_number() {
+    fn ended_requests_are_a_bounded_number() {
         let mut cells = RunCells::default();
         for tid in 0..2_000 {
             cells.end(tid, ended(1, 0, RequestTimes::default()));
             assert!(cells.ended.len() <= MAX_ENDED);
         }
         assert_eq!(table(cells).requests(), 2_000);
+    }
+
+    /// Each of them was served alone, so each has the stacks of all.
+    #[test]
+    fn ended_requests_keep_few_stacks_and_their_time() {
+        let mut cells = RunCells::default();
+        for tid in 0..20 {
+            let mut times = RequestTimes::default();
+            for path in 0..2_000 {
+                let path = PathId(path);
+                let stack = SummedStack {
+                    path,
+                    ..STACK.stack
+                };
+                times.add(LeafStack { stack, ..STACK }, 10, 1);
+            }
+            cells.end(tid, ended(1, 0, times));
+            let kept = cells.ended.values().map(|it| it.times.len());
+            assert_eq!(kept.sum::<usize>(), cells.kept);
+            assert!(cells.kept <= MAX_STACKS);
+        }
+        for tid in 0..20 {
+            cells.give_cpu(tid, 1, STACK, 4);
+            // Nothing is known later of the first ones.
+            if tid < 5 {
+                cells.leave(tid);
+            }
+        }
+        assert_eq!(cells.ended.len(), 15);
+        let table = table(cells);
+        let found = table.times.iter().map(|it| (it.wall, it.cpu));
+        assert_eq!(found.collect::<Vec<_>>(), [(20 * 2_000 * 10, 20 * 4)]);
+        assert_eq!((table.requests(), table.cells.len()), (20, 1));
     }
 }

@@ -2,11 +2,11 @@
 //! the same samples. Pure.
 //!
 //! Invariant: the cells of the workers, those of the routes, and the parts of the run each add up
-//! to the wall time of all summed samples; and memory is bounded, at about 16 MB when everything is
-//! full: parts 1 MB (`phpprof_profile::timeline::Parts`), cells 2 × 1.6 MB
-//! (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest requests,
-//! half as many of those that are served now, 2,000 requests of 200 bytes, and cells 2 MB
-//! ([`super::cells`]). A run of some functions and routes takes a few hundred kilobytes.
+//! to the wall time of all summed samples; and memory is bounded, at about 17 MB when everything is
+//! full and 64 requests are served at once: parts 1 MB (`phpprof_profile::timeline::Parts`), cells
+//! 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest
+//! requests, half as many of those that are served now, 2,000 requests of 200 bytes, and cells 5.5
+//! MB ([`super::cells`]). A run of some functions and routes takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
 
@@ -214,9 +214,15 @@ impl Recorder {
         }
     }
 
-    /// Notes that a worker waits for a request, or has ended.
+    /// Notes that a worker waits for a request.
     pub fn idle(&mut self, tid: i32) {
         self.ends(tid, false);
+    }
+
+    /// Notes that a worker has ended, and that its CPU time is settled.
+    pub fn leave(&mut self, tid: i32) {
+        self.ends(tid, false);
+        self.cells.leave(tid);
     }
 
     /// Gives CPU time, in nanoseconds, to the request of a worker's sample of this stack.
@@ -259,7 +265,7 @@ impl Recorder {
             began: signed(seen.began).saturating_sub(signed(self.began)),
             route: seen.values[SampleLabel::Route as usize],
             samples: seen.samples,
-            is_unfinished,
+            is_to_count: !is_unfinished,
             times: live.times,
         };
         self.cells.end(tid, ended);

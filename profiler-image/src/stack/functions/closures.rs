@@ -5,7 +5,7 @@
 //! read while a sample shows the closure, because functions go with their request. Until then, and
 //! where no table tells, a closure has its file and line.
 //! Invariant: a closure has one name in each profile, because [`super::FunctionNames`] shows the
-//! new name for all its samples. At most 32 tables are read in a row, then ten per second, and few
+//! new name for all its samples. At most 33 tables are read in a row, then ten per second, and few
 //! in a sample.
 
 use phpprof_zend::enclosing::{Enclosing, enclosing};
@@ -20,8 +20,8 @@ use crate::stack::volume::without_versions;
 
 /// How many closures wait for a look at the tables; further ones keep the names of their files.
 const MAX_WAITING: usize = 512;
-/// How many tables are read in a row.
-const MAX_IN_A_ROW: u32 = 32;
+/// How many tables are read in a row; the last closure may need one more.
+const MAX_IN_A_ROW: i64 = 32;
 /// The nanoseconds after which one more may be read.
 const BETWEEN_TABLES: u64 = 100_000_000;
 /// How many closures of one sample are looked up. Each takes up to two tables.
@@ -59,7 +59,8 @@ impl UnnamedClosures {
 /// When a table may be read.
 #[derive(Debug)]
 struct TablePace {
-    left: u32,
+    /// Below zero if the last closure took two tables for one: then the next one waits for both.
+    left: i64,
     /// When `left` was right, in nanoseconds.
     since: u64,
 }
@@ -77,7 +78,7 @@ impl TablePace {
     fn may_read(&mut self, now: u64) -> bool {
         let more = now.saturating_sub(self.since) / BETWEEN_TABLES;
         if more > 0 {
-            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            let more = i64::try_from(more).unwrap_or(i64::MAX);
             self.left = self.left.saturating_add(more).min(MAX_IN_A_ROW);
             self.since = now;
         }
@@ -85,7 +86,7 @@ impl TablePace {
     }
 
     fn note_read(&mut self) {
-        self.left = self.left.saturating_sub(1);
+        self.left -= 1;
     }
 }
 
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(reads(50 * second), MAX_IN_A_ROW);
         assert_eq!(reads(50 * second + BETWEEN_TABLES - 1), 0);
         let later = (1..=10).map(|tenth| reads(50 * second + tenth * BETWEEN_TABLES));
-        assert_eq!(later.sum::<u32>(), 10);
+        assert_eq!(later.sum::<i64>(), 10);
         assert_eq!(reads(100 * second), MAX_IN_A_ROW);
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 
 const TABLE: u64 = 0x60_0000;
+const TABLE_OF_CLASS: u64 = 0x60_1000;
 /// The line of closure `number`.
 fn line(number: u64) -> u32 {
     number as u32 * 10 + 5
@@ -18,6 +19,23 @@ struct Programs {
 
 impl Programs {
     fn new(count: u64) -> Self {
+        Self::of_class(count, 0)
+    }
+
+    /// The same, of closures of a class whose methods are elsewhere.
+    fn in_class(count: u64) -> Self {
+        let row = &of_8_2().class_entry;
+        let class = TABLE_OF_CLASS - row.function_table as u64;
+        let mut programs = Self::of_class(count, class);
+        let memory = &mut programs.memory;
+        memory.room(class, 0x200);
+        let method = put(memory, 51, "m", true);
+        memory.put_word(class, row.name, STRINGS + 51 * 0x100);
+        memory.put_table(TABLE_OF_CLASS, &[("m", method.func)]);
+        programs
+    }
+
+    fn of_class(count: u64, scope: u64) -> Self {
         let (codes, maps, mut memory) = nothing_known();
         memory.put_string(STRINGS, "{closure}");
         let around = put(&mut memory, 50, "f", true);
@@ -35,6 +53,7 @@ impl Programs {
                 name: STRINGS,
                 filename: FILE,
                 line_start: line(number),
+                scope,
                 ..FunctionKey::default()
             };
             memory.put_function(closure.func, &key);
@@ -95,6 +114,20 @@ fn tables_in_no_sample_are_read_later() {
         }
         assert_eq!(in_functions(&programs), 32 + tenth as usize);
     }
+}
+
+/// A closure of a class takes two tables.
+#[test]
+fn tables_of_classes_are_read_no_faster() {
+    let mut programs = Programs::in_class(40);
+    let mut in_functions = |now: u64| {
+        let ids: Vec<NameId> = (0..40).map(|index| programs.sample(index, now)).collect();
+        let shown = ids.iter().map(|&id| programs.shown(id));
+        shown.filter(|name| name.starts_with("{closure:f")).count()
+    };
+    assert_eq!(in_functions(1), 16);
+    let later = (1..=8).map(|tenth| in_functions(1 + tenth * 100_000_000));
+    assert_eq!(later.collect::<Vec<_>>(), [17, 17, 18, 18, 19, 19, 20, 20]);
 }
 
 #[test]

@@ -17,7 +17,6 @@ use phpprof_profile::dump::{
 };
 use phpprof_zend::heap::account::{self, MmAccount, MmLosses, MmRefusal};
 use phpprof_zend::heap::bins;
-use phpprof_zend::memory::MemoryFault;
 use phpprof_zend::opcache::accelerator;
 
 use crate::run::WorkerLabels;
@@ -42,12 +41,12 @@ pub fn add_memory(workers: &mut [DumpWorker], seen: &HashMap<i32, WorkerLabels>)
             left_out += 1;
             continue;
         }
-        worker.memory = Some(report(tid, labels));
+        worker.memory = Some(report(tid, labels, until));
     }
     left_out
 }
 
-fn report(tid: i32, seen: &WorkerLabels) -> MemoryReport {
+fn report(tid: i32, seen: &WorkerLabels, until: Instant) -> MemoryReport {
     let pid = seen.pid;
     let maps = text(&format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut report = MemoryReport {
@@ -61,7 +60,7 @@ fn report(tid: i32, seen: &WorkerLabels) -> MemoryReport {
             return report;
         }
     };
-    match heap(&memory, tid, seen, &maps) {
+    match heap(&memory, tid, seen, &maps, until) {
         Ok(heap) => report.heap = Some(heap),
         Err(refusal) => report.without_heap = Some(refusal.to_string()),
     }
@@ -82,20 +81,36 @@ fn heap(
     tid: i32,
     seen: &WorkerLabels,
     maps: &str,
+    until: Instant,
 ) -> Result<HeapReport, MmRefusal> {
     let layout = seen.engine.layout;
-    let mut last = Err(MmRefusal::Unreadable(MemoryFault::Gone));
-    for _ in 0..TRIES {
+    let read = || {
         let off = OffCpu::begin(seen.pid, tid);
         let found = place::find(memory, &seen.engine, maps).ok_or(MmRefusal::NoHeap);
         let account = found.and_then(|heap| account::read(memory, layout, heap));
         let stayed = off.is_some_and(|off| off.stayed());
-        last = account.map(|account| heap_report(&account, stayed));
-        if stayed {
+        let report = account.map(|account| heap_report(&account, stayed));
+        HeapTry { report, stayed }
+    };
+    last_try(read, until)
+}
+
+/// A read of a heap, and whether its worker stayed off a CPU meanwhile.
+struct HeapTry {
+    report: Result<HeapReport, MmRefusal>,
+    stayed: bool,
+}
+
+/// Tries until a read is of one moment, up to [`TRIES`] times; once the time is over, not again.
+fn last_try(mut read: impl FnMut() -> HeapTry, until: Instant) -> Result<HeapReport, MmRefusal> {
+    let mut last = read();
+    for _ in 1..TRIES {
+        if last.stayed || Instant::now() >= until {
             break;
         }
+        last = read();
     }
-    last
+    last.report
 }
 
 /// The report of an account.
@@ -193,12 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn tries_end_with_a_moment_or_the_time() {
+        let now = Instant::now();
+        let check = |until: Instant, stays_at: usize, expected: usize| {
+            let mut tries = 0;
+            let read = || {
+                tries += 1;
+                HeapTry {
+                    report: Err(MmRefusal::NoHeap),
+                    stayed: tries == stays_at,
+                }
+            };
+            assert!(last_try(read, until).is_err());
+            assert_eq!(tries, expected);
+        };
+        check(now + MOST_TIME, 2, 2);
+        check(now + MOST_TIME, 9, TRIES);
+        check(now, 9, 1);
+    }
+
+    #[test]
     fn ended_workers_have_a_reason_instead() {
         let seen = WorkerLabels {
             pid: i32::MAX,
             engine: Scene::frameless("strpos", IS_NULL).process().engine,
         };
-        let report = report(i32::MAX, &seen);
+        let report = report(i32::MAX, &seen, Instant::now() + MOST_TIME);
         let reason = "the process has ended";
         assert_eq!(report.without_heap.as_deref(), Some(reason));
         assert_eq!((report.heap, report.process), (None, None));

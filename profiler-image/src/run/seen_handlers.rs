@@ -19,7 +19,7 @@ const MAX_HANDLERS: usize = 8;
 /// another one.
 const AFTER_NAME: u64 = 10 * SECOND;
 /// And one without a handler, or whose handler just ran: this read has 16 bytes.
-const AFTER_NONE: u64 = SECOND;
+pub(super) const AFTER_NONE: u64 = SECOND;
 
 /// The functions that were seen, and how often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

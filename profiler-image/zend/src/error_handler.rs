@@ -5,8 +5,10 @@
 //! class and a method's name, a closure, or an object with `__invoke` (`zend_is_callable_ex`,
 //! Zend/zend_API.c); each leads to a `zend_function`, whose name is that of its frames.
 //!
-//! Invariant: at most a hundred reads, each of bounded length. A name is only given if its texts
-//! agree with their hashes; the target has run on meanwhile, so anything else is ignored.
+//! Invariant: each read has a bounded length, and each walk along a table's chain an end
+//! ([`crate::hash`]): a few dozen reads in a valid engine, a few thousand in a hostile one. A name
+//! is only given if its texts agree with their hashes; the target has run on meanwhile, so anything
+//! else is ignored.
 
 use crate::closure::FUNCTION;
 use crate::function::{FunctionKey, HEAD, NamedFunction};

@@ -73,4 +73,18 @@ mod tests {
         run.read_error_handler(2);
         assert_eq!(names(&run), ["on_error"]);
     }
+
+    #[test]
+    fn workers_between_requests_are_not_asked() {
+        let options = options();
+        let mut run = RunLoop::new(&options).unwrap();
+        let scene = Scene::frameless("strpos", IS_NULL).with_error_handler("on_error");
+        run.members.push(Member::new(scene.process().into(), 1, 0));
+        for in_request in [true, false] {
+            add(&mut run, 0, in_request);
+            assert_eq!(run.members[0].is_in_request(), in_request);
+        }
+        run.read_error_handler(1);
+        assert_eq!(names(&run), Vec::<String>::new());
+    }
 }

@@ -61,8 +61,10 @@ pub struct Member {
     moved: Option<(SchedStat, u64)>,
     /// How many turns it was busy, and how many it was between requests, in parts of a turn
     /// ([`IDLE_TOGETHER`]).
-    pub busy_turns: u64,
-    pub idle_turns: u64,
+    busy_turns: u64,
+    idle_turns: u64,
+    /// Whether its last sample was in a request.
+    was_in_request: bool,
     /// For how many of these its sample in this turn stands.
     pub stands_for: u64,
     /// The requests that it serves, if they are requested.
@@ -165,6 +167,7 @@ impl Member {
             moved: None,
             busy_turns: 0,
             idle_turns: 0,
+            was_in_request: false,
             stands_for: IDLE_TOGETHER,
             served: Served::default(),
             heap: None,
@@ -265,11 +268,21 @@ impl Member {
         self.stands_for = from.map_or(IDLE_TOGETHER, |_| idle as u64);
     }
 
-    /// Whether it served a request when it was last sampled.
+    /// Whether it served a request, or ran a script, when it was last sampled.
     #[must_use]
     pub fn is_in_request(&self) -> bool {
-        let is_between = self.unmoved.is_some_and(|unmoved| unmoved.stack.is_none());
-        self.busy_turns > 0 && !is_between
+        self.was_in_request
+    }
+
+    /// Counts a sample in a request, or between two.
+    pub fn count_turn(&mut self, in_request: bool) {
+        let turns = if in_request {
+            &mut self.busy_turns
+        } else {
+            &mut self.idle_turns
+        };
+        *turns += self.stands_for;
+        self.was_in_request = in_request;
     }
 
     /// Whether it slept between requests when it was last asked.

@@ -413,9 +413,9 @@ impl RunLoop<'_> {
         did: Did,
     ) -> Fate {
         let member = &mut self.members[index];
+        member.count_turn(stack.is_some());
         let Some(stack) = stack else {
             self.sampler.quality.idle += 1;
-            member.idle_turns += member.stands_for;
             let is_kept = self.options.include_idle && !self.requests.asked().filter.is_on();
             return if is_kept {
                 Fate::Summed(0, SummedStack::of_phase(FunctionNames::IDLE).into()).held(did.held())
@@ -423,7 +423,6 @@ impl RunLoop<'_> {
                 Fate::Idle
             };
         };
-        member.busy_turns += member.stands_for;
         if did.held() == Held::Stopped {
             self.sampler.quality.stopped += 1;
         }

@@ -8,20 +8,19 @@
 mod moment;
 mod place;
 mod process;
+mod shared;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use phpprof_profile::dump::{
-    BinReport, DumpWorker, HeapReport, LostReport, MemoryReport, OpcacheReport,
-};
+use phpprof_profile::dump::{BinReport, DumpWorker, HeapReport, LostReport, MemoryReport};
 use phpprof_zend::heap::account::{self, MmAccount, MmLosses, MmRefusal};
 use phpprof_zend::heap::bins;
-use phpprof_zend::opcache::accelerator;
 
 use crate::run::WorkerLabels;
-use crate::target::process::{ProcessMemory, maps, text};
+use crate::target::process::ProcessMemory;
 use moment::OffCpu;
+use shared::{LastShared, SharedByThreads};
 
 /// How long the memory of all workers may take together; that of further ones is not read.
 const MOST_TIME: Duration = Duration::from_secs(10);
@@ -31,8 +30,21 @@ const TRIES: usize = 3;
 /// Reads the memory of these workers, and returns for how many there was no time.
 pub fn add_memory(workers: &mut [DumpWorker], seen: &HashMap<i32, WorkerLabels>) -> usize {
     let until = Instant::now() + MOST_TIME;
+    add_until(workers, seen, until, SharedByThreads::read)
+}
+
+fn add_until(
+    workers: &mut [DumpWorker],
+    seen: &HashMap<i32, WorkerLabels>,
+    until: Instant,
+    read: impl Fn(i32) -> SharedByThreads,
+) -> usize {
     let mut left_out = 0;
-    for worker in workers {
+    let mut last = LastShared::default();
+    // Threads of a process follow each other.
+    let mut by_process: Vec<&mut DumpWorker> = workers.iter_mut().collect();
+    by_process.sort_by_key(|worker| worker.pid);
+    for worker in by_process {
         let tid = i32::try_from(worker.thread.unwrap_or(worker.pid)).unwrap_or(0);
         let Some(labels) = seen.get(&tid) else {
             continue;
@@ -41,37 +53,26 @@ pub fn add_memory(workers: &mut [DumpWorker], seen: &HashMap<i32, WorkerLabels>)
             left_out += 1;
             continue;
         }
-        worker.memory = Some(report(tid, labels, until));
+        let shared = last.of(labels.pid, &read);
+        worker.memory = Some(report(tid, labels, shared, until));
     }
     left_out
 }
 
-fn report(tid: i32, seen: &WorkerLabels, until: Instant) -> MemoryReport {
-    let pid = seen.pid;
-    let maps = text(&format!("/proc/{pid}/maps")).unwrap_or_default();
+fn report(tid: i32, seen: &WorkerLabels, shared: &SharedByThreads, until: Instant) -> MemoryReport {
     let mut report = MemoryReport {
-        process: process::read(pid),
+        process: shared.resident,
+        opcache: shared.opcache,
         ..MemoryReport::default()
     };
-    let memory = match ProcessMemory::open(pid) {
-        Ok(memory) => memory,
-        Err(fault) => {
-            report.without_heap = Some(fault.to_string());
-            return report;
-        }
+    let heap = match &shared.memory {
+        Ok(memory) => heap(memory, tid, seen, &shared.maps, until).map_err(|it| it.to_string()),
+        Err(fault) => Err(fault.to_string()),
     };
-    match heap(&memory, tid, seen, &maps, until) {
+    match heap {
         Ok(heap) => report.heap = Some(heap),
-        Err(refusal) => report.without_heap = Some(refusal.to_string()),
+        Err(refusal) => report.without_heap = Some(refusal),
     }
-    let shared = maps::parse(&maps, "").shared;
-    let filling = accelerator(&memory, &shared).and_then(|found| found.filling);
-    report.opcache = filling.map(|filling| OpcacheReport {
-        size: filling.size,
-        used: filling.used(),
-        free: filling.free,
-        wasted: filling.wasted,
-    });
     report
 }
 
@@ -161,6 +162,10 @@ fn heap_report(account: &MmAccount, stayed_off_cpu: bool) -> HeapReport {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    use phpprof_profile::dump::DumpState;
     use phpprof_zend::layouts::ROWS;
     use phpprof_zend::testing::IS_NULL;
     use phpprof_zend::testing::heap::HeapImage;
@@ -227,15 +232,61 @@ mod tests {
         check(now, 9, 1);
     }
 
+    /// Threads of these processes, one after the other, and what is known of them.
+    fn threads(pids: &[i32]) -> (Vec<DumpWorker>, HashMap<i32, WorkerLabels>) {
+        let engine = Scene::frameless("strpos", IS_NULL).process().engine;
+        let mut seen = HashMap::new();
+        let workers = pids.iter().zip(1..).map(|(&pid, tid)| {
+            let engine = Arc::clone(&engine);
+            seen.insert(tid, WorkerLabels { pid, engine });
+            DumpWorker {
+                pod: None,
+                container: None,
+                pid: pid.into(),
+                thread: Some(tid.into()),
+                pool: None,
+                php: String::new(),
+                sapi: String::new(),
+                state: DumpState::Running,
+                waits_for_cpu: false,
+                system_call: None,
+                method: None,
+                route: None,
+                script: None,
+                request_seconds: None,
+                stack: Vec::new(),
+                memory: None,
+            }
+        });
+        (workers.collect(), seen)
+    }
+
     #[test]
-    fn ended_workers_have_a_reason_instead() {
-        let seen = WorkerLabels {
-            pid: i32::MAX,
-            engine: Scene::frameless("strpos", IS_NULL).process().engine,
+    fn threads_have_their_process_read_once() {
+        let (mut workers, seen) = threads(&[i32::MAX, 7, i32::MAX, 7]);
+        let reads = RefCell::new(Vec::new());
+        let read = |pid| {
+            reads.borrow_mut().push(pid);
+            SharedByThreads {
+                pid,
+                ..SharedByThreads::read(i32::MAX)
+            }
         };
-        let report = report(i32::MAX, &seen, Instant::now() + MOST_TIME);
-        let reason = "the process has ended";
-        assert_eq!(report.without_heap.as_deref(), Some(reason));
-        assert_eq!((report.heap, report.process), (None, None));
+        let until = Instant::now() + MOST_TIME;
+        assert_eq!(add_until(&mut workers, &seen, until, read), 0);
+        assert_eq!(reads.into_inner(), [7, i32::MAX]);
+        let gone = Some("the process has ended");
+        for worker in workers {
+            let memory = worker.memory.unwrap();
+            assert_eq!(memory.without_heap.as_deref(), gone);
+            assert_eq!((memory.heap, memory.process), (None, None));
+        }
+    }
+
+    #[test]
+    fn workers_without_time_are_counted() {
+        let (mut workers, seen) = threads(&[1, 2]);
+        let read = |_| unreachable!("there is no time");
+        assert_eq!(add_until(&mut workers, &seen, Instant::now(), read), 2);
     }
 }

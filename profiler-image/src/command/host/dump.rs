@@ -27,7 +27,8 @@ pub struct DumpArguments {
     #[arg(short, long, group = "what", help_heading = WHAT)]
     all: bool,
     /// Show what each worker's memory is made of, instead of its stack: the sizes of small, large
-    /// and huge blocks, what is free in them, and the memory of the process. No value is read.
+    /// and huge blocks, what is free in them, and the memory of the process. It shows
+    /// sizes and counts, no contents.
     #[arg(short, long, help_heading = WHAT)]
     memory: bool,
     #[command(flatten)]

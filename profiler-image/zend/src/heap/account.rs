@@ -1,9 +1,10 @@
 //! What a heap is made of: small elements by size, large runs, huge blocks, chunks, and what is
 //! free in them (`zend_mm_heap`, Zend/zend_alloc.c).
 //!
-//! No block's content is read, except the first word of free elements and the list of huge blocks,
-//! which are the allocator's own. Invariant: each loop ends by a bound that does not depend on the
-//! target, and what could not be followed is counted in [`MmLosses`].
+//! Only what is the allocator's own is looked at: headers of chunks, the list of huge blocks, and
+//! the first word of free elements. For these, runs with free elements are read whole, also their
+//! elements in use. Invariant: only sizes and counts are kept; each loop ends by a bound that does
+//! not depend on the target, and what could not be followed is counted in [`MmLosses`].
 
 use std::fmt;
 

@@ -1,18 +1,19 @@
 //! The cells of a run: its requests by route, group of workers and slice of time, with their self
 //! time by function. Pure.
 //!
-//! A request's time is kept with it until the next request of its worker has ended, or its worker,
-//! because its route and its CPU time may only be known then.
+//! CPU time is divided among many samples at once ([`crate::read::cpu_shares`]), so most of it is
+//! known long after its request has ended: until then, the cell of the request is.
 //!
-//! Invariant: stacks without room count by their function, and functions without room as `(other)`.
-//! Only CPU time is lost that becomes known after 256 other workers have ended a request.
-//! Memory: 16,384 times and 4,096 cells of about 60 bytes each. Stacks and functions take 56 bytes
-//! each: those of all ended requests together 8,192 and those of one request; of `n` requests that
-//! are served at once, 8,192 × (1 + ln n) stacks, or 32 each if that is more, and 256 functions
-//! each. That is 3.3 MB for 64 such requests.
+//! Invariant: functions without room count as `(other)`. Only CPU time is lost that becomes known
+//! after 8,192 later requests have ended. Memory: 16,384 times and 4,096 cells of about 60 bytes
+//! each, 50 bytes for each of the 8,192 requests, and 40 bytes for each function of the `n`
+//! requests that are served at once: 8,192 × (1 + ln n), or 256 each if that is more. That is 2.9
+//! MB for 64 such requests.
+
+use std::collections::VecDeque;
 
 use phpprof_profile::timeline::{
-    CellLimits, CellOwner, CellSums, CellTable, TreeFunction, WORKER_GROUPS,
+    CellLimits, CellOwner, CellPlace, CellSums, CellTable, TreeFunction, WORKER_GROUPS,
 };
 use rustc_hash::FxHashMap;
 
@@ -25,24 +26,14 @@ const LIMITS: CellLimits = CellLimits {
     cells: 4_096,
     times: 16_384,
 };
-/// The most stacks of one request: if `n` are served when it meets another stack, it has an `n`th
-/// of this. It is also the most stacks and functions of all ended requests together.
-const MAX_STACKS: usize = 8_192;
+/// The most functions of one request: if `n` are served when it meets another function, it has an
+/// `n`th of this.
+const MAX_LEAVES: usize = 8_192;
 /// Each has at least this many.
-const FEWEST_STACKS: usize = 32;
-/// The most functions of a request whose stacks have no room.
-const MAX_LEAVES: usize = 256;
-/// The most ended requests that wait for the rest of their CPU time, each of another worker.
-const MAX_ENDED: usize = 256;
-
-/// A stack with its [`leaf_of`].
-#[derive(Debug, Clone, Copy)]
-pub struct LeafStack {
-    /// The stack.
-    pub stack: SummedStack,
-    /// The function of its leaf.
-    pub leaf: NameId,
-}
+const FEWEST_LEAVES: usize = 256;
+/// The most ended requests whose cells are known, for the rest of their CPU time. A worker has up
+/// to 256 samples that wait for theirs.
+const MAX_ENDED: usize = 8_192;
 
 /// The function of a stack's leaf as far as it is known when the sample is taken.
 #[must_use]
@@ -65,47 +56,39 @@ pub fn leaf_of(stack: SummedStack, tree: &CallTree) -> NameId {
 /// Wall and CPU time, in nanoseconds.
 type SelfTime = [i64; 2];
 
-/// The time of one request.
+/// The time of one request, by function.
 #[derive(Debug, Default)]
 pub struct RequestTimes {
-    stacks: FxHashMap<SummedStack, (NameId, SelfTime)>,
     leaves: FxHashMap<NameId, SelfTime>,
     /// Of functions without room.
     other: SelfTime,
 }
 
 impl RequestTimes {
-    /// Adds the time of a sample. `serving` is the number of requests that have such times.
-    pub fn add(&mut self, sample: LeafStack, wall: i64, serving: usize) {
-        let LeafStack { stack, leaf } = sample;
-        let room = (MAX_STACKS / serving.max(1)).max(FEWEST_STACKS);
-        let sum = if self.stacks.len() < room || self.stacks.contains_key(&stack) {
-            &mut self.stacks.entry(stack).or_insert((leaf, [0; 2])).1
-        } else if self.leaves.len() < MAX_LEAVES || self.leaves.contains_key(&leaf) {
+    /// Adds the wall time of a sample. `serving` is the number of requests that have such times.
+    pub fn add(&mut self, leaf: NameId, wall: i64, serving: usize) {
+        let sum = &mut self.of(leaf, serving)[0];
+        *sum = sum.saturating_add(wall);
+    }
+
+    /// Adds CPU time of an earlier sample.
+    pub fn give_cpu(&mut self, leaf: NameId, nanoseconds: u64, serving: usize) {
+        let sum = &mut self.of(leaf, serving)[1];
+        *sum = sum.saturating_add(signed(nanoseconds));
+    }
+
+    fn of(&mut self, leaf: NameId, serving: usize) -> &mut SelfTime {
+        let room = (MAX_LEAVES / serving.max(1)).max(FEWEST_LEAVES);
+        if self.leaves.len() < room || self.leaves.contains_key(&leaf) {
             self.leaves.entry(leaf).or_default()
         } else {
             &mut self.other
-        };
-        sum[0] = sum[0].saturating_add(wall);
+        }
     }
+}
 
-    /// Adds CPU time of an earlier sample to where its wall time is.
-    pub fn give_cpu(&mut self, sample: LeafStack, nanoseconds: u64) {
-        let LeafStack { stack, leaf } = sample;
-        let cpu = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-        let sum = if let Some((_, sum)) = self.stacks.get_mut(&stack) {
-            sum
-        } else if self.leaves.len() < MAX_LEAVES || self.leaves.contains_key(&leaf) {
-            self.leaves.entry(leaf).or_default()
-        } else {
-            &mut self.other
-        };
-        sum[1] = sum[1].saturating_add(cpu);
-    }
-
-    fn len(&self) -> usize {
-        self.stacks.len() + self.leaves.len()
-    }
+fn signed(nanoseconds: u64) -> i64 {
+    i64::try_from(nanoseconds).unwrap_or(i64::MAX)
 }
 
 /// A request that was seen to end, or that the run has outlived.
@@ -121,11 +104,18 @@ pub struct EndedRequest {
     pub route: u16,
     /// The number of its samples.
     pub samples: u64,
-    /// Whether it is still to be counted: one that the run has outlived has time, but does not
-    /// count.
-    pub is_to_count: bool,
+    /// Whether the run ended before it: then it has time, but does not count.
+    pub is_unfinished: bool,
     /// Its time.
     pub times: RequestTimes,
+}
+
+/// Whose cell an ended request is in, however long slices become.
+#[derive(Debug, Clone, Copy)]
+struct EndedPlace {
+    owner: CellOwner,
+    began: i64,
+    route: u16,
 }
 
 /// The cells of a run so far.
@@ -133,10 +123,10 @@ pub struct EndedRequest {
 pub struct RunCells {
     sums: CellSums,
     names: FxHashMap<u32, NameId>,
-    /// By thread id.
-    ended: FxHashMap<i32, EndedRequest>,
-    /// How many stacks and functions these have together.
-    kept: usize,
+    /// The newest of the requests that have ended, by their numbers.
+    ended: FxHashMap<u32, EndedPlace>,
+    /// Their numbers, the oldest first.
+    order: VecDeque<u32>,
 }
 
 impl Default for RunCells {
@@ -145,91 +135,81 @@ impl Default for RunCells {
             sums: CellSums::new(LIMITS),
             names: FxHashMap::default(),
             ended: FxHashMap::default(),
-            kept: 0,
+            order: VecDeque::new(),
         }
     }
 }
 
 impl RunCells {
-    /// Takes a request of a worker that has ended.
-    pub fn end(&mut self, tid: i32, ended: EndedRequest) {
-        self.leave(tid);
-        if self.ended.len() >= MAX_ENDED {
-            self.settle();
-            self.ended.clear();
-        }
-        self.kept += ended.times.len();
-        self.ended.insert(tid, ended);
-        self.make_room();
-    }
-
-    /// Adds the last request of a worker whose CPU time is settled.
-    pub fn leave(&mut self, tid: i32) {
-        if let Some(mut ended) = self.ended.remove(&tid) {
-            self.add(&mut ended);
-        }
-    }
-
-    /// Gives CPU time to the last request of a worker that has ended, if it has this number.
-    pub fn give_cpu(&mut self, tid: i32, number: u32, sample: LeafStack, nanoseconds: u64) {
-        let ended = self.ended.get_mut(&tid);
-        if let Some(ended) = ended.filter(|ended| ended.number == number) {
-            let before = ended.times.len();
-            ended.times.give_cpu(sample, nanoseconds);
-            self.kept += ended.times.len() - before;
-            self.make_room();
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.kept > MAX_STACKS {
-            self.settle();
-        }
-    }
-
-    /// Adds the time so far of all ended requests. They stay, for what is known later.
-    fn settle(&mut self) {
-        let mut all = std::mem::take(&mut self.ended);
-        all.values_mut().for_each(|ended| self.add(ended));
-        self.ended = all;
-    }
-
-    fn add(&mut self, ended: &mut EndedRequest) {
-        let owner = CellOwner {
-            pod: 0,
-            group: ended.summed_as.unsigned_abs() % WORKER_GROUPS,
+    /// Takes a request that has ended, with its time so far.
+    pub fn end(&mut self, ended: EndedRequest) {
+        let place = EndedPlace {
+            owner: CellOwner {
+                pod: 0,
+                group: ended.summed_as.unsigned_abs() % WORKER_GROUPS,
+            },
+            began: ended.began.max(0),
+            route: ended.route,
         };
-        let began = ended.began.max(0);
-        let at = self.sums.place(owner, began, ended.route.into());
-        if std::mem::take(&mut ended.is_to_count) {
+        let at = self.at(place);
+        if !ended.is_unfinished {
             self.sums.add_requests(at, 1, ended.samples);
         }
-        self.kept -= ended.times.len();
-        let RequestTimes {
-            stacks,
-            leaves,
-            other,
-        } = std::mem::take(&mut ended.times);
-        let stacks = stacks.into_values();
-        for (name, [wall, cpu]) in stacks.chain(leaves) {
-            let key = u32::try_from(name.index()).ok();
-            self.names.extend(key.map(|key| (key, name)));
+        let RequestTimes { leaves, other } = ended.times;
+        for (name, [wall, cpu]) in leaves {
+            let key = self.key(name);
             self.sums.add_time(at, key, wall, cpu);
         }
         if other != [0; 2] {
             self.sums.add_time(at, None, other[0], other[1]);
         }
         self.sums.fit();
+        self.keep(ended.number, place);
+    }
+
+    fn keep(&mut self, number: u32, place: EndedPlace) {
+        if self.order.len() >= MAX_ENDED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ended.remove(&oldest);
+        }
+        self.order.push_back(number);
+        self.ended.insert(number, place);
+    }
+
+    /// Gives CPU time to a request that has ended.
+    pub fn give_cpu(&mut self, number: u32, leaf: NameId, nanoseconds: u64) {
+        let Some(&place) = self.ended.get(&number) else {
+            return;
+        };
+        let (at, key) = (self.at(place), self.key(leaf));
+        self.sums.add_time(at, key, 0, signed(nanoseconds));
+        self.sums.fit();
+    }
+
+    fn at(&self, place: EndedPlace) -> CellPlace {
+        let EndedPlace {
+            owner,
+            began,
+            route,
+        } = place;
+        self.sums.place(owner, began, route.into())
+    }
+
+    /// The number of a function in the table, whose name is kept.
+    fn key(&mut self, name: NameId) -> Option<u32> {
+        let key = u32::try_from(name.index()).ok();
+        self.names.extend(key.map(|key| (key, name)));
+        key
     }
 
     /// The table, with the names of routes and functions.
     #[must_use]
     pub fn finish<'a>(
-        mut self,
+        self,
         route: impl Fn(u16) -> &'a str,
         function: impl Fn(NameId) -> TreeFunction,
     ) -> CellTable {
-        self.settle();
         let names = self.names;
         let route = |key: u32| route(u16::try_from(key).unwrap_or_default());
         let function = |key: u32| {
@@ -242,12 +222,12 @@ impl RunCells {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use phpprof_profile::timeline::CellTime;
 
-    const STACK: LeafStack = LeafStack {
-        stack: SummedStack::of_phase(FunctionNames::COMPILING),
-        leaf: FunctionNames::COMPILING,
-    };
+    use super::*;
+    use crate::stack::names::FunctionName;
+
+    const LEAF: NameId = FunctionNames::COMPILING;
 
     fn ended(number: u32, began: i64, times: RequestTimes) -> EndedRequest {
         EndedRequest {
@@ -256,9 +236,15 @@ mod tests {
             began,
             route: 1,
             samples: 3,
-            is_to_count: number != 3,
+            is_unfinished: number == 3,
             times,
         }
+    }
+
+    fn times(wall: i64) -> RequestTimes {
+        let mut times = RequestTimes::default();
+        times.add(LEAF, wall, 1);
+        times
     }
 
     fn table(cells: RunCells) -> CellTable {
@@ -273,90 +259,89 @@ mod tests {
     fn request_is_in_the_slice_of_its_begin() {
         let mut cells = RunCells::default();
         for (number, began) in [(1, -5), (2, 1_300_000_000), (3, 1_400_000_000)] {
-            let mut times = RequestTimes::default();
-            times.add(STACK, 10, 1);
-            cells.end(7, ended(number, began, times));
-            // Of the last samples it is known later.
-            cells.give_cpu(7, number, STACK, 4);
-            cells.give_cpu(7, number + 1, STACK, 100);
+            cells.end(ended(number, began, times(10)));
         }
         let table = table(cells);
         let found = table.each().map(|(cell, times)| {
             let [time] = times else { panic!("{times:?}") };
-            (cell.slice, cell.requests, cell.samples, time.wall, time.cpu)
+            (cell.slice, cell.requests, cell.samples, time.wall)
         });
         // The run has outlived the third.
-        assert_eq!(
-            found.collect::<Vec<_>>(),
-            [(0, 1, 3, 10, 4), (1, 1, 3, 20, 8)]
-        );
+        assert_eq!(found.collect::<Vec<_>>(), [(0, 1, 3, 10), (1, 1, 3, 20)]);
         assert_eq!(table.routes, ["/shop"]);
     }
 
+    /// Of sixty-four samples at once, each of another request.
     #[test]
-    fn stacks_without_room_count_by_function() {
-        let mut times = RequestTimes::default();
-        let sample = |path: u32| LeafStack {
-            stack: SummedStack {
-                path: PathId(path),
-                ..STACK.stack
-            },
-            leaf: FunctionNames::LOADING,
-        };
-        for path in 0..100 {
-            times.add(sample(path), 10, MAX_STACKS);
-        }
-        assert_eq!(times.stacks.len(), FEWEST_STACKS);
-        // One has a stack of its own, the other has not.
-        times.give_cpu(sample(0), 3);
-        times.give_cpu(sample(99), 5);
+    fn cpu_time_known_later_is_in_its_cell() {
         let mut cells = RunCells::default();
-        cells.end(7, ended(1, 0, times));
+        for number in 1..=64 {
+            let began = i64::from(number) * 100_000_000;
+            cells.end(ended(number + 3, began, times(10)));
+        }
+        for number in 1..=64 {
+            cells.give_cpu(number + 3, LEAF, number.into());
+        }
+        cells.give_cpu(1_000, LEAF, 1_000_000);
         let table = table(cells);
-        let found: Vec<_> = table.times.iter().map(|it| (it.wall, it.cpu)).collect();
-        assert_eq!(found, [(1000, 8)]);
+        let found = table.each().map(|(cell, times)| (cell.slice, times[0].cpu));
+        // Slices of 1.28 seconds.
+        let expected = [
+            (0, (1..=12).sum::<i64>()),
+            (1, (13..=25).sum()),
+            (2, (26..=38).sum()),
+            (3, (39..=51).sum()),
+            (4, (52..=63).sum()),
+            (5, 64),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    /// Slices have become longer since the request ended.
+    #[test]
+    fn cpu_time_is_in_its_cell_once_slices_are_longer() {
+        let mut cells = RunCells::default();
+        let slices = 2 * LIMITS.cells as u32;
+        for number in 4..4 + slices {
+            let began = i64::from(number - 4) * 1_280_000_000;
+            cells.end(ended(number, began, times(10)));
+        }
+        cells.give_cpu(4 + slices - MAX_ENDED as u32, LEAF, 5);
+        let table = table(cells);
+        assert!(table.cells.len() <= LIMITS.cells);
+        let cpu: Vec<i64> = table.times.iter().map(|time| time.cpu).collect();
+        assert_eq!((cpu[0], cpu.iter().sum::<i64>()), (5, 5));
+    }
+
+    #[test]
+    fn functions_without_room_are_other() {
+        let mut times = RequestTimes::default();
+        let mut names = FunctionNames::default();
+        for index in 0..300 {
+            let leaf = names.intern(FunctionName {
+                name: &format!("f{index}"),
+                file: "",
+                start_line: 1,
+            });
+            times.add(leaf, 10, MAX_LEAVES);
+            times.give_cpu(leaf, 3, MAX_LEAVES);
+        }
+        assert_eq!(times.leaves.len(), FEWEST_LEAVES);
+        assert_eq!(times.other, [440, 132]);
+        let mut cells = RunCells::default();
+        cells.end(ended(1, 0, times));
+        let table = table(cells);
+        let sum = |of: fn(&CellTime) -> i64| table.times.iter().map(of).sum::<i64>();
+        assert_eq!([sum(|it| it.wall), sum(|it| it.cpu)], [3_000, 900]);
     }
 
     #[test]
     fn ended_requests_are_a_bounded_number() {
         let mut cells = RunCells::default();
-        for tid in 0..2_000 {
-            cells.end(tid, ended(1, 0, RequestTimes::default()));
-            assert!(cells.ended.len() <= MAX_ENDED);
+        for number in 4..20_000 {
+            cells.end(ended(number, 0, RequestTimes::default()));
+            assert!(cells.ended.len() <= MAX_ENDED && cells.order.len() <= MAX_ENDED);
         }
-        assert_eq!(table(cells).requests(), 2_000);
-    }
-
-    /// Each of them was served alone, so each has the stacks of all.
-    #[test]
-    fn ended_requests_keep_few_stacks_and_their_time() {
-        let mut cells = RunCells::default();
-        for tid in 0..20 {
-            let mut times = RequestTimes::default();
-            for path in 0..2_000 {
-                let path = PathId(path);
-                let stack = SummedStack {
-                    path,
-                    ..STACK.stack
-                };
-                times.add(LeafStack { stack, ..STACK }, 10, 1);
-            }
-            cells.end(tid, ended(1, 0, times));
-            let kept = cells.ended.values().map(|it| it.times.len());
-            assert_eq!(kept.sum::<usize>(), cells.kept);
-            assert!(cells.kept <= MAX_STACKS);
-        }
-        for tid in 0..20 {
-            cells.give_cpu(tid, 1, STACK, 4);
-            // Nothing is known later of the first ones.
-            if tid < 5 {
-                cells.leave(tid);
-            }
-        }
-        assert_eq!(cells.ended.len(), 15);
-        let table = table(cells);
-        let found = table.times.iter().map(|it| (it.wall, it.cpu));
-        assert_eq!(found.collect::<Vec<_>>(), [(20 * 2_000 * 10, 20 * 4)]);
-        assert_eq!((table.requests(), table.cells.len()), (20, 1));
+        assert_eq!(table(cells).requests(), 19_996);
     }
 }

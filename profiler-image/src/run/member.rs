@@ -6,7 +6,6 @@ use std::sync::Arc;
 use nix::sched::sched_getcpu;
 
 use super::aggregate::{Aggregate, StackSum};
-use super::cells::LeafStack;
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
@@ -455,11 +454,8 @@ fn give_to(
         if fate == Fate::Idle {
             *idle += nanoseconds;
         }
-        if let (Some(recorder), Some(number)) = (&mut recorder, fate.request())
-            && let Fate::Summed(_, sample) | Fate::Young(_, sample) = fate
-        {
-            let stack = sample.stack;
-            recorder.give_cpu(tid, number, LeafStack { stack, leaf }, nanoseconds);
+        if let (Some(recorder), Some(number)) = (&mut recorder, fate.request()) {
+            recorder.give_cpu(tid, number, leaf, nanoseconds);
         }
         let cpu = StackSum {
             cpu_nanoseconds: i64::try_from(nanoseconds).unwrap_or(i64::MAX),

@@ -360,7 +360,7 @@ impl<'a> RunLoop<'a> {
         member.settle(&mut self.aggregate, self.recorder.as_mut());
         self.requests.idle(&mut member.served, self.clock.now());
         if let Some(recorder) = &mut self.recorder {
-            recorder.leave(member.worker.process.tid);
+            recorder.idle(member.worker.process.tid);
         }
         self.totals.count(&member);
     }

@@ -2,10 +2,10 @@
 //! the same samples. Pure.
 //!
 //! Invariant: the cells of the workers, those of the routes, and the parts of the run each add up
-//! to the wall time of all summed samples; and memory is bounded, at about 17 MB when everything is
+//! to the wall time of all summed samples; and memory is bounded, at about 16 MB when everything is
 //! full and 64 requests are served at once: parts 1 MB (`phpprof_profile::timeline::Parts`), cells
 //! 2 × 1.6 MB (`phpprof_profile::timeline::Rows`), 100,000 moments of 48 bytes of the 200 slowest
-//! requests, half as many of those that are served now, 2,000 requests of 200 bytes, and cells 5.5
+//! requests, half as many of those that are served now, 2,000 requests of 200 bytes, and cells 3
 //! MB ([`super::cells`]). A run of some functions and routes takes a few hundred kilobytes.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use phpprof_profile::timeline::{
 use rustc_hash::FxHashMap;
 
 use super::aggregate::ANY_WORKER;
-use super::cells::{EndedRequest, LeafStack, RequestTimes, RunCells};
+use super::cells::{EndedRequest, RequestTimes, RunCells};
 use super::moments::{Moments, TimedStack};
 use crate::read::heap::HeapSizes;
 use crate::request::asked::SampleLabel;
@@ -181,11 +181,7 @@ impl Recorder {
             .or_insert_with(|| LiveRequest::new(taken, &of));
         live.add(taken, &of, wall);
         let signed = i64::try_from(wall).unwrap_or(i64::MAX);
-        let sample = LeafStack {
-            stack: taken.stack,
-            leaf: taken.leaf,
-        };
-        live.times.add(sample, signed, serving);
+        live.times.add(taken.leaf, signed, serving);
         live.moments
             .add(moment, room.clamp(FEWEST_MOMENTS, MAX_MOMENTS));
         match (
@@ -214,27 +210,22 @@ impl Recorder {
         }
     }
 
-    /// Notes that a worker waits for a request.
+    /// Notes that a worker waits for a request, or has ended.
     pub fn idle(&mut self, tid: i32) {
         self.ends(tid, false);
     }
 
-    /// Notes that a worker has ended, and that its CPU time is settled.
-    pub fn leave(&mut self, tid: i32) {
-        self.ends(tid, false);
-        self.cells.leave(tid);
-    }
-
-    /// Gives CPU time, in nanoseconds, to the request of a worker's sample of this stack.
-    pub fn give_cpu(&mut self, tid: i32, number: u32, sample: LeafStack, nanoseconds: u64) {
+    /// Gives CPU time, in nanoseconds, to the request of a worker's sample with this leaf.
+    pub fn give_cpu(&mut self, tid: i32, number: u32, leaf: NameId, nanoseconds: u64) {
+        let serving = self.live.len();
         let live = self.live.get_mut(&tid).filter(|live| live.number == number);
         let seen = match live {
             Some(live) => {
-                live.times.give_cpu(sample, nanoseconds);
+                live.times.give_cpu(leaf, nanoseconds, serving);
                 Some(&mut live.seen)
             }
             None => {
-                self.cells.give_cpu(tid, number, sample, nanoseconds);
+                self.cells.give_cpu(number, leaf, nanoseconds);
                 self.slowest.listed.get_mut(&number)
             }
         };
@@ -265,10 +256,10 @@ impl Recorder {
             began: signed(seen.began).saturating_sub(signed(self.began)),
             route: seen.values[SampleLabel::Route as usize],
             samples: seen.samples,
-            is_to_count: !is_unfinished,
+            is_unfinished,
             times: live.times,
         };
-        self.cells.end(tid, ended);
+        self.cells.end(ended);
         self.slowest.add(live.number, seen);
     }
 

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::RunLoop;
 use super::aggregate::StackSum;
-use super::cells::{LeafStack, leaf_of};
+use super::cells::leaf_of;
 use super::member::{Did, LeafFate, Member, OwnRead, SchedulerSight, Unmoved, UnspentSample};
 use super::recorder::{Recorder, TakenSample};
 use super::requests::Fate;
@@ -434,6 +434,13 @@ impl RunLoop<'_> {
         let fate = self.requests.fate(served, stack, current, is_certain);
         fate.held(did.held())
     }
+}
+
+/// A stack with its [`leaf_of`].
+#[derive(Debug, Clone, Copy)]
+struct LeafStack {
+    stack: SummedStack,
+    leaf: NameId,
 }
 
 /// Records a worker's newest sample, with its stack and the function of its leaf if it was in a

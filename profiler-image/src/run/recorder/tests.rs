@@ -143,12 +143,11 @@ fn request_has_its_samples_cpu_and_peak() {
     };
     recorder.add(&with(HEAP, 0, 10), of(1, 4));
     recorder.add(&with(HeapSizes { size: 7, peak: 9 }, 10, 20), of(1, 3));
-    let TakenSample { stack, leaf, .. } = taken(7, 0, 10);
-    let sample = LeafStack { stack, leaf };
-    recorder.give_cpu(7, 1, sample, 6);
+    let TakenSample { leaf, .. } = taken(7, 0, 10);
+    recorder.give_cpu(7, 1, leaf, 6);
     recorder.idle(7);
     // It is known later, and belongs to the request that has ended.
-    recorder.give_cpu(7, 1, sample, 2);
+    recorder.give_cpu(7, 1, leaf, 2);
     recorder.add(&with(HEAP, 20, 30), of(2, 21));
     recorder.add(&with(HeapSizes { size: 6, peak: 12 }, 30, 35), of(2, 21));
     recorder.end();

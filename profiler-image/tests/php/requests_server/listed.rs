@@ -14,6 +14,28 @@ fn total(cells: &[TimelineCell]) -> i64 {
     cells.iter().map(|cell| cell.busy + cell.waiting).sum()
 }
 
+/// Checks that requests whose route is known have their wall and CPU time in the table that
+/// verdicts are from.
+fn check_cell_table(recorded: &Recorded, timeline: &Timeline) -> Result<()> {
+    let table = timeline.cells.as_ref().context("no table of cells")?;
+    let sums = [
+        (
+            "wall",
+            table.times.iter().map(|time| time.wall).sum::<i64>(),
+        ),
+        ("cpu", table.times.iter().map(|time| time.cpu).sum()),
+    ];
+    for (sample_type, sum) in sums {
+        let all = recorded.with_label("route", sample_type);
+        let all = all.with_context(|| format!("no {sample_type}"))?;
+        ensure!(
+            (sum - all).abs() * 20 < all,
+            "{sum} ns of {sample_type} in the cells in place of {all}"
+        );
+    }
+    Ok(())
+}
+
 /// Checks that the cells of the routes, and those of this many workers, are the wall time of the
 /// profile.
 pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
@@ -35,6 +57,7 @@ pub fn check_cells(recorded: &Recorded, workers: usize) -> Result<()> {
         "{} workers",
         timeline.workers.len()
     );
+    check_cell_table(recorded, timeline)?;
     let with_route = || timeline.routes.iter().filter(|row| !row.route.is_empty());
     let told: i64 = with_route().map(|row| total(&row.cells)).sum();
     let listed = |route: &str| -> i64 {

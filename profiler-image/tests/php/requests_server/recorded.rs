@@ -59,16 +59,19 @@ impl Recorded {
     pub fn shares(&self, label: &str) -> HashMap<String, f64> {
         let wall = self.profile.value_index("wall").unwrap_or(0);
         let sums = self.sums(label, wall);
-        let all: i64 = sums
-            .iter()
-            .filter(|((value, _), _)| !value.is_empty())
-            .map(|(_, sum)| sum)
-            .sum();
+        let all = self.with_label(label, "wall").unwrap_or(0);
         let mut shares = HashMap::new();
         for ((value, _), sum) in sums.into_iter().filter(|((value, _), _)| !value.is_empty()) {
             *shares.entry(value).or_default() += 100.0 * sum as f64 / all as f64;
         }
         shares
+    }
+
+    /// The sum of a sample type over the samples that have a value of a label.
+    pub fn with_label(&self, label: &str, sample_type: &str) -> Option<i64> {
+        let sums = self.sums(label, self.profile.value_index(sample_type)?);
+        let with_value = sums.iter().filter(|((value, _), _)| !value.is_empty());
+        Some(with_value.map(|(_, sum)| sum).sum())
     }
 
     pub fn samples(&self) -> i64 {

@@ -57,8 +57,8 @@ struct EdgeRow {
     is_long: bool,
 }
 
-/// The rows that break their limits, in words; a row breaks those that chance can break only if a
-/// long one does too, and in the short form only if it does so twice.
+/// The rows that break their limits, in words; a short row breaks those that chance can break only
+/// if it does so twice.
 pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
     let &BenchArguments { ref php, full, .. } = asked;
     let samples = match std::env::var("SAMPLES") {
@@ -89,13 +89,9 @@ pub fn run(asked: &BenchArguments) -> Result<Vec<String>> {
         let (mut broken, counts) = judge(php, row, samples, &mut csv)?;
         let may_be_chance = !broken.is_empty() && !is_wrong(&counts);
         // In one of some thirty runs, a long row has had ten times its usual `[unstable]`.
-        if may_be_chance && !(row.is_long && full) {
-            println!("    so few samples, or one run, do not tell: once more, with a million");
-            let row = EdgeRow {
-                is_long: true,
-                ..*row
-            };
-            (broken, _) = judge(php, &row, samples, &mut csv)?;
+        if may_be_chance && !full {
+            println!("    one short run does not tell: once more");
+            (broken, _) = judge(php, row, samples, &mut csv)?;
         }
         if !broken.is_empty() {
             failures.push(format!("{}: {}", label(row), broken.join("; ")));
@@ -165,8 +161,8 @@ const LEFT_TO_FULL: [&str; 3] = ["closures", "generators", "magic"];
 /// All rows, or those of the short form, because a row takes up to twenty seconds: most targets
 /// once without opcache, small calls of another depth with it and with the tracing JIT, and
 /// callbacks, which depend on the quiescent reader most, without it. Generators have to be in step
-/// with the sampler for a fault to show, which is rare in a short row: theirs is long. What 8.2
-/// does not have is tested with 8.4.
+/// with the sampler for a fault to show, which is rare in a short row: only the long form has them.
+/// What 8.2 does not have is tested with 8.4.
 fn rows(full: bool) -> Vec<EdgeRow> {
     let mut rows = Vec::new();
     for remote in [false, true] {
@@ -176,16 +172,14 @@ fn rows(full: bool) -> Vec<EdgeRow> {
                 let is_short = !is_30_deep && !LEFT_TO_FULL.contains(&target.name);
                 let plain = !engine.opcache && !remote && is_short;
                 let jit = engine.opcache && !remote && is_30_deep && engine.jit != "function";
-                let cached = engine.opcache && engine.jit == "off" && !remote;
-                let in_step = cached && target.name == "generators";
                 let without_quiescent_reads =
                     remote && !engine.opcache && target.name == "callbacks";
-                if full || plain || jit || without_quiescent_reads || in_step {
+                if full || plain || jit || without_quiescent_reads {
                     rows.push(EdgeRow {
                         engine,
                         remote,
                         target,
-                        is_long: full || in_step,
+                        is_long: full,
                     });
                 }
             }

@@ -8,7 +8,7 @@ pub const PROGRAMS: u64 = 50;
 /// The same of a mode that is not the first.
 const DRAWN: usize = 10;
 /// Programs of the short form.
-const FEW: u64 = 5;
+const FEW: u64 = 2;
 
 /// A way to run and sample programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(seeds.len(), 10, "{mode:?}");
         }
         assert_ne!(modes[1].seeds, modes[2].seeds);
-        assert_eq!(super::modes(true, false, &[])[0].seeds.len(), 5);
+        assert_eq!(super::modes(true, false, &[])[0].seeds.len(), 2);
         assert_eq!(super::modes(false, true, &[7])[0].seeds, [7]);
     }
 }

@@ -83,6 +83,10 @@ fn givens_names_each_missing_program_with_its_command() {
         "Go 1.26 or later (found: none)",
     ];
     assert_eq!(named, expected);
+    let without_curl = lines
+        .iter()
+        .find(|line| line.contains("curl -s") && !line.contains("apt-get install -y curl && "));
+    assert_eq!(without_curl, None);
 }
 
 #[test]

@@ -93,16 +93,22 @@ deploy() {
     kubectl apply -f - >/dev/null
 }
 
+# Starts the load from its beginning: it ends after two minutes.
+start_load() {
+  of_demo delete job/load --ignore-not-found --cascade=foreground >/dev/null 2>&1
+  loading=yes
+  deploy load
+  of_demo wait pod --selector app=load --for=condition=Ready --timeout=60s >/dev/null ||
+    fail "the load did not start" "kubectl -n $namespace describe job/load"
+}
+
 deploy_application() {
   # New pods each time, for the same reason. The old ones must be gone first, or the load would reach them too.
   of_demo delete deployment/web job/load --ignore-not-found --cascade=foreground >/dev/null 2>&1
   deploy web
   of_demo rollout status deployment/web --timeout=120s >/dev/null ||
     fail "the application did not become ready" "kubectl -n $namespace describe pods"
-  loading=yes
-  deploy load
-  of_demo wait pod --selector app=load --for=condition=Ready --timeout=60s >/dev/null ||
-    fail "the load did not start" "kubectl -n $namespace describe job/load"
+  start_load
   of_demo get pods --selector app=web -o custom-columns=POD:.metadata.name,NODE:.spec.nodeName,READY:.status.containerStatuses[0].ready
 }
 
@@ -126,12 +132,13 @@ truth() {
 
 # Profiles the application before and after the upgrade, which a variable plants, as a team would that only sees that requests take longer.
 upgrade() {
-  local side
+  local side code=0
   for side in before after; do
     step "the application $side the upgrade, under load"
     of_demo set env deployment/web "UPGRADE=$side" >/dev/null
     of_demo rollout status deployment/web --timeout=120s >/dev/null ||
       fail "the application did not become ready" "kubectl -n $namespace describe pods"
+    start_load
     request=upgrade-$side-$started
     kubectl phpprof run deploy/web --namespace "$namespace" --container php --duration 20s --labels route --name "$request" ||
       fail "there is no profile" "kubectl phpprof describe $request -n $namespace; kubectl -n $system logs $operator"
@@ -140,8 +147,8 @@ upgrade() {
   kubectl phpprof diff "upgrade-before-$started" "upgrade-after-$started" -n "$namespace" --per request --count 8
   step "the verdict: kubectl phpprof verdict"
   # Exit code 9 means that it is worse, which is right here.
-  kubectl phpprof verdict "upgrade-before-$started" "upgrade-after-$started" -n "$namespace" || [ $? = 9 ] ||
-    fail "the verdict is not Worse" "kubectl phpprof describe $request -n $namespace"
+  kubectl phpprof verdict "upgrade-before-$started" "upgrade-after-$started" -n "$namespace" || code=$?
+  [ "$code" = 9 ] || fail "the verdict is not Worse (exit code $code)" "kubectl phpprof describe $request -n $namespace"
   step "the named cause: kubectl phpprof findings"
   kubectl phpprof findings "$request" -n "$namespace"
   kubectl phpprof findings "$request" -n "$namespace" -o name | grep -qx error-handler ||

@@ -287,10 +287,11 @@ beside-e2e:
 
 # Its targets of make are tests themselves, or run here.
 .PHONY: commands
-commands: plugin ## the documents' commands for a clone: what they build and install, and the demo
+commands: plugin ## the documents' commands for a clone: what they build and install, and both demos
 	@$(TOOLS) kubernetes
 	@$(STAGE) "commands for a clone" cargo run --quiet --locked -p phpprof-documents --example clone
 	@$(MAKE) demo
+	@$(MAKE) demo CASE=upgrade
 
 .PHONY: test-full
 test-full: ## all tests, in their long form

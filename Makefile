@@ -273,7 +273,7 @@ test: setup ## all tests, in their short form
 beside-e2e:
 	@cargo test --quiet --locked --workspace --test chart --test cluster --test rights --test toy --no-run
 	@$(MAKE) api
-	@tools/beside $(MAKE) fuzz FUZZ_SECONDS=10
+	@tools/beside $(MAKE) fuzz $(if $(filter 1,$(FULL)),,FUZZ_SECONDS=$(or $(FUZZ_SECONDS),10))
 	@tools/beside cargo test --quiet --release --locked -p phpprof --test runtimes --test php --no-run
 	@tools/beside cargo build --quiet --release --locked -p phpprof-bench
 	@tools/beside cargo test --quiet --locked --workspace --test readers --no-run

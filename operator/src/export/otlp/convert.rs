@@ -20,8 +20,8 @@ use prost::Message as _;
 
 use crate::export::otlp::dictionary::{DictionaryTables, OtlpValue};
 
-/// A receiver of gRPC takes 4 MiB by default, and Pyroscope 2 MB and 16,000 samples, before
-/// compression.
+/// A receiver of gRPC takes 4 MiB by default, and Pyroscope 2 MB and 16,000 samples of each sample
+/// type, before compression.
 pub const BOUNDS: PieceBounds = PieceBounds {
     bytes: 2_000_000,
     samples: 16_000,

@@ -3,8 +3,9 @@
 //!
 //! It decides nothing about a request. Events report its results.
 //!
-//! Invariant: it sends only to the URLs that the administrator set, and one profile is in memory at
-//! a time. Whatever the other side does, it ends after a while, and the request stays as it is.
+//! Invariant: it sends only to the URLs that the administrator set, and the files of profiles in
+//! memory have at most [`LARGEST_TOLD`] together. Whatever the other side does, it ends after a
+//! while, and the request stays as it is.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use phpprof_crds::{EventReason, ProfileMode, ProfileRequest, Secret};
 use phpprof_decide::limits::AdminLimits;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use url::Url;
 
@@ -26,12 +27,13 @@ use crate::export::links::LinkTemplate;
 use crate::export::otlp::{OtlpArgs, OtlpTarget};
 use crate::export::retry::{ExportCall, accepts_all, client, deliver, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
-use crate::storage::collector::Collector;
+use crate::storage::collector::{Collector, LARGEST_TOLD};
 
 /// The time from a request's end until the operator gives up an export.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The most requests that wait for their turn.
 const WAITING: usize = 64;
+const ROOM_UNIT: usize = 1 << 20;
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
 /// Flags and variables; the chart's `pyroscope`, `grafana` and `export`.
@@ -107,6 +109,13 @@ struct Annotations {
     dashboard: Option<String>,
 }
 
+/// One push at a time for each receiver. A receiver that does not answer keeps its turn until the
+/// deadline, and so delays only the other pushes to itself.
+struct ReceiverTurns {
+    pyroscope: Semaphore,
+    otlp: Semaphore,
+}
+
 /// The services that get results.
 pub struct Exporter {
     client: reqwest::Client,
@@ -114,7 +123,9 @@ pub struct Exporter {
     otlp: Option<OtlpTarget>,
     annotations: Option<Annotations>,
     places: Semaphore,
-    turn: Semaphore,
+    turns: ReceiverTurns,
+    /// For the files of both turns, in units of [`ROOM_UNIT`].
+    room: Semaphore,
     patience: Duration,
 }
 
@@ -146,7 +157,11 @@ impl ExportArgs {
             otlp: self.otlp.target(ca_bundle)?,
             annotations: self.annotations()?,
             places: Semaphore::new(WAITING),
-            turn: Semaphore::new(1),
+            turns: ReceiverTurns {
+                pyroscope: Semaphore::new(1),
+                otlp: Semaphore::new(1),
+            },
+            room: Semaphore::new(LARGEST_TOLD / ROOM_UNIT),
             patience: PATIENCE,
         })
     }
@@ -248,37 +263,51 @@ impl Exporter {
         limits: &AdminLimits,
         until: Instant,
     ) -> Vec<Exported> {
-        if self.pyroscope.is_none() && self.otlp.is_none() {
-            return Vec::new();
-        }
-        let _turn = self.turn.acquire().await;
-        let merged = collector.merged(request, limits).await;
         let by_otlp = async {
             // A snapshot is not a sum of samples, and has labels that only it has.
             let is_snapshot = request.spec.mode == ProfileMode::Snapshot;
             let otlp = self.otlp.as_ref().filter(|_| !is_snapshot)?;
-            let pushed = otlp.push(&self.client, collector, merged.clone(), request, until);
+            let _turn = self.turns.otlp.acquire().await;
+            let _room = self.room_for(collector, request, limits).await;
+            let merged = collector.merged(request, limits).await;
+            let pushed = otlp.push(&self.client, collector, merged, request, until);
             Some(pushed.await)
         };
-        let to_pyroscope = self.push_series(collector, merged.clone(), request, until);
+        let to_pyroscope = self.push_series(collector, request, limits, until);
         let (to_pyroscope, by_otlp) = tokio::join!(to_pyroscope, by_otlp);
         to_pyroscope.into_iter().chain(by_otlp).collect()
+    }
+
+    /// Waits until the file of the merged profile has room. That of the other receiver's turn only
+    /// delays it if both together are larger than the largest one.
+    async fn room_for(
+        &self,
+        collector: &Collector,
+        request: &ProfileRequest,
+        limits: &AdminLimits,
+    ) -> Option<SemaphorePermit<'_>> {
+        let size = collector.merged_size(request, limits).await;
+        let units = size.div_ceil(ROOM_UNIT).max(1);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.room.acquire_many(units).await.ok()
     }
 
     async fn push_series(
         &self,
         collector: &Collector,
-        merged: Result<Bytes, String>,
         request: &ProfileRequest,
+        limits: &AdminLimits,
         until: Instant,
     ) -> Option<Exported> {
         let pyroscope = self.pyroscope.as_ref()?;
+        let _turn = self.turns.pyroscope.acquire().await;
+        let _room = self.room_for(collector, request, limits).await;
         let series = series::series(request, &pyroscope.naming);
         let wanted = series.len();
         let host = pyroscope.push.authority();
         let mut taken = 0;
         let sent = async {
-            let merged = merged?;
+            let merged = collector.merged(request, limits).await?;
             for one in series {
                 let request = request.clone();
                 let bodies = collector

@@ -182,6 +182,14 @@ impl Collector {
         read.map(Bytes::from).map_err(|error| error.to_string())
     }
 
+    /// The size of that file, or the largest one if the store does not say it.
+    pub async fn merged_size(&self, request: &ProfileRequest, limits: &AdminLimits) -> usize {
+        let key = key(request, &limits.key_prefix, MERGED);
+        let size = self.store.size(&key).await.ok().flatten();
+        let size = size.and_then(|size| usize::try_from(size).ok());
+        size.unwrap_or(LARGEST_TOLD).min(LARGEST_TOLD)
+    }
+
     /// Reads such a file. It takes the permit for merging, so that only one merged profile is in
     /// memory at a time.
     pub async fn look<T: Send + 'static>(

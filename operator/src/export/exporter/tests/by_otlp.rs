@@ -262,6 +262,21 @@ async fn otlp_and_pyroscope_get_the_same_profile() {
     assert_eq!(reasons, ["PushFailed", "OtlpPushed"]);
 }
 
+/// The listener takes connections and never answers.
+#[tokio::test]
+async fn a_silent_receiver_delays_no_other_requests_push() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("--otlp-endpoint=http://{}", silent.local_addr().unwrap());
+    let url = format!("--pyroscope-url={}", ExportServer::default().start().await);
+    let exporter = exporter(otlp(&[&endpoint, &url]), Duration::from_millis(2500));
+    let (first, second) = (scene().await, scene().await);
+    let told = tokio::join!(first.tell(&exporter), second.tell(&exporter));
+    for told in [told.0, told.1] {
+        let reasons: Vec<_> = told.iter().map(|(reason, _)| reason.as_str()).collect();
+        assert_eq!(reasons, ["Pushed", "OtlpPushFailed"], "{told:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_snapshot_is_not_pushed_by_otlp() {
     let server = OtlpServer::default();

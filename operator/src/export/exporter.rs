@@ -25,7 +25,7 @@ use crate::export::exported::{ExportError, Exported, below, plain};
 use crate::export::grafana::{Grafana, annotation};
 use crate::export::links::LinkTemplate;
 use crate::export::otlp::{OtlpArgs, OtlpTarget};
-use crate::export::retry::{ExportCall, accepts_all, client, deliver, secret_header};
+use crate::export::retry::{ExportCall, accepts_all, client, deliver, is_temporary, secret_header};
 use crate::export::series::{self, ExtraLabel, MOST_LABELS, Naming};
 use crate::storage::collector::{Collector, LARGEST_TOLD};
 
@@ -321,6 +321,7 @@ impl Exporter {
                         url: pyroscope.push.clone(),
                         headers: pyroscope.headers.clone(),
                         body: Bytes::from(body),
+                        is_temporary,
                         refusal: accepts_all,
                     };
                     let sent = deliver(&self.client, &call, until).await;
@@ -350,6 +351,7 @@ impl Exporter {
             url: annotations.url.clone(),
             headers: annotations.headers.clone(),
             body: Bytes::from(body.to_string()),
+            is_temporary,
             refusal: accepts_all,
         };
         let host = annotations.url.authority();

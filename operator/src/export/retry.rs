@@ -59,6 +59,8 @@ pub struct ExportCall {
     /// With the body's type.
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// Which statuses of a failure may be tried again.
+    pub is_temporary: fn(u16) -> bool,
     /// What the headers and the body of an answer of 2xx refuse, for services that can refuse a
     /// call with one.
     pub refusal: fn(&HeaderMap, &[u8]) -> Option<String>,
@@ -67,6 +69,11 @@ pub struct ExportCall {
 /// An answer of 2xx accepts the call.
 pub fn accepts_all(_: &HeaderMap, _: &[u8]) -> Option<String> {
     None
+}
+
+/// The statuses after which Pyroscope and Grafana may accept the call later.
+pub fn is_temporary(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
 }
 
 /// What an answer means.
@@ -79,10 +86,10 @@ pub enum SendResult {
     Refused,
 }
 
-fn judge(status: u16, retry_after: Option<&str>) -> SendResult {
+fn judge(status: u16, retry_after: Option<&str>, is_temporary: fn(u16) -> bool) -> SendResult {
     match status {
         200..300 => SendResult::Taken,
-        408 | 425 | 429 | 500.. => {
+        _ if is_temporary(status) => {
             let seconds = retry_after.and_then(|text| text.trim().parse().ok());
             SendResult::Again(seconds.map(Duration::from_secs))
         }
@@ -159,6 +166,7 @@ async fn once(client: &reqwest::Client, call: &ExportCall) -> (SendResult, Strin
     let judged = judge(
         status.as_u16(),
         retry_after.and_then(|value| value.to_str().ok()),
+        call.is_temporary,
     );
     let headers = answer.headers().clone();
     let mut text = Vec::new();
@@ -201,7 +209,8 @@ mod tests {
 
     #[track_caller]
     fn check(status: u16, retry_after: Option<&str>, expected: SendResult) {
-        assert_eq!(judge(status, retry_after), expected, "{status}");
+        let judged = judge(status, retry_after, is_temporary);
+        assert_eq!(judged, expected, "{status}");
     }
 
     #[test]
@@ -222,6 +231,7 @@ mod tests {
             Some("Wed, 21 Oct 2026 07:28:00 GMT"),
             SendResult::Again(None),
         );
+        check(500, None, SendResult::Again(None));
         check(503, None, SendResult::Again(None));
     }
 

@@ -23,6 +23,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
+use tonic_types::StatusExt as _;
 use url::Url;
 
 use crate::export::retry::{
@@ -123,6 +124,7 @@ impl OtlpSender {
                     url: url.clone(),
                     headers: headers.clone(),
                     body: message.clone(),
+                    is_temporary: is_temporary_by_http,
                     refusal: refusal_by_http,
                 };
                 deliver(client, &call, until).await
@@ -168,10 +170,17 @@ async fn by_grpc(
     }
 }
 
-/// What a status means (the OTLP specification, "Failures" of OTLP/gRPC). A receiver that is busy
-/// says with details when to try again; without them the message is too large for it.
+/// The OTLP specification, "Retryable Response Codes" of OTLP/HTTP: it forbids to retry others.
+fn is_temporary_by_http(status: u16) -> bool {
+    matches!(status, 429 | 502..=504)
+}
+
+/// What a status means (the OTLP specification, "Failures" and "OTLP/gRPC Throttling"). A receiver
+/// that is busy says with `RetryInfo` when to try again; without it, a resource that is exhausted
+/// means that the message is too large.
 fn judge(status: &Status) -> SendResult {
-    let is_busy = || contains(status.details(), b"google.rpc.RetryInfo");
+    let retry_info = status.get_details_retry_info();
+    let asked = retry_info.as_ref().and_then(|info| info.retry_delay);
     // tonic's own, without an answer.
     let is_transport = || status.metadata().is_empty();
     match status.code() {
@@ -180,15 +189,11 @@ fn judge(status: &Status) -> SendResult {
         | Code::Aborted
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss => SendResult::Again(None),
-        Code::ResourceExhausted if is_busy() => SendResult::Again(None),
+        | Code::DataLoss => SendResult::Again(asked),
+        Code::ResourceExhausted if retry_info.is_some() => SendResult::Again(asked),
         Code::Unknown if is_transport() => SendResult::Again(None),
         _ => SendResult::Refused,
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn words(status: &Status) -> String {
@@ -222,7 +227,10 @@ fn refusal_by_http(headers: &HeaderMap, body: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesPartialSuccess;
+    use tonic_types::ErrorDetails;
 
     use super::*;
 
@@ -268,9 +276,34 @@ mod tests {
             );
             assert_eq!(is_again, expected, "{code:?}");
         }
-        let details = Bytes::from_static(b"\x12\x28type.googleapis.com/google.rpc.RetryInfo");
-        let busy = Status::with_details(Code::ResourceExhausted, "", details);
-        assert_eq!(judge(&busy), SendResult::Again(None));
+    }
+
+    #[test]
+    fn pauses_of_retry_info_are_honoured() {
+        let seven = Duration::from_secs(7);
+        let with = |code, delay| {
+            let details = ErrorDetails::with_retry_info(delay);
+            judge(&Status::with_error_details(code, "", details))
+        };
+        for code in [Code::ResourceExhausted, Code::Unavailable] {
+            assert_eq!(with(code, Some(seven)), SendResult::Again(Some(seven)));
+            assert_eq!(with(code, None), SendResult::Again(None));
+        }
+        assert_eq!(
+            with(Code::InvalidArgument, Some(seven)),
+            SendResult::Refused
+        );
+        let broken = Bytes::from_static(b"google.rpc.RetryInfo");
+        let broken = Status::with_details(Code::ResourceExhausted, "", broken);
+        assert_eq!(judge(&broken), SendResult::Refused);
+    }
+
+    #[test]
+    fn http_statuses_are_retried_as_otlp_says() {
+        let retried: Vec<u16> = (400..600)
+            .filter(|status| is_temporary_by_http(*status))
+            .collect();
+        assert_eq!(retried, [429, 502, 503, 504]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use std::io::Read as _;
 use std::str::FromStr;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use base64::Engine as _;
@@ -34,6 +36,10 @@ use crate::sampler::receipt::printable;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+/// A connection from which nothing comes for this time, while a call waits, is checked. Both times
+/// end before the call's own, so that its next try has another connection.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(5);
 const MOST_HEADERS: usize = 20;
 /// Headers that the operator or its HTTP client sets.
 const RESERVED: [&str; 7] = [
@@ -54,6 +60,8 @@ pub enum OtlpSender {
     },
     Grpc {
         endpoint: Box<Endpoint>,
+        /// Made by the first message, because it belongs to the runtime. It connects again itself.
+        channel: OnceLock<Channel>,
         headers: MetadataMap,
     },
 }
@@ -104,8 +112,13 @@ impl OtlpSender {
             endpoint = endpoint.tls_config(tls).map_err(wrong)?;
         }
         let endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
+        // Only while a call waits: receivers refuse pings without one.
+        let endpoint = endpoint
+            .http2_keep_alive_interval(PING)
+            .keep_alive_timeout(PONG);
         Ok(OtlpSender::Grpc {
             endpoint: Box::new(endpoint.user_agent(USER_AGENT).map_err(wrong)?),
+            channel: OnceLock::new(),
             headers: MetadataMap::from_headers(headers),
         })
     }
@@ -129,9 +142,13 @@ impl OtlpSender {
                 };
                 deliver(client, &call, until).await
             }
-            OtlpSender::Grpc { endpoint, headers } => {
+            OtlpSender::Grpc {
+                endpoint,
+                channel,
+                headers,
+            } => {
                 let message = unpacked(message).map_err(Undelivered::Refused)?;
-                let channel = endpoint.connect_lazy();
+                let channel = channel.get_or_init(|| endpoint.connect_lazy());
                 retried(until, || by_grpc(channel.clone(), headers, &message)).await
             }
         }
@@ -227,12 +244,18 @@ fn refusal_by_http(headers: &HeaderMap, body: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesPartialSuccess;
+    use tokio::net::TcpListener;
     use tonic_types::ErrorDetails;
 
     use super::*;
+    use crate::export::otlp::compressed;
 
     #[test]
     fn headers_are_read_as_opentelemetry_writes_them() {
@@ -304,6 +327,44 @@ mod tests {
             .filter(|status| is_temporary_by_http(*status))
             .collect();
         assert_eq!(retried, [429, 502, 503, 504]);
+    }
+
+    /// A mock of a receiver: counts its connections, and refuses each message.
+    async fn refusing(connections: Arc<AtomicUsize>) -> Url {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::Relaxed);
+                let refuse = service_fn(|_| async {
+                    let answer = http::Response::builder()
+                        .header(CONTENT_TYPE, "application/grpc")
+                        .header("grpc-status", Code::InvalidArgument as i32);
+                    answer.body(String::new())
+                });
+                let served = http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), refuse);
+                tokio::spawn(served);
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn messages_by_grpc_share_one_connection() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let url = refusing(connections.clone()).await;
+        let sender = OtlpSender::grpc(&url, HeaderMap::new(), None).unwrap();
+        let client = crate::export::retry::client(None).unwrap();
+        let message = Bytes::from(compressed(&ExportProfilesServiceRequest::default()));
+        for _ in 0..3 {
+            let until = Instant::now() + Duration::from_secs(10);
+            let refused = Undelivered::Refused("InvalidArgument".to_owned());
+            let sent = sender.send(&client, &message, until).await;
+            assert_eq!(sent, Err(refused));
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -172,14 +172,15 @@ pub(crate) fn is_for_cpu(profile: &Profile, sample: &Sample) -> bool {
 /// The smallest part of the workers' time that is worth a line, in percent.
 const MUCH_FOR_CPU: f64 = 5.0;
 
-/// What to say of a run whose workers waited for a CPU: for so many seconds, of so many in
-/// requests; `None` if that is little.
+/// What to say of a run whose workers waited this many seconds for a CPU, and `all` seconds were
+/// sampled; `None` if that is little. They also wait between requests, when the next one wakes them
+/// up, so the waits may be longer.
 #[must_use]
 pub fn told_of_cpu(waited: f64, all: f64) -> Option<String> {
     let percent = 100.0 * waited / all.max(1e-9);
     (percent >= MUCH_FOR_CPU).then(|| {
         format!(
-            "workers waited {waited:.1} s for a CPU, {percent:.0} % of their time in requests (label {LABEL}={CPU}); \
+            "workers waited {waited:.1} s for a CPU, and {all:.1} s are sampled (label {LABEL}={CPU} where they waited); \
              raise the CPU limit, or lower the number of workers"
         )
     })

@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use phpprof_profile::dump::{json as to_json, memory_text, text, workers};
+use phpprof_profile::dump::{json as to_json, memory_text, text, without_sample, workers};
 use serde_json::json;
 
 use crate::cli::Dump;
@@ -37,20 +37,41 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     tell_failed(&request);
     let source = source::of_request(&cluster, &name, None).await?;
     let workers = workers(&source.profile);
-    let document = || json!({ "workers": workers });
+    let further = without_sample(&source.profile);
+    let document = || json!({ "workers": workers, "withoutSample": further });
     match output.of_data(document, "/workers") {
         // A document has the fields of a worker in their own order.
-        _ if output == OutputForm::Form(ListForm::Json) => Ok(to_json(&workers)),
+        _ if output == OutputForm::Form(ListForm::Json) => Ok(to_json(&workers, further)),
         Some(text) => Ok(text),
         None if workers.is_empty() => Err(Failure::new(
             Exit::NoProfile,
-            format!("{name} saw no PHP worker"),
+            saw_none(&name, further),
             format!(
                 "{} shows what the samplers saw",
                 cluster.suggest.phpprof(&format!("describe {name}"))
             ),
         )),
-        None if arguments.memory => Ok(memory_text(&workers)),
-        None => Ok(text(&workers)),
+        None if arguments.memory => Ok(memory_text(&workers, further)),
+        None => Ok(text(&workers, further)),
+    }
+}
+
+/// Of a snapshot without any sample.
+fn saw_none(name: &str, without_sample: usize) -> String {
+    match without_sample {
+        0 => format!("{name} saw no PHP worker"),
+        count => format!("{name} has no sample of the PHP workers that it saw ({count})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_without_sample_are_in_the_failure() {
+        assert_eq!(saw_none("a", 0), "a saw no PHP worker");
+        let expected = "a has no sample of the PHP workers that it saw (3)";
+        assert_eq!(saw_none("a", 3), expected);
     }
 }

@@ -3,6 +3,7 @@
 //! Such a profile has one sample for each worker, with labels that describe its state. Invariant:
 //! workers that may be stuck come first, and no name can move the terminal's cursor.
 
+mod further;
 mod memory;
 
 use std::cmp::Reverse;
@@ -16,6 +17,8 @@ use crate::top_levels::plain;
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
+use further::further;
+pub use further::without_sample;
 pub use memory::{
     BinReport, HeapReport, LostReport, MemoryReport, OpcacheReport, ResidentReport, memory_text,
 };
@@ -238,19 +241,25 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
     })
 }
 
-/// All workers in one JSON document.
-pub fn json(workers: &[DumpWorker]) -> String {
+/// All workers in one JSON document, and the number of further ones without a sample.
+pub fn json(workers: &[DumpWorker], without_sample: usize) -> String {
     #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
     struct Document<'a> {
         workers: &'a [DumpWorker],
+        without_sample: usize,
     }
     // Serialising strings and numbers cannot fail.
-    let text = serde_json::to_string_pretty(&Document { workers });
+    let text = serde_json::to_string_pretty(&Document {
+        workers,
+        without_sample,
+    });
     text.unwrap_or_default() + "\n"
 }
 
-/// Each worker that is not idle, with its stack, leaf first; and the number of idle workers.
-pub fn text(workers: &[DumpWorker]) -> String {
+/// Each worker that is not idle, with its stack, leaf first; and how many idle workers, and further
+/// ones without a sample, there are.
+pub fn text(workers: &[DumpWorker], without_sample: usize) -> String {
     let mut text = String::new();
     for worker in workers.iter().filter(|it| it.state != DumpState::Idle) {
         text += &(head(worker) + "\n");
@@ -269,7 +278,8 @@ pub fn text(workers: &[DumpWorker]) -> String {
         0 => String::new(),
         stopped => format!("{stopped} stopped, "),
     };
-    text + &format!("{stopped}{waiting} waiting, {running} running, {idle} idle\n")
+    let further = further(without_sample);
+    text + &format!("{stopped}{waiting} waiting, {running} running, {idle} idle{further}\n")
 }
 
 fn head(worker: &DumpWorker) -> String {
@@ -419,12 +429,12 @@ mod tests {
 
     #[test]
     fn stuck_workers_come_first_each_with_its_stack() {
-        insta::assert_snapshot!(text(&workers(&profile())));
+        insta::assert_snapshot!(text(&workers(&profile()), 3));
     }
 
     #[test]
     fn programs_get_the_same() {
-        insta::assert_snapshot!(json(&workers(&profile())[..1]));
+        insta::assert_snapshot!(json(&workers(&profile())[..1], 3));
     }
 
     #[test]
@@ -453,7 +463,7 @@ mod tests {
     fn stopped_workers_come_before_those_that_wait() {
         let mut workers = workers(&profile());
         workers[2].state = DumpState::Stopped;
-        let text = text(&ordered(workers));
+        let text = text(&ordered(workers), 0);
         assert!(text.starts_with("web-1 pid 8: is stopped in f\n"), "{text}");
         assert!(
             text.ends_with("1 stopped, 2 waiting, 0 running, 1 idle\n"),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use phpprof_profile::dump::{DumpState, DumpWorker, workers};
+use phpprof_profile::dump::{DumpState, DumpWorker, without_sample, workers};
 use serde::Serialize;
 use serde_json::json;
 
@@ -23,6 +23,13 @@ struct DumpBody {
     /// Without those that are idle.
     workers: Vec<WorkerShown>,
     left_out: usize,
+    /// Workers that were seen and could not be sampled.
+    #[serde(skip_serializing_if = "is_zero")]
+    without_sample: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize)]
@@ -56,7 +63,8 @@ pub fn answer(
     allows_run: bool,
 ) -> Result<AgentAnswer, Failure> {
     let all = workers(&source.profile);
-    if all.is_empty() {
+    let further = without_sample(&source.profile);
+    if all.is_empty() && further == 0 {
         return Err(Failure::new(
             Exit::Usage,
             "this profile is not a snapshot",
@@ -86,6 +94,7 @@ pub fn answer(
         states: states.clone(),
         workers: busy.iter().take(count).map(|it| shown(it)).collect(),
         left_out: busy.len().saturating_sub(count),
+        without_sample: further,
     };
     AgentAnswer::fitted(place, busy.len(), body, &next)
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DumpState, DumpWorker, head};
+use super::{DumpState, DumpWorker, further, head};
 use crate::text::printable;
 
 /// The bins in the text: those with the most bytes. JSON has all of them.
@@ -149,7 +149,7 @@ impl MemoryReport {
 }
 
 /// The memory of each worker, also of those that are idle, and the number of workers.
-pub fn memory_text(workers: &[DumpWorker]) -> String {
+pub fn memory_text(workers: &[DumpWorker], without_sample: usize) -> String {
     let mut text = String::new();
     for worker in workers {
         text += &(head(worker) + "\n");
@@ -164,7 +164,8 @@ pub fn memory_text(workers: &[DumpWorker]) -> String {
         1 => "1 worker".to_owned(),
         count => format!("{count} workers"),
     };
-    text + &format!("{count}, {} idle\n", idle.count())
+    let further = further(without_sample);
+    text + &format!("{count}, {} idle{further}\n", idle.count())
 }
 
 fn lines(memory: &MemoryReport, text: &mut String) {
@@ -332,18 +333,21 @@ mod tests {
             without_heap: Some("PHP runs without\u{1b} its memory manager".to_owned()),
             ..MemoryReport::default()
         };
-        insta::assert_snapshot!(memory_text(&[
-            worker(7, DumpState::Waiting, Some(report(true))),
-            worker(8, DumpState::Running, Some(report(false))),
-            worker(9, DumpState::Idle, Some(refused)),
-            worker(10, DumpState::Idle, None),
-        ]));
+        insta::assert_snapshot!(memory_text(
+            &[
+                worker(7, DumpState::Waiting, Some(report(true))),
+                worker(8, DumpState::Running, Some(report(false))),
+                worker(9, DumpState::Idle, Some(refused)),
+                worker(10, DumpState::Idle, None),
+            ],
+            0
+        ));
     }
 
     #[test]
     fn programs_get_all_numbers() {
         let worker = worker(7, DumpState::Waiting, Some(report(true)));
-        insta::assert_snapshot!(super::super::json(&[worker]));
+        insta::assert_snapshot!(super::super::json(&[worker], 0));
     }
 
     #[test]
@@ -368,6 +372,6 @@ mod tests {
         }
         assert!(report.label().len() < crate::bounds::MAX_STRING / 2);
         let worker = worker(7, DumpState::Waiting, Some(report));
-        assert!(!memory_text(&[worker]).is_empty());
+        assert!(!memory_text(&[worker], 0).is_empty());
     }
 }

@@ -14,6 +14,7 @@ use phpprof_zend::extensions::OpcacheState;
 use serde::Serialize;
 
 use crate::contract;
+use crate::now::without_sample;
 use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{Full, Settlement, StackSum};
 use crate::run::requests::RequestReport;
@@ -78,6 +79,9 @@ struct Comment<'a> {
     php: PhpBuild<'a>,
     workers: usize,
     workers_not_sampled: usize,
+    /// In a snapshot: those that are seen and have no sample.
+    #[serde(skip_serializing_if = "is_zero")]
+    workers_without_sample: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissedCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +106,13 @@ struct Comment<'a> {
     requests: Option<RequestFates>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heap: Option<HeapData>,
+}
+
+impl Comment<'_> {
+    fn text(&self) -> String {
+        // Serialising strings and numbers cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 /// What came and went unseen.
@@ -287,7 +298,11 @@ pub fn of_workers(
         ..Lost::default()
     };
     let untold = Untold::default();
-    writer.comment(comment(snapshot, &all, 0, untold, of_sampler));
+    let comment = Comment {
+        workers_without_sample: without_sample(&snapshot.facts, workers),
+        ..comment(snapshot, &all, 0, untold, of_sampler)
+    };
+    writer.comment(comment.text());
     ProfileFile {
         bytes: writer.finish(),
         samples: workers.len() as u64,
@@ -350,7 +365,7 @@ pub fn output(
         writer.add(&frames, &values(sum, snapshot.facts.heap.is_some()), &all);
         untold.count(&stack, &lines);
     });
-    writer.comment(comment(snapshot, &lost, unstable, untold, of_sampler));
+    writer.comment(comment(snapshot, &lost, unstable, untold, of_sampler).text());
     ProfileFile {
         bytes: writer.finish(),
         samples: u64::try_from(lost.samples).unwrap_or(0),
@@ -404,19 +419,20 @@ fn counts(snapshot: &Snapshot, lost: &Lost, unstable: i64, untold: Untold) -> Sa
     }
 }
 
-fn comment(
-    snapshot: &Snapshot,
+fn comment<'a>(
+    snapshot: &'a Snapshot,
     lost: &Lost,
     unstable: i64,
     untold: Untold,
     of_sampler: OfSampler,
-) -> String {
-    let comment = Comment {
+) -> Comment<'a> {
+    Comment {
         phpprof: env!("CARGO_PKG_VERSION"),
         contract: of_sampler.contract,
         php: PhpBuild::of(&snapshot.facts),
         workers: snapshot.facts.busy.workers(),
         workers_not_sampled: snapshot.facts.without_room,
+        workers_without_sample: 0,
         missed: snapshot.facts.missed.map(|missed| MissedCounts {
             processes: missed.processes,
             cpu_milliseconds: milliseconds(missed.reaped),
@@ -442,8 +458,7 @@ fn comment(
             .facts
             .heap
             .map(|told| HeapData::of(snapshot, &told)),
-    };
-    serde_json::to_string(&comment).unwrap_or_default()
+    }
 }
 
 /// The frequency for a period.

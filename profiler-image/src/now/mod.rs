@@ -15,6 +15,7 @@ use phpprof_profile::dump::{DumpFrame, DumpState, DumpWorker};
 
 use crate::request::asked::SampleLabels;
 use crate::run::aggregate::{FrameLine, Settlement, StackSum};
+use crate::run::facts::RunFacts;
 use crate::run::snapshot::Snapshot;
 use crate::stack::names::FunctionNames;
 use crate::target::process::held::Held;
@@ -50,6 +51,14 @@ pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<Du
         worker(snapshot, *tid, sampled, said.get(tid).unwrap_or(&none))
     };
     sampled.iter().filter_map(worker).collect()
+}
+
+/// How many workers were seen that are not among these: they ended, could not be read, or could not
+/// be sampled for lack of open files.
+#[must_use]
+pub fn without_sample(facts: &RunFacts, workers: &[DumpWorker]) -> usize {
+    let unread = facts.seen.len().saturating_sub(workers.len());
+    unread.saturating_add(facts.without_room)
 }
 
 /// Orders the stacks of a worker: the one with the most weight is shown.

@@ -78,10 +78,11 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
         say(&told);
     }
     tell_without_room(recording.facts.without_room);
+    let without_sample = now::without_sample(&recording.facts, &workers);
     let text = match arguments.output.as_str() {
-        "json" => dump::json(&workers),
-        _ if arguments.memory => dump::memory_text(&workers),
-        _ => dump::text(&workers),
+        "json" => dump::json(&workers, without_sample),
+        _ if arguments.memory => dump::memory_text(&workers, without_sample),
+        _ => dump::text(&workers, without_sample),
     };
     let written = std::io::stdout().write_all(text.as_bytes());
     let failed = |error| {

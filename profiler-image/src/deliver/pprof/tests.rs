@@ -7,6 +7,7 @@ use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
+use crate::now;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
 use crate::run::aggregate::{ANY_WORKER, Aggregate, Labelled};
@@ -19,6 +20,7 @@ use crate::stack::call_tree::{CallPath, PathId};
 use crate::stack::names::{FunctionName, FunctionNames};
 use crate::stack::trace::{Ending, SummedStack};
 use crate::target::process::held::Held;
+use phpprof_profile::dump;
 use phpprof_profile::waiting;
 
 /// A snapshot with one sample of each of this many workers, all in one stack.
@@ -81,6 +83,24 @@ fn check_without_worker(workers: i32, are_some: bool) {
 fn samples_without_worker_are_counted() {
     check_without_worker(64, false);
     check_without_worker(60_000, true);
+}
+
+/// Of five workers, two have no sample, and three more had no room.
+#[test]
+fn snapshot_counts_workers_without_a_sample() {
+    let mut snapshot = snapshot_of(3);
+    let workers = now::workers(&snapshot, &HashMap::new());
+    let counted = |snapshot: &Snapshot| {
+        let output = of_workers(snapshot, &workers, &[], OfSampler::default());
+        let profile = decode(&output.bytes, &DecodeLimits::default()).unwrap();
+        let listed = dump::workers(&profile).len();
+        (listed, dump::without_sample(&profile))
+    };
+    assert_eq!(counted(&snapshot), (3, 0));
+    let seen = snapshot.facts.seen[&1].clone();
+    snapshot.facts.seen.extend([(4, seen.clone()), (5, seen)]);
+    snapshot.facts.without_room = 3;
+    assert_eq!(counted(&snapshot), (3, 5));
 }
 
 /// The label `waiting` of each sample of `strpos` or `flock`, by the state of the worker.
@@ -215,6 +235,7 @@ fn the_comment_has_the_fields_of_the_contract() {
         },
         workers: 4,
         workers_not_sampled: 2,
+        workers_without_sample: 0,
         missed: Some(MissedCounts {
             processes: 217,
             cpu_milliseconds: 4870,

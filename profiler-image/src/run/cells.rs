@@ -299,7 +299,7 @@ mod tests {
 
     /// Slices have become longer since the request ended.
     #[test]
-    fn cpu_time_is_in_its_cell_once_slices_are_longer() {
+    fn cpu_stays_in_its_cell_with_longer_slices() {
         let mut cells = RunCells::default();
         let slices = 2 * LIMITS.cells as u32;
         for number in 4..4 + slices {

@@ -47,7 +47,10 @@ fn a_requests_profile_is_shown_saved_and_compared() {
             .out
             .starts_with("wrote f.html")
     );
-    for (form, begin) in [("json", "{\n  \"workers\": []"), ("yaml", "workers: []\n")] {
+    for (form, begin) in [
+        ("json", "{\n  \"workers\": []"),
+        ("yaml", "withoutSample: 0\nworkers: []\n"),
+    ] {
         let said = run_on(&server, &format!("dump pod/web-1 -o {form}"));
         assert!(said.out.starts_with(begin), "{}{}", said.out, said.err);
     }

@@ -5,15 +5,13 @@
 //! known long after its request has ended: until then, the cell of the request is.
 //!
 //! Invariant: functions without room count as `(other)`. Only CPU time is lost that becomes known
-//! after 8,192 later requests have ended. Memory: 16,384 times and 4,096 cells of about 60 bytes
-//! each, 50 bytes for each of the 8,192 requests, and 40 bytes for each function of the `n`
+//! after 8,192 later requests have begun. Memory: 16,384 times and 4,096 cells of about 60 bytes
+//! each, 12 bytes for each of the 8,192 requests, and 40 bytes for each function of the `n`
 //! requests that are served at once: 8,192 × (1 + ln n), or 256 each if that is more. That is 2.9
 //! MB for 64 such requests.
 
-use std::collections::VecDeque;
-
 use phpprof_profile::timeline::{
-    CellLimits, CellOwner, CellPlace, CellSums, CellTable, TreeFunction, WORKER_GROUPS,
+    CellLimits, CellOwner, CellPlace, CellSums, CellTable, FIRST_SLICE, TreeFunction, WORKER_GROUPS,
 };
 use rustc_hash::FxHashMap;
 
@@ -111,11 +109,14 @@ pub struct EndedRequest {
 }
 
 /// Whose cell an ended request is in, however long slices become.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct EndedPlace {
-    owner: CellOwner,
-    began: i64,
+    /// The number of the request; 0 means none.
+    number: u32,
+    /// The number of the shortest slice in which it began.
+    slice: u32,
     route: u16,
+    group: u8,
 }
 
 /// The cells of a run so far.
@@ -123,10 +124,8 @@ struct EndedPlace {
 pub struct RunCells {
     sums: CellSums,
     names: FxHashMap<u32, NameId>,
-    /// The newest of the requests that have ended, by their numbers.
-    ended: FxHashMap<u32, EndedPlace>,
-    /// Their numbers, the oldest first.
-    order: VecDeque<u32>,
+    /// Of the newest requests that have ended, each at its number modulo [`MAX_ENDED`].
+    ended: Vec<EndedPlace>,
 }
 
 impl Default for RunCells {
@@ -134,8 +133,7 @@ impl Default for RunCells {
         Self {
             sums: CellSums::new(LIMITS),
             names: FxHashMap::default(),
-            ended: FxHashMap::default(),
-            order: VecDeque::new(),
+            ended: Vec::new(),
         }
     }
 }
@@ -144,12 +142,10 @@ impl RunCells {
     /// Takes a request that has ended, with its time so far.
     pub fn end(&mut self, ended: EndedRequest) {
         let place = EndedPlace {
-            owner: CellOwner {
-                pod: 0,
-                group: ended.summed_as.unsigned_abs() % WORKER_GROUPS,
-            },
-            began: ended.began.max(0),
+            number: ended.number,
+            slice: u32::try_from(ended.began.max(0) / FIRST_SLICE).unwrap_or(u32::MAX),
             route: ended.route,
+            group: (ended.summed_as.unsigned_abs() % WORKER_GROUPS) as u8,
         };
         let at = self.at(place);
         if !ended.is_unfinished {
@@ -164,22 +160,21 @@ impl RunCells {
             self.sums.add_time(at, None, other[0], other[1]);
         }
         self.sums.fit();
-        self.keep(ended.number, place);
+        self.keep(place);
     }
 
-    fn keep(&mut self, number: u32, place: EndedPlace) {
-        if self.order.len() >= MAX_ENDED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ended.remove(&oldest);
+    fn keep(&mut self, place: EndedPlace) {
+        let slot = place.number as usize % MAX_ENDED;
+        if self.ended.len() <= slot {
+            self.ended.resize(slot + 1, EndedPlace::default());
         }
-        self.order.push_back(number);
-        self.ended.insert(number, place);
+        self.ended[slot] = place;
     }
 
     /// Gives CPU time to a request that has ended.
     pub fn give_cpu(&mut self, number: u32, leaf: NameId, nanoseconds: u64) {
-        let Some(&place) = self.ended.get(&number) else {
+        let place = self.ended.get(number as usize % MAX_ENDED).copied();
+        let Some(place) = place.filter(|place| place.number == number) else {
             return;
         };
         let (at, key) = (self.at(place), self.key(leaf));
@@ -188,12 +183,12 @@ impl RunCells {
     }
 
     fn at(&self, place: EndedPlace) -> CellPlace {
-        let EndedPlace {
-            owner,
-            began,
-            route,
-        } = place;
-        self.sums.place(owner, began, route.into())
+        let owner = CellOwner {
+            pod: 0,
+            group: place.group.into(),
+        };
+        let began = i64::from(place.slice).saturating_mul(FIRST_SLICE);
+        self.sums.place(owner, began, place.route.into())
     }
 
     /// The number of a function in the table, whose name is kept.
@@ -340,7 +335,7 @@ mod tests {
         let mut cells = RunCells::default();
         for number in 4..20_000 {
             cells.end(ended(number, 0, RequestTimes::default()));
-            assert!(cells.ended.len() <= MAX_ENDED && cells.order.len() <= MAX_ENDED);
+            assert!(cells.ended.len() <= MAX_ENDED);
         }
         assert_eq!(table(cells).requests(), 19_996);
     }

@@ -133,6 +133,9 @@ pub fn reason(reason: &ChangeReason) -> String {
         } => format!(
             "requests are too short for the rate, with {samples_per_request:.1} samples each, so many were not seen"
         ),
+        ChangeReason::NotMeasured => {
+            "no such time was measured, or not enough to know its error".to_owned()
+        }
         ChangeReason::NoCells { side } => format!(
             "{}: by samples alone",
             match *side {
@@ -154,7 +157,7 @@ pub fn remedy(reason: &ChangeReason) -> String {
             "record the later release again once its caches are full".to_owned()
         }
         ChangeReason::PodsDiffer { .. } => "record more pods of both".to_owned(),
-        ChangeReason::TooFewRequests { .. } => {
+        ChangeReason::TooFewRequests { .. } | ChangeReason::NotMeasured => {
             "record both for longer, under load, with the label route".to_owned()
         }
         ChangeReason::RequestsTooShort {

@@ -134,6 +134,8 @@ pub enum ChangeReason {
         /// Samples of a request that was seen, on average.
         samples_per_request: f64,
     },
+    /// No time of this kind was measured before, or its error is not known.
+    NotMeasured,
     /// A profile has no cells.
     NoCells {
         /// `before`, `after` or `both`.
@@ -243,9 +245,18 @@ pub struct ChangeReport {
 }
 
 impl ChangeReport {
-    /// The smallest change of a request that could have been seen, in percent.
+    /// Whether the time of a request and its error are known.
+    pub(super) fn is_measured(&self) -> bool {
+        self.time.before > 0.0 && self.time.error.is_finite()
+    }
+
+    /// The smallest change of a request that could have been seen, in percent; infinite if its time
+    /// or error is not known.
     #[must_use]
     pub fn smallest_percent(&self) -> f64 {
+        if !self.is_measured() {
+            return f64::INFINITY;
+        }
         let smallest = self.time.smallest_seen(ALARM_LEVEL / 2.0);
         super::estimate::percent(smallest, self.time.before)
     }

@@ -250,6 +250,29 @@ fn too_little_is_inconclusive_and_says_why() {
 }
 
 #[test]
+fn time_that_was_not_measured_is_inconclusive() {
+    let (profile, mut cells) = run(&page(vec![]), 3);
+    cells.times.iter_mut().for_each(|it| it.cpu = 0);
+    let side = ChangeSide {
+        profile: &profile,
+        cells: Some(&cells),
+        requests: None,
+    };
+    let settings = ChangeSettings {
+        measure: ChangeMeasure::Cpu,
+        ..ChangeSettings::default()
+    };
+    let report = compare(side, side, &settings);
+    assert_eq!(report.verdict, ChangeVerdict::Inconclusive);
+    assert_eq!(report.reasons, [ChangeReason::NotMeasured]);
+    assert_eq!(report.smallest_percent(), f64::INFINITY);
+    let mut report = ChangeReport::empty(&settings);
+    (report.time.before, report.time.error) = (1.0, f64::NAN);
+    report.decide(false, None);
+    assert_eq!(report.verdict, ChangeVerdict::Inconclusive);
+}
+
+#[test]
 fn difference_smaller_than_visible_is_inconclusive() {
     let (before, after) = (run(&page(vec![]), 1), run(&page(vec![]), 2));
     let side = |(profile, cells)| ChangeSide {

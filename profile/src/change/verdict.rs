@@ -121,6 +121,11 @@ impl ChangeReport {
             }
             return;
         }
+        if !self.is_measured() {
+            self.reasons.insert(0, ChangeReason::NotMeasured);
+            self.verdict = ChangeVerdict::Inconclusive;
+            return;
+        }
         let smallest = self.smallest_percent();
         let visible = self.settings.visible_percent;
         let why = if is_time || is_changed {

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::bounded::MAX_TIME;
 use super::cells::{
-    CellTable, CellTime, FIRST_SLICE, MAX_CELL_FUNCTIONS, MAX_CELL_PODS, MAX_CELL_ROUTES,
-    MAX_CELL_STRING, MAX_CELL_TIMES, MAX_CELLS, RouteCell,
+    CellTable, CellTime, FIRST_SLICE, MAX_CELL_COUNT, MAX_CELL_FUNCTIONS, MAX_CELL_PODS,
+    MAX_CELL_ROUTES, MAX_CELL_STRING, MAX_CELL_TIMES, MAX_CELLS, RouteCell,
 };
 use super::{OTHER, TreeFunction};
 use crate::bounds;
@@ -104,8 +104,9 @@ impl CellSums {
     /// Adds requests that ended, and their samples.
     pub fn add_requests(&mut self, at: CellPlace, requests: u64, samples: u64) {
         let [all_requests, all_samples] = self.cells.entry(at).or_default();
-        *all_requests = all_requests.saturating_add(requests);
-        *all_samples = all_samples.saturating_add(samples);
+        let sum = |one: u64, other: u64| one.saturating_add(other).min(MAX_CELL_COUNT);
+        *all_requests = sum(*all_requests, requests);
+        *all_samples = sum(*all_samples, samples);
     }
 
     /// Adds the time of a function.

@@ -24,6 +24,8 @@ pub const MAX_CELL_ROUTES: usize = 64;
 pub const MAX_CELL_FUNCTIONS: usize = 2_048;
 /// The most bytes of a name in a table.
 pub const MAX_CELL_STRING: usize = 512;
+/// The most requests of a cell, and the most samples: sums of all cells are exact as [`f64`].
+pub(super) const MAX_CELL_COUNT: u64 = 1 << 32;
 /// The most cells of a table.
 pub const MAX_CELLS: usize = 1 << 14;
 /// The most times of all cells of a table together.
@@ -115,7 +117,9 @@ impl CellTable {
             && (slice / FIRST_SLICE).count_ones() == 1;
         let exists = |index: u32, count: usize| (index as usize) < count;
         let is_cell = |cell: &RouteCell| {
-            exists(cell.pod, self.pods.len()) && exists(cell.route, self.routes.len())
+            exists(cell.pod, self.pods.len())
+                && exists(cell.route, self.routes.len())
+                && cell.requests.max(cell.samples) <= MAX_CELL_COUNT
         };
         let is_time = |time: &CellTime| {
             exists(time.function, self.functions.len())

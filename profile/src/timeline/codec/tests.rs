@@ -89,6 +89,8 @@ fn cells_that_are_not_whole_are_refused() {
     check_cells_refused(|it| it.cells[0].pod = 1, "cells");
     check_cells_refused(|it| it.cells[0].route = 1, "cells");
     check_cells_refused(|it| it.cells[0].times = 2, "cells");
+    check_cells_refused(|it| it.cells[0].requests = (1 << 32) + 1, "cells");
+    check_cells_refused(|it| it.cells[0].samples = u64::MAX, "cells");
     check_cells_refused(|it| it.cells.push(it.cells[0]), "cells");
     check_cells_refused(|it| it.times[0].function = 1, "cells");
     check_cells_refused(|it| it.times[0].wall = -1, "cells");

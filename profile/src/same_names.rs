@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use crate::proto::{Function, Profile};
 use crate::timeline::CellTable;
@@ -18,6 +19,11 @@ const CLOSURE: &str = "{closure:";
 /// A partial application, of 8.6 and later, is a closure that no source has:
 /// `{closure:pfa:f():12}`.
 const APPLICATION: &str = "pfa:";
+/// The most parts of one path that a name may have: those with the fewest folders.
+const MAX_FOLDERS: usize = 64;
+/// The most parts of all paths together, of 100 bytes each. Scripts without room are the same only
+/// if their whole paths are.
+const MAX_PARTS: usize = 1 << 18;
 
 /// Renames functions of both profiles so that equal ones have the same name and file. Those of the
 /// later profile keep theirs, except closures. Returns what has another name now.
@@ -121,11 +127,22 @@ struct ScriptNames<'a> {
 }
 
 impl<'a> ScriptNames<'a> {
-    fn of(profile: &'a Profile) -> Self {
+    fn of(profile: &'a Profile, most: usize) -> Self {
         let mut scripts = ScriptNames::default();
+        // Without room, a part that is known can still turn out to be of several files, and one
+        // that is not known never is.
         let note = |map: &mut BTreeMap<ScriptKey<'a>, Option<&'a str>>, key, file| {
-            let known = map.entry(key).or_insert(Some(file));
-            *known = known.filter(|known| *known == file);
+            let has_room = map.len() < most;
+            match map.entry(key) {
+                Entry::Occupied(mut known) => {
+                    let same = known.get().filter(|known| *known == file);
+                    known.insert(same);
+                }
+                Entry::Vacant(new) if has_room => {
+                    new.insert(Some(file));
+                }
+                Entry::Vacant(_) => (),
+            }
         };
         for row in &profile.function {
             let (name, file) = (profile.string(row.name), profile.string(row.filename));
@@ -161,15 +178,17 @@ impl<'a> ScriptNames<'a> {
     }
 }
 
-/// What a path is relative to each of its folders, the longest first.
+/// What a path is relative to each of its last folders, the longest first.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
+    let folders = path.match_indices('/').count();
     path.match_indices('/')
+        .skip(folders.saturating_sub(MAX_FOLDERS))
         .filter_map(|(at, _)| path.get(at + 1..))
         .filter(|part| !part.is_empty())
 }
 
 fn name_scripts_alike(before: &mut Profile, after: &Profile) {
-    let scripts = ScriptNames::of(after);
+    let scripts = ScriptNames::of(after, MAX_PARTS);
     rename(before, |before, row| {
         let (name, file) = (before.string(row.name), before.string(row.filename));
         let (new_name, new_file) = scripts.same(TopLevel::of(name, file)?, file)?;
@@ -314,6 +333,45 @@ mod tests {
         let other = [("{main} index.php", "/srv/c/index.php")];
         check(&other, &sites, [&other, &sites]);
         check(&sites[..1], &sites, [&sites[..1], &sites]);
+    }
+
+    #[test]
+    fn script_parts_are_bounded() {
+        let deep = format!("/srv{}/index.php", "/x".repeat(8_000));
+        assert_eq!(parts(&deep).count(), MAX_FOLDERS);
+        assert_eq!(parts(&deep).last(), Some("index.php"));
+        let mut builder = Builder::new(Settings::default());
+        for name in ["a.php", "b.php", "c.php"] {
+            let file = format!("/srv/{name}");
+            let main = FrameRef {
+                name: &format!("{{main}} {file}"),
+                file: &file,
+                ..FrameRef::default()
+            };
+            builder.add(&[main], &[1, 1, 1], &[]);
+        }
+        let profile = builder.finish();
+        let scripts = ScriptNames::of(&profile, 3);
+        assert_eq!((scripts.by_part.len(), scripts.names.len()), (3, 3));
+    }
+
+    #[test]
+    fn script_without_room_leaves_none_unique() {
+        let sites = ["/srv/a/index.php", "/srv/b/index.php"];
+        let names = sites.map(|file| format!("{{main}} {file}"));
+        let mut builder = Builder::new(Settings::default());
+        for (name, file) in names.iter().zip(sites) {
+            let main = FrameRef {
+                name,
+                file,
+                ..FrameRef::default()
+            };
+            builder.add(&[main], &[1, 1, 1], &[]);
+        }
+        let profile = builder.finish();
+        // Room for the parts of the first alone.
+        let scripts = ScriptNames::of(&profile, 3);
+        assert_eq!(scripts.by_part.get(&("{main}", "index.php")), Some(&None));
     }
 
     #[test]

@@ -79,7 +79,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-MKIACckNP++FxjMrCDRCHtk6kdZMM9JYyJtCYoWvbGM='; \
+    'sha256-DSs2W9OaSMreQpkRMgj6gAjMqFzM1sMvqnJlVY1xQgk='; \
     style-src 'sha256-AEN9QiOQJaOCnpH3a1KnJJTPN4HwZoRy6g7lATwHGbk='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 

@@ -2,11 +2,19 @@
 //
 // Invariant: names leave as text: escaped in SVG, without what separates frames and lines in folded stacks.
 
+// The name of a script is its file already.
+const withPlace = (f) => {
+  const [name, file] = data.functions[f];
+  const [, how, shown] = /^(\{main\}|include|eval) (.+)$/s.exec(name) || [];
+  const isScript = how && (file === shown || file.endsWith("/" + shown));
+  return isScript ? how + " " + file : nameOf(f) + " (" + placeOf(f) + ")";
+};
+
 const copyStack = () => {
   const d = current && current.data.f === picked ? current : null;
   const chain = d ? d.ancestors().reverse() : [];
   const functions = d ? chain.map((one) => one.data.f).filter((f) => f >= 0) : [picked];
-  copy(functions.map((f) => nameOf(f) + " (" + placeOf(f) + ")").join("\n"));
+  copy(functions.map(withPlace).join("\n"));
 };
 
 // ── pictures ────────────────────────────────────────────────────────────────

@@ -187,7 +187,7 @@ fn a_stack_is_copied_or_selected() {
     page.browser.wait_for("globalThis.copied");
     assert_eq!(
         page.browser.eval("copied"),
-        "{main} /srv/app/index.php (/srv/app/index.php)\nShop\\Cart::checkout (/srv/app/src/Cart.php:20)\n\
+        "{main} /srv/app/index.php\nShop\\Cart::checkout (/srv/app/src/Cart.php:20)\n\
          Shop\\Cart::total (/srv/app/src/Cart.php:40)\narray_map (built in)"
     );
     page.browser

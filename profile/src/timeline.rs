@@ -26,8 +26,10 @@ pub use tree::TimelineTree;
 
 use bounded::bounded;
 
-/// The version of the file's format. Other versions are refused.
+/// The version of a file without cells. Newer versions than [`VERSION_WITH_CELLS`] are refused.
 pub const VERSION: u32 = 1;
+/// The version of a file with cells, which readers of the first version do not know.
+pub const VERSION_WITH_CELLS: u32 = 2;
 /// The most steps of a run. If a run lasts longer than expected, two steps become one.
 pub const MAX_STEPS: usize = 600;
 /// The most rows of one kind. The rest is in the row `(other)`.
@@ -54,7 +56,7 @@ pub const OTHER: &str = "(other)";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Timeline {
-    /// [`VERSION`].
+    /// [`VERSION`] or [`VERSION_WITH_CELLS`]. Whoever writes the file sets it.
     pub version: u32,
     /// Unix time of the first turn.
     pub began_unix_nanoseconds: i64,

@@ -2,7 +2,8 @@
 //!
 //! Invariant: memory is bounded for any input (the file is decompressed and parsed as a stream, and
 //! each list ends at its bound). The result of [`decode`] is complete: every index exists, cells
-//! and moments are in order, and only values that may be negative are.
+//! and moments are in order, and only values that may be negative are. A file of a newer version is
+//! refused because of its version, whatever else it has.
 
 use std::io::{self, BufReader, Read as _, Write};
 
@@ -16,7 +17,7 @@ use crate::bounds;
 use super::bounded::MAX_TIME;
 use super::{
     CellTable, FIRST_STEP, MAX_RECORDED, MAX_STEPS, MAX_STRING, Moment, Timeline, TimelineCell,
-    TimelinePart, TimelineRequest, TimelineTree, VERSION,
+    TimelinePart, TimelineRequest, TimelineTree, VERSION, VERSION_WITH_CELLS,
 };
 
 /// The most bytes of the stored file. A larger one is refused unread.
@@ -36,7 +37,9 @@ pub enum TimelineError {
     #[error("the file is not a timeline: {0}")]
     Json(#[source] serde_json::Error),
     /// Another version of phpprof has written it.
-    #[error("the file has version {0}, but this phpprof reads version {VERSION}")]
+    #[error(
+        "the file has version {0}, but this phpprof reads versions {VERSION} to {VERSION_WITH_CELLS}"
+    )]
     Version(u32),
     /// An index does not exist, or a time is out of order. The text says where.
     #[error("the timeline is incomplete: {0}")]
@@ -51,19 +54,32 @@ pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
     if file.len() > MAX_BYTES {
         return Err(TimelineError::TooLarge);
     }
-    let mut inflated = BufReader::new(GzDecoder::new(file).take(MAX_INFLATED));
-    let timeline = Timeline::deserialize(&mut serde_json::Deserializer::from_reader(&mut inflated));
-    if inflated.get_ref().limit() == 0 {
-        return Err(TimelineError::InflatedTooLarge);
+    // What a newer version has besides could be anything, so its number comes first.
+    let FileVersion { version } = parsed(file)?;
+    if !(VERSION..=VERSION_WITH_CELLS).contains(&version) {
+        return Err(TimelineError::Version(version));
     }
-    let timeline = timeline.map_err(TimelineError::Json)?;
-    if timeline.version != VERSION {
-        return Err(TimelineError::Version(timeline.version));
-    }
+    let timeline: Timeline = parsed(file)?;
     match fault(&timeline) {
         Some(fault) => Err(TimelineError::NotWhole(fault)),
         None => Ok(timeline),
     }
+}
+
+/// The version of a file, whatever else is in it.
+#[derive(Deserialize)]
+struct FileVersion {
+    version: u32,
+}
+
+/// Parses the JSON in a file.
+fn parsed<'de, T: Deserialize<'de>>(file: &[u8]) -> Result<T, TimelineError> {
+    let mut inflated = BufReader::new(GzDecoder::new(file).take(MAX_INFLATED));
+    let read = T::deserialize(&mut serde_json::Deserializer::from_reader(&mut inflated));
+    if inflated.get_ref().limit() == 0 {
+        return Err(TimelineError::InflatedTooLarge);
+    }
+    read.map_err(TimelineError::Json)
 }
 
 /// Writes the file.
@@ -71,7 +87,9 @@ pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
 /// # Errors
 /// None that a user can fix, because the file is written to memory.
 pub fn encode(timeline: &Timeline) -> io::Result<Vec<u8>> {
-    Ok(written(timeline)?.0)
+    let mut timeline = timeline.clone();
+    timeline.set_version();
+    Ok(written(&timeline)?.0)
 }
 
 /// The file, and the length of the JSON in it.
@@ -108,6 +126,7 @@ impl Write for CountedWriter {
 /// # Errors
 /// As [`encode`].
 pub fn encode_within(mut timeline: Timeline, most: usize) -> io::Result<Vec<u8>> {
+    timeline.set_version();
     loop {
         let (file, json) = written(&timeline)?;
         let fits = file.len() <= most && json < MAX_INFLATED;
@@ -119,6 +138,14 @@ pub fn encode_within(mut timeline: Timeline, most: usize) -> io::Result<Vec<u8>>
 }
 
 impl Timeline {
+    /// Sets the first version that has all of its fields.
+    pub(super) fn set_version(&mut self) {
+        self.version = match self.cells {
+            Some(_) => VERSION_WITH_CELLS,
+            None => VERSION,
+        };
+    }
+
     /// Drops the larger part of the data that is needed least.
     fn shrink(&mut self) {
         let recorded = self.recorded().count();

@@ -205,7 +205,7 @@ impl TimelineMerger {
         let other_workers = other_workers.map(|slots| (WorkerKey::default(), slots));
         let other_routes = Some(other_routes).filter(|slots| !slots.is_empty());
         let other_routes = other_routes.map(|slots| (OTHER.to_owned(), slots));
-        Timeline {
+        let mut all = Timeline {
             version: VERSION,
             began_unix_nanoseconds: began,
             duration_nanoseconds: ended - began,
@@ -218,7 +218,9 @@ impl TimelineMerger {
             parts: parts.map_or_else(Vec::new, |parts| parts.finish(began, ended - began)),
             cells: self.cells.finish(),
             ..all
-        }
+        };
+        all.set_version();
+        all
     }
 }
 

@@ -35,7 +35,7 @@ fn timeline() -> Timeline {
         ..TimelineRequest::default()
     };
     Timeline {
-        version: VERSION,
+        version: VERSION_WITH_CELLS,
         began_unix_nanoseconds: 1_700_000_000_000_000_000,
         duration_nanoseconds: 30_000_000_000,
         step_nanoseconds: 4 * FIRST_STEP,
@@ -114,6 +114,42 @@ fn what_was_written_is_read() {
     assert_eq!(decode(&file).unwrap(), timeline());
 }
 
+fn json(change: impl Fn(&mut serde_json::Value)) -> Result<Timeline, TimelineError> {
+    let mut json = serde_json::to_value(timeline()).unwrap();
+    change(&mut json);
+    decode(&gzip(json.to_string().as_bytes()))
+}
+
+#[test]
+fn newer_version_is_said_whatever_it_has() {
+    let newer = |json: &mut serde_json::Value| {
+        json["version"] = 3.into();
+        json["unknown"] = "new".into();
+        json["cells"] = "another form".into();
+    };
+    let error = json(newer).unwrap_err().to_string();
+    let expected = "the file has version 3, but this phpprof reads versions 1 to 2";
+    assert_eq!(error, expected);
+    assert!(matches!(
+        json(|it| it["version"] = 0.into()),
+        Err(TimelineError::Version(0))
+    ));
+}
+
+#[test]
+fn version_says_whether_cells_are_written() {
+    let version = |change: fn(&mut Timeline)| {
+        let mut list = timeline();
+        change(&mut list);
+        decode(&encode(&list).unwrap()).unwrap().version
+    };
+    assert_eq!(version(|it| it.version = VERSION), VERSION_WITH_CELLS);
+    assert_eq!(version(|it| it.cells = None), VERSION);
+    // Builds before the second version wrote cells in the first one.
+    let old = json(|it| it["version"] = VERSION.into()).unwrap();
+    assert_eq!(old.cells, timeline().cells);
+}
+
 #[track_caller]
 fn check_refused(change: impl Fn(&mut Timeline), expected: &str) {
     let mut changed = timeline();
@@ -124,7 +160,6 @@ fn check_refused(change: impl Fn(&mut Timeline), expected: &str) {
 
 #[test]
 fn what_is_not_whole_is_refused() {
-    check_refused(|it| it.version = 2, "version 2");
     check_refused(|it| it.step_nanoseconds = 50_000_000, "its step");
     check_refused(|it| it.step_nanoseconds = 0, "its step");
     check_refused(|it| it.duration_nanoseconds = -1, "its times");

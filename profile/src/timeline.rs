@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 
 pub use cell_sums::{CellLimits, CellMerger, CellOwner, CellPlace, CellSums, WORKER_GROUPS};
 pub use cells::{CellTable, CellTime, FIRST_SLICE, RouteCell};
-pub use codec::{MAX_BYTES, TimelineError, decode, encode, encode_within};
+pub use codec::{
+    MAX_BYTES, TimelineError, decode, decode_without_bad_cells, encode, encode_within,
+};
 pub use merge::TimelineMerger;
 pub use parts::{MAX_PARTS, MAX_STACKS, PartStack, Parts, TimelinePart};
 pub use rows::{Slot, TimelineRows};

@@ -1,12 +1,14 @@
 //! Merges the pods' lists of HTTP requests into one.
 //!
 //! Invariant: a list is not trusted: its size is limited and it is decoded within bounds. Pod and
-//! time come from the operator. An invalid list is left out and reported. The merged profile is
-//! stored whatever happens to the lists.
+//! time come from the operator. An invalid list is left out and reported, and of a valid list an
+//! invalid table of cells. The merged profile is stored whatever happens to the lists.
 
 use phpprof_crds::{ProfileRequest, TargetState};
 use phpprof_decide::limits::AdminLimits;
-use phpprof_profile::timeline::{MAX_BYTES, Timeline, TimelineMerger, decode, encode_within};
+use phpprof_profile::timeline::{
+    MAX_BYTES, Timeline, TimelineMerger, decode_without_bad_cells, encode_within,
+};
 
 use super::collector::{Collector, Fault, beside};
 use super::merge::SampleSpan;
@@ -37,7 +39,8 @@ impl Collector {
     ) -> Result<(StoredList, String), Fault> {
         let targets = request.status.iter().flat_map(|status| &status.targets);
         let targets = targets.filter(|target| target.state == TargetState::Uploaded);
-        let (mut merger, mut pods, mut dropped) = (TimelineMerger::new(), 0, Vec::new());
+        let (mut merger, mut pods) = (TimelineMerger::new(), 0);
+        let (mut dropped, mut without_cells) = (Vec::new(), Vec::new());
         for target in targets {
             let span = SampleSpan::of(request, limits);
             let file = match self
@@ -57,16 +60,20 @@ impl Collector {
             };
             let pod = target.pod_name.clone();
             let added = beside(move || match known(&file, &span) {
-                Ok(list) => {
-                    merger.add(list, &pod);
-                    (merger, Ok(()))
+                Ok((list, fault)) => {
+                    let other = merger.add(list, &pod);
+                    (merger, Ok(fault.or(other)))
                 }
                 Err(why) => (merger, Err(why)),
             });
             let why;
             (merger, why) = added.await.map_err(Fault::Store)?;
             match why {
-                Ok(()) => pods += 1,
+                Ok(fault) => {
+                    pods += 1;
+                    let named = fault.map(|fault| format!("{}: {fault}", target.pod_name));
+                    without_cells.extend(named);
+                }
                 Err(why) => dropped.push(format!("{}: {why}", target.pod_name)),
             }
         }
@@ -74,23 +81,29 @@ impl Collector {
         let file = file.and_then(|file| file.map_err(|error| error.to_string()));
         let key = key(request, &limits.key_prefix, REQUESTS);
         let size = self.create(&key, file.map_err(Fault::Store)?).await?;
-        Ok(((key, size, pods), note(&dropped)))
+        let notes = [
+            note("the list of requests lacks pods", &dropped),
+            note("it lacks the cells of pods", &without_cells),
+        ];
+        let notes: Vec<String> = notes.into_iter().filter(|it| !it.is_empty()).collect();
+        Ok(((key, size, pods), notes.join("; ")))
     }
 }
 
-/// A pod's list with its time and duration limited to those of the request.
-fn known(file: &[u8], span: &SampleSpan) -> Result<Timeline, String> {
-    let mut list = decode(file).map_err(|error| error.to_string())?;
+/// A pod's list with its time and duration limited to those of the request. Also returns what is
+/// wrong with its cells, which it then lacks.
+fn known(file: &[u8], span: &SampleSpan) -> Result<(Timeline, Option<&'static str>), String> {
+    let (mut list, fault) = decode_without_bad_cells(file).map_err(|error| error.to_string())?;
     list.began_unix_nanoseconds = span.time(list.began_unix_nanoseconds);
     list.duration_nanoseconds = list.duration_nanoseconds.min(span.longest);
     if list.step_nanoseconds > span.longest {
         return Err("its steps are longer than the run".to_owned());
     }
-    Ok(list)
+    Ok((list, fault))
 }
 
-/// Empty if no list was left out.
-fn note(dropped: &[String]) -> String {
+/// Empty if nothing was left out.
+fn note(what: &str, dropped: &[String]) -> String {
     let more = match dropped.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(", and {more} more"),
@@ -99,10 +112,7 @@ fn note(dropped: &[String]) -> String {
     if named.is_empty() {
         String::new()
     } else {
-        format!(
-            "the list of requests lacks pods: {}{more}",
-            named.join(", ")
-        )
+        format!("{what}: {}{more}", named.join(", "))
     }
 }
 

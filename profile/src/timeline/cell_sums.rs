@@ -2,7 +2,11 @@
 //!
 //! Without room, cells become coarser before anything is lost: slices get twice as long, or groups
 //! of workers become one, and only when both are at their end do the functions with the least time
-//! become `(other)`. A coarser cell is still a cell, so what is derived from cells stays right.
+//! become `(other)`. A coarser cell is still a cell, so what is derived from cells stays right, and
+//! tables with slices of different lengths can become one.
+//!
+//! Functions and routes are ranked by their shares of the time of each pod, so that a pod that
+//! claims much time does not take all names.
 //!
 //! Invariant: no time and no request is lost, and [`CellSums`] never has more cells or times than
 //! its limits. Memory: about 60 bytes for each of both.
@@ -52,11 +56,43 @@ pub struct CellLimits {
 }
 
 impl CellLimits {
+    /// Those of one run.
+    pub const RUN: Self = Self {
+        cells: MAX_CELLS / 4,
+        times: MAX_CELL_TIMES / 4,
+    };
     /// Those of a file.
     pub const FILE: Self = Self {
         cells: MAX_CELLS,
         times: MAX_CELL_TIMES,
     };
+}
+
+impl CellTable {
+    /// What is in a table, but in none that a sampler writes of a run of this length. Where several
+    /// tables become one, such a table would take the room of others.
+    pub(super) fn fault_of_run(&self, duration: i64) -> Option<&'static str> {
+        let longest = FIRST_SLICE.max(duration.saturating_mul(2));
+        let begin = |cell: &RouteCell| i64::from(cell.slice).saturating_mul(self.slice_nanoseconds);
+        let most = CellLimits::RUN;
+        let checks = [
+            (
+                self.cells.len() <= most.cells && self.times.len() <= most.times,
+                "it has more cells than a run",
+            ),
+            (
+                self.cells.iter().all(|cell| cell.group < WORKER_GROUPS),
+                "it has more groups of workers than a run",
+            ),
+            (
+                self.slice_nanoseconds <= longest
+                    && self.cells.iter().all(|cell| begin(cell) <= longest),
+                "its slices are longer than the run",
+            ),
+        ];
+        let mut checks = checks.into_iter();
+        checks.find_map(|(is_right, what)| (!is_right).then_some(what))
+    }
 }
 
 /// Cells by the numbers of their routes and functions; `None` is the function `(other)`.
@@ -134,13 +170,6 @@ impl CellSums {
         }
     }
 
-    /// Makes slices at least this long.
-    fn lengthen(&mut self, slice: i64) {
-        while self.slice < slice.min(MAX_TIME / 2) {
-            self.double();
-        }
-    }
-
     fn double(&mut self) {
         self.slice *= 2;
         self.moved(|at| CellPlace {
@@ -178,31 +207,40 @@ impl CellSums {
 
     /// Moves the half of the functions with the least time to `(other)`.
     fn fold(&mut self) {
-        let totals = self.totals();
-        let mut order: Vec<(i64, u32)> =
-            totals.into_iter().map(|(key, wall)| (wall, key)).collect();
-        order.sort_unstable();
+        let order = self.ranked(|_, function| function);
         if order.is_empty() {
             self.limits.times = self.times.len();
         }
-        let least = order.iter().take(order.len().div_ceil(2));
-        self.folded.extend(least.map(|(_, function)| *function));
+        self.folded.extend(order.iter().skip(order.len() / 2));
         for ((at, function), time) in std::mem::take(&mut self.times) {
             let function = function.filter(|function| !self.folded.contains(function));
             add(self.times.entry((at, function)).or_default(), time);
         }
     }
 
-    /// The wall time of each function.
-    fn totals(&self) -> HashMap<u32, i64> {
-        let mut totals: HashMap<u32, i64> = HashMap::new();
-        for ((_, function), [wall, _]) in &self.times {
-            if let Some(function) = function {
-                let total = totals.entry(*function).or_default();
-                *total = total.saturating_add(*wall);
+    /// The keys of times by their shares of the wall time of each pod, added up; largest first.
+    fn ranked(&self, key_of: impl Fn(CellPlace, Option<u32>) -> Option<u32>) -> Vec<u32> {
+        let (mut all, mut own) = (HashMap::<u32, i64>::new(), BTreeMap::<_, i64>::new());
+        for ((at, function), [wall, _]) in &self.times {
+            let pod = at.owner.pod;
+            let sums = [
+                Some(all.entry(pod).or_default()),
+                key_of(*at, *function).map(|key| own.entry((pod, key)).or_default()),
+            ];
+            for sum in sums.into_iter().flatten() {
+                *sum = sum.saturating_add(*wall);
             }
         }
-        totals
+        let mut shares = HashMap::<u32, f64>::new();
+        for ((pod, key), wall) in own {
+            let all = all.get(&pod).copied().unwrap_or(0).max(1);
+            *shares.entry(key).or_default() += wall as f64 / all as f64;
+        }
+        let mut order: Vec<(u32, f64)> = shares.into_iter().collect();
+        order.sort_unstable_by(|(one, share), (other, others)| {
+            others.total_cmp(share).then(one.cmp(other))
+        });
+        order.into_iter().map(|(key, _)| key).collect()
     }
 
     /// The table, with the names of pods, routes and functions by their numbers. Names that are
@@ -216,28 +254,20 @@ impl CellSums {
     ) -> CellTable {
         let (mut routes, mut functions) = (CellNames::default(), CellNames::default());
         let other = functions.number(other_function(), MAX_NAMES);
-        let mut totals: Vec<(u32, i64)> = self.totals().into_iter().collect();
-        totals.sort_unstable_by_key(|(key, wall)| (-wall, *key));
-        let numbers: HashMap<u32, u32> = totals
-            .into_iter()
-            .filter_map(|(key, _)| {
+        let ranked = self.ranked(|_, function| function).into_iter();
+        let numbers: HashMap<u32, u32> = ranked
+            .filter_map(|key| {
                 let name = cut(&function(key));
                 Some((key, functions.number(name, MAX_CELL_FUNCTIONS)?))
             })
             .collect();
-        let mut of_routes: BTreeMap<u32, i64> = BTreeMap::new();
-        for ((at, _), [wall, _]) in &self.times {
-            let total = of_routes.entry(at.route).or_default();
-            *total = total.saturating_add(*wall);
-        }
-        for at in self.cells.keys() {
-            of_routes.entry(at.route).or_default();
-        }
-        let mut of_routes: Vec<(u32, i64)> = of_routes.into_iter().collect();
-        of_routes.sort_unstable_by_key(|(key, wall)| (-wall, *key));
+        let mut of_routes = self.ranked(|at, _| Some(at.route));
+        let timed: BTreeSet<u32> = of_routes.iter().copied().collect();
+        let all: BTreeSet<u32> = self.cells.keys().map(|at| at.route).collect();
+        of_routes.extend(all.difference(&timed));
         let route_numbers: HashMap<u32, u32> = of_routes
             .into_iter()
-            .map(|(key, _)| {
+            .map(|key| {
                 let name = bounds::beginning(route(key), MAX_CELL_STRING).to_owned();
                 let number = routes.number(name, MAX_CELL_ROUTES - 1);
                 let number = number.or_else(|| routes.number(OTHER.to_owned(), MAX_CELL_ROUTES));
@@ -384,7 +414,6 @@ impl CellMerger {
             self.pods.push(pod.to_owned());
         }
         let pod = u32::try_from(self.pods.len().saturating_sub(1)).unwrap_or(0);
-        self.sums.lengthen(table.slice_nanoseconds);
         let routes: Vec<u32> = table
             .routes
             .iter()

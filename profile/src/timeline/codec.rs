@@ -51,6 +51,20 @@ pub enum TimelineError {
 /// # Errors
 /// A [`TimelineError`].
 pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
+    match decode_without_bad_cells(file)? {
+        (_, Some(fault)) => Err(TimelineError::NotWhole(fault)),
+        (timeline, None) => Ok(timeline),
+    }
+}
+
+/// Reads an untrusted file, whose table of cells is left out if something is wrong with it. Also
+/// returns what that is.
+///
+/// # Errors
+/// A [`TimelineError`] about anything else.
+pub fn decode_without_bad_cells(
+    file: &[u8],
+) -> Result<(Timeline, Option<&'static str>), TimelineError> {
     if file.len() > MAX_BYTES {
         return Err(TimelineError::TooLarge);
     }
@@ -59,11 +73,13 @@ pub fn decode(file: &[u8]) -> Result<Timeline, TimelineError> {
     if !(VERSION..=VERSION_WITH_CELLS).contains(&version) {
         return Err(TimelineError::Version(version));
     }
-    let timeline: Timeline = parsed(file)?;
-    match fault(&timeline) {
-        Some(fault) => Err(TimelineError::NotWhole(fault)),
-        None => Ok(timeline),
+    let mut timeline: Timeline = parsed(file)?;
+    if let Some(fault) = fault(&timeline) {
+        return Err(TimelineError::NotWhole(fault));
     }
+    let fault = timeline.cells.as_ref().and_then(fault_of_cells);
+    timeline.cells = timeline.cells.filter(|_| fault.is_none());
+    Ok((timeline, fault))
 }
 
 /// The version of a file, whatever else is in it.
@@ -188,7 +204,15 @@ pub(super) fn step_of(nanoseconds: i64) -> i64 {
     step
 }
 
-/// The fault of a timeline, if any.
+/// The fault of a table of cells, if any.
+fn fault_of_cells(cells: &CellTable) -> Option<&'static str> {
+    if !cells.is_whole() {
+        return Some("its table of cells");
+    }
+    (!cells.has_short_texts()).then_some("a name in its table of cells")
+}
+
+/// The fault of a timeline without its cells, if any.
 fn fault(timeline: &Timeline) -> Option<&'static str> {
     let times = 0..=MAX_TIME;
     let step = timeline.step_nanoseconds;
@@ -240,17 +264,6 @@ fn fault(timeline: &Timeline) -> Option<&'static str> {
             "the moments of a request",
         ),
         (parts.all(|part| is_part(part, count)), "a part of the run"),
-        (
-            timeline.cells.as_ref().is_none_or(CellTable::is_whole),
-            "its table of cells",
-        ),
-        (
-            timeline
-                .cells
-                .as_ref()
-                .is_none_or(CellTable::has_short_texts),
-            "a name in its table of cells",
-        ),
         (
             functions.all(|it| {
                 it.name.len() <= bounds::MAX_STRING && it.file.len() <= bounds::MAX_STRING

@@ -46,7 +46,8 @@ impl TimelineMerger {
     }
 
     /// Adds the timeline of a pod. The pod's name comes from the caller, not from the timeline.
-    pub fn add(&mut self, mut other: Timeline, pod: &str) {
+    /// Cells that no sampler has written are left out; returns why.
+    pub fn add(&mut self, mut other: Timeline, pod: &str) -> Option<&'static str> {
         let pod = beginning(pod, MAX_STRING);
         let began = other.began_unix_nanoseconds;
         let ended = began.saturating_add(other.duration_nanoseconds);
@@ -77,12 +78,17 @@ impl TimelineMerger {
             request.begin = request.begin.saturating_add(began);
             request.end = request.end.saturating_add(began);
         }
-        if let Some(cells) = other.cells.take() {
+        let cells = other.cells.take();
+        let fault = cells
+            .as_ref()
+            .and_then(|cells| cells.fault_of_run(other.duration_nanoseconds));
+        if let Some(cells) = cells.filter(|_| fault.is_none()) {
             self.cells.add(&cells, pod, began);
         }
         self.sum.unlisted_requests += other.unlisted_requests;
         self.sum.cut += other.cut;
         self.take(other);
+        fault
     }
 
     /// Makes the axis long enough, and its steps at least this long.

@@ -19,11 +19,6 @@ use crate::stack::call_tree::{CallTree, PathId};
 use crate::stack::names::{FunctionNames, NameId};
 use crate::stack::trace::{Ending, SummedStack};
 
-/// The most cells and times of a run.
-const LIMITS: CellLimits = CellLimits {
-    cells: 4_096,
-    times: 16_384,
-};
 /// The most functions of one request: if `n` are served when it meets another function, it has an
 /// `n`th of this.
 const MAX_LEAVES: usize = 8_192;
@@ -131,7 +126,7 @@ pub struct RunCells {
 impl Default for RunCells {
     fn default() -> Self {
         Self {
-            sums: CellSums::new(LIMITS),
+            sums: CellSums::new(CellLimits::RUN),
             names: FxHashMap::default(),
             ended: Vec::new(),
         }
@@ -296,14 +291,14 @@ mod tests {
     #[test]
     fn cpu_stays_in_its_cell_with_longer_slices() {
         let mut cells = RunCells::default();
-        let slices = 2 * LIMITS.cells as u32;
+        let slices = 2 * CellLimits::RUN.cells as u32;
         for number in 4..4 + slices {
             let began = i64::from(number - 4) * 1_280_000_000;
             cells.end(ended(number, began, times(10)));
         }
         cells.give_cpu(4 + slices - MAX_ENDED as u32, LEAF, 5);
         let table = table(cells);
-        assert!(table.cells.len() <= LIMITS.cells);
+        assert!(table.cells.len() <= CellLimits::RUN.cells);
         let cpu: Vec<i64> = table.times.iter().map(|time| time.cpu).collect();
         assert_eq!((cpu[0], cpu.iter().sum::<i64>()), (5, 5));
     }

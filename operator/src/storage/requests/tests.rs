@@ -5,7 +5,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, TargetStatus};
-use phpprof_profile::timeline::{TimelineCell, TimelineRequest, VERSION, WorkerRow, encode};
+use phpprof_profile::timeline::{
+    CellTable, FIRST_SLICE, RouteCell, TimelineCell, TimelineRequest, TreeFunction, VERSION,
+    WorkerRow, decode, encode,
+};
 use serde_json::json;
 
 use super::*;
@@ -120,4 +123,38 @@ async fn a_broken_list_is_left_out_and_said() {
     assert!(note.starts_with(begin), "{note}");
     let end = ", pod-3: its steps are longer than the run, pod-4: it is too large, and 1 more";
     assert!(note.ends_with(end), "{note}");
+}
+
+#[tokio::test]
+async fn bad_cells_of_a_pod_leave_the_others() {
+    let start = at(0).as_second() * 1_000_000_000;
+    let with = |change: fn(&mut CellTable)| {
+        let mut list = decode(&list(start, 5)).expect("a list");
+        let mut cells = CellTable {
+            slice_nanoseconds: FIRST_SLICE,
+            pods: vec![String::new()],
+            routes: vec!["/".to_owned()],
+            functions: vec![TreeFunction::default()],
+            cells: vec![RouteCell {
+                requests: 3,
+                samples: 9,
+                ..RouteCell::default()
+            }],
+            ..CellTable::default()
+        };
+        change(&mut cells);
+        list.cells = Some(cells);
+        Some(encode(&list).expect("written"))
+    };
+    let lists = [
+        with(|_| ()),
+        with(|it| it.cells[0].route = 7),
+        with(|it| it.slice_nanoseconds = FIRST_SLICE << 20),
+    ];
+    let (merged, pods, note) = merged(&lists).await;
+    assert_eq!((pods, merged.requests.len()), (3, 3));
+    assert_eq!(merged.cells.expect("cells").pods, ["pod-0"]);
+    let expected = "it lacks the cells of pods: pod-1: its table of cells, \
+        pod-2: its slices are longer than the run";
+    assert_eq!(note, expected);
 }

@@ -132,6 +132,51 @@ fn functions_without_room_are_in_other() {
 }
 
 #[test]
+fn coarse_slices_of_a_pod_leave_others_fine() {
+    let seen = |began| CellRequest {
+        group: 0,
+        began,
+        route: 0,
+        function: 0,
+        wall: 10,
+    };
+    let all: Vec<CellRequest> = (0..20).map(|it| seen(it * FIRST_SLICE)).collect();
+    let mut coarse = table_of(&all[..1], CellLimits::FILE);
+    coarse.slice_nanoseconds = FIRST_SLICE << 20;
+    let mut merger = CellMerger::default();
+    merger.add(&coarse, "a", 0);
+    merger.add(&table_of(&all, CellLimits::FILE), "b", 0);
+    let table = merger.finish().unwrap();
+    assert_eq!(table.slice_nanoseconds, FIRST_SLICE);
+    assert_eq!(table.cells.iter().filter(|it| it.pod == 1).count(), 20);
+}
+
+#[test]
+fn functions_of_a_pod_leave_names_to_others() {
+    let name = |key: u32| TreeFunction {
+        name: format!("f{key}"),
+        file: String::new(),
+    };
+    let of_pod = |functions: std::ops::Range<u32>, wall: i64| {
+        let mut sums = CellSums::new(CellLimits::FILE);
+        let owner = CellOwner { pod: 0, group: 0 };
+        for function in functions {
+            let at = sums.place(owner, 0, 0);
+            sums.add_time(at, Some(function), wall, 0);
+        }
+        sums.finish(&[String::new()], |_| "/", name)
+    };
+    let mut merger = CellMerger::default();
+    merger.add(&of_pod(100..3_000, MAX_TIME / 4_000), "hostile", 0);
+    merger.add(&of_pod(0..40, 1_000), "web", 0);
+    let table = merger.finish().unwrap();
+    let web = table.each().find(|(cell, _)| cell.pod == 1);
+    let (_, times) = web.unwrap();
+    assert_eq!(times.len(), 40);
+    assert!(times.iter().all(|time| time.function > 0));
+}
+
+#[test]
 fn none_is_merged_of_none() {
     assert_eq!(CellMerger::default().finish(), None);
 }

@@ -102,6 +102,22 @@ fn cells_that_are_not_whole_are_refused() {
     );
 }
 
+#[test]
+fn bad_cells_cost_only_the_cells() {
+    let mut bad = timeline();
+    bad.cells.iter_mut().for_each(|it| it.cells[0].pod = 1);
+    let (read, fault) = decode_without_bad_cells(&encode(&bad).unwrap()).unwrap();
+    assert_eq!(fault, Some("its table of cells"));
+    let without = Timeline {
+        cells: None,
+        ..timeline()
+    };
+    assert_eq!(read, without);
+    let file = encode(&timeline()).unwrap();
+    let whole = decode_without_bad_cells(&file).unwrap();
+    assert_eq!(whole, (timeline(), None));
+}
+
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(text).unwrap();
@@ -248,6 +264,7 @@ proptest! {
         json[at] = byte;
         if let Ok(read) = decode(&gzip(&json)) {
             prop_assert!(fault(&read).is_none());
+            prop_assert!(read.cells.as_ref().and_then(fault_of_cells).is_none());
         }
     }
 }

@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::timeline::{Moment, TimelineNode, TreeFunction, decode, encode};
+use crate::timeline::{
+    CellLimits, CellTable, FIRST_SLICE, Moment, RouteCell, TimelineNode, TreeFunction,
+    WORKER_GROUPS, decode, encode,
+};
 
 const BEGAN: i64 = 1_700_000_000_000_000_000;
 
@@ -186,6 +189,51 @@ fn workers_have_a_pod_and_routes_span_pods() {
     }];
     assert_eq!(merged.routes[0].cells, whole);
     assert_eq!(merged.duration_nanoseconds, 13_000_000_000);
+}
+
+#[test]
+fn cells_of_no_run_are_left_out() {
+    let table = CellTable {
+        slice_nanoseconds: FIRST_SLICE,
+        pods: vec![String::new()],
+        routes: vec!["/".to_owned()],
+        functions: vec![TreeFunction::default()],
+        cells: vec![RouteCell {
+            requests: 3,
+            samples: 9,
+            ..RouteCell::default()
+        }],
+        ..CellTable::default()
+    };
+    let check = |change: fn(&mut CellTable), expected: Option<&str>| {
+        let mut cells = table.clone();
+        change(&mut cells);
+        let list = Timeline {
+            version: VERSION,
+            duration_nanoseconds: 30_000_000_000,
+            step_nanoseconds: FIRST_STEP,
+            requests: vec![TimelineRequest::default()],
+            cells: Some(cells),
+            ..Timeline::default()
+        };
+        let mut merger = TimelineMerger::new();
+        assert_eq!(merger.add(list, "web"), expected);
+        let merged = merger.finish();
+        assert_eq!(merged.requests.len(), 1);
+        assert_eq!(merged.cells.is_some(), expected.is_none());
+    };
+    check(|_| (), None);
+    let slices = Some("its slices are longer than the run");
+    check(|it| it.slice_nanoseconds = FIRST_SLICE << 20, slices);
+    check(|it| it.cells[0].slice = 1_000, slices);
+    check(
+        |it| it.cells[0].group = WORKER_GROUPS,
+        Some("it has more groups of workers than a run"),
+    );
+    check(
+        |it| it.cells = vec![it.cells[0]; CellLimits::RUN.cells + 1],
+        Some("it has more cells than a run"),
+    );
 }
 
 #[test]

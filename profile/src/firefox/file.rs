@@ -46,6 +46,20 @@ impl FirefoxFile {
             threads,
         }
     }
+
+    /// Says how many moments have no time, among what the Firefox Profiler shows of the profile.
+    pub fn tell_left_out(&mut self, moments: u64) {
+        if moments > 0 {
+            self.meta["extra"] = json!([{
+                "label": "List of requests",
+                "entries": [{
+                    "label": "Moments left out, because there are too many",
+                    "format": "integer",
+                    "value": moments,
+                }],
+            }]);
+        }
+    }
 }
 
 fn meta(

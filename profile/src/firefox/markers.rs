@@ -7,9 +7,13 @@ use serde_json::{Value, json};
 
 use super::milliseconds;
 use super::tables::{FrameCategory, SharedTables, is_phase};
+use crate::bounds::beginning;
 use crate::timeline::{Moment, Timeline, TimelineRequest};
 use crate::waiting::kind;
 
+/// The most bytes of a function's name in the data of a marker, of which each moment can have one.
+/// Stacks have the whole name.
+const MAX_NAME: usize = 512;
 /// A marker with a beginning and an end.
 const INTERVAL: u8 = 1;
 
@@ -153,7 +157,7 @@ impl MarkerColumns {
         self.add(tables, "Request", FrameCategory::Php, span, data);
         for seen in spans(timeline, request) {
             let span = [seen.begin, seen.end];
-            let function = seen.function.to_owned();
+            let function = beginning(seen.function, MAX_NAME).to_owned();
             if is_phase(seen.function) {
                 let data = MarkerData::Phase { phase: function };
                 self.add(tables, "Phase", FrameCategory::Engine, span, data);

@@ -45,7 +45,8 @@ pub fn firefox(
     let unit = SampleUnit::of(&profile, chosen);
     let mut writer = ThreadWriter::new(&found, unit, timeline, title);
     let threads = found.runs.iter().map(|run| writer.thread(run)).collect();
-    let file = FirefoxFile::new(&profile, timeline, title, writer.finish(), threads);
+    let mut file = FirefoxFile::new(&profile, timeline, title, writer.finish(), threads);
+    file.tell_left_out(found.left_out);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     // Serialising strings and numbers to a `Vec` cannot fail.
     let written = serde_json::to_writer(&mut gzip, &file);

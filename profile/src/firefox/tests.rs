@@ -278,3 +278,49 @@ fn a_stack_without_frames_keeps_its_time() {
     let file = read(&builder.finish(), &View::default(), None);
     assert_eq!(samples(&file, 0), [(0.0, of("[unknown]"), 1.0)]);
 }
+
+#[test]
+fn hostile_list_is_bounded_and_counted() {
+    const DEPTH: u32 = 8_000;
+    let f = |line: u32| frame("f", "/srv/f.php", i64::from(line));
+    let frames: Vec<_> = (1..=DEPTH).rev().map(f).collect();
+    let mut builder = Builder::new(Settings::default());
+    builder.add(
+        &frames,
+        &[500, 0, 500 * MS],
+        &[SampleTag::Num("pid", 7, "")],
+    );
+    let deep = builder.finish();
+    let node = |line: u32| TimelineNode {
+        parent: line.checked_sub(2),
+        function: 0,
+        line,
+    };
+    let moment = |leaf: u32| Moment {
+        begin: i64::from(leaf % 500) * MS,
+        duration: MS,
+        node: leaf,
+        waits: false,
+    };
+    let request = |index: u32| TimelineRequest {
+        end: 500 * MS,
+        pid: 7,
+        moments: (0..500).map(|it| moment(index * 500 + it)).collect(),
+        ..TimelineRequest::default()
+    };
+    let list = Timeline {
+        functions: vec![TreeFunction {
+            name: "f".to_owned(),
+            file: "/srv/f.php".to_owned(),
+        }],
+        nodes: (1..=DEPTH).map(node).collect(),
+        requests: (0..DEPTH / 500).map(request).collect(),
+        ..timeline()
+    };
+    let file = read(&deep, &View::default(), Some(&list));
+    let told = &file["meta"]["extra"][0]["entries"][0]["value"];
+    assert!(told.as_u64().unwrap() > 1_000, "{told}");
+    assert_eq!(sums(&file, "weight"), 500);
+    let whole = read(&profile(), &View::default(), Some(&timeline()));
+    assert_eq!(whole["meta"]["extra"], Value::Null);
+}

@@ -2,6 +2,8 @@
 //!
 //! Invariant: times do not decrease, and each value of the worker is in one sample.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::columns::{SampleColumns, SharedColumns};
@@ -118,6 +120,9 @@ pub(super) fn interval(profile: &Profile) -> i64 {
 /// Writes one thread after the other.
 pub(super) struct ThreadWriter<'a> {
     tables: SharedTables<'a>,
+    stacks: &'a [Vec<StackStep>],
+    /// The numbers of stacks in the file, by what their leaves wait for.
+    known: HashMap<(usize, Option<&'a str>), usize>,
     unit: SampleUnit,
     timeline: Option<&'a Timeline>,
     title: &'a str,
@@ -137,6 +142,8 @@ impl<'a> ThreadWriter<'a> {
         let duration = timeline.map(|timeline| timeline.duration_nanoseconds);
         ThreadWriter {
             tables: SharedTables::new(&found.functions),
+            stacks: &found.stacks,
+            known: HashMap::new(),
             unit,
             timeline,
             title,
@@ -148,10 +155,21 @@ impl<'a> ThreadWriter<'a> {
         self.tables.finish()
     }
 
-    pub fn thread(&mut self, run: &WorkerRun<'_>) -> FirefoxThread {
+    /// The number of a stack in the file.
+    fn stack(&mut self, stack: usize, waits: Option<&'a str>) -> usize {
+        if let Some(known) = self.known.get(&(stack, waits)) {
+            return *known;
+        }
+        let steps = self.stacks.get(stack).map(Vec::as_slice);
+        let number = self.tables.stack(steps.unwrap_or_default(), waits);
+        self.known.insert((stack, waits), number);
+        number
+    }
+
+    pub fn thread(&mut self, run: &WorkerRun<'a>) -> FirefoxThread {
         let mut track = SampleTrack::new(self.unit);
         for timed in &run.timed {
-            let stack = self.tables.stack(&timed.steps, timed.waits);
+            let stack = self.stack(timed.stack, timed.waits);
             track.add(timed.begin, timed.end, stack, &timed.values);
         }
         let mut markers = MarkerColumns::default();
@@ -161,9 +179,9 @@ impl<'a> ThreadWriter<'a> {
             }
         }
         let mut at = self.run_end;
-        for (steps, waits, values) in others(run) {
+        for (stack, waits, values) in others(run) {
             let end = at.saturating_add(self.unit.length(values));
-            let stack = self.tables.stack(steps, waits);
+            let stack = self.stack(stack, waits);
             track.add(at, end, stack, values);
             at = end;
         }
@@ -204,13 +222,13 @@ impl<'a> ThreadWriter<'a> {
 }
 
 /// The samples without times, in the order of their stacks.
-fn others<'r>(
-    run: &'r WorkerRun<'_>,
-) -> impl Iterator<Item = (&'r [StackStep], Option<&'r str>, &'r [i64])> {
+fn others<'r, 'a>(
+    run: &'r WorkerRun<'a>,
+) -> impl Iterator<Item = (usize, Option<&'a str>, &'r [i64])> {
     let stacks = run.untimed.iter();
-    stacks.flat_map(|(steps, by_wait)| {
+    stacks.flat_map(|(stack, by_wait)| {
         let by_wait = by_wait.iter();
-        by_wait.map(|(waits, values)| (steps.as_slice(), *waits, values.as_slice()))
+        by_wait.map(|(waits, values)| (*stack, *waits, values.as_slice()))
     })
 }
 

@@ -1,9 +1,10 @@
 //! The stacks of each worker: those that the timeline saw at a time, and the others.
 //!
 //! Invariant: the values of a worker's timed and other stacks add up to those of its samples. A
-//! moment takes no more than the profile has of its stack.
+//! moment takes no more than the profile has of its stack. A list is not trusted: each stack is in
+//! memory once, however many moments have it, and moments beyond [`MOST_WORK`] stay without a time
+//! and are counted.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lookup::Lookup;
@@ -12,6 +13,10 @@ use crate::stacks::{FunctionRef, Numbers, StackStep, View, add, label_value};
 use crate::timeline::{Moment, Timeline, TimelineRequest};
 use crate::top_levels::plain;
 use crate::waiting::LABEL;
+
+/// The most frames of moments that are looked up, and values that are looked at for them: a few
+/// times what the largest list of a real run needs.
+const MOST_WORK: usize = 1 << 24;
 
 /// A worker. Without its own rows in a profile, its pid is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +36,8 @@ pub(super) struct PlacedStack<'a> {
     /// Nanoseconds since the run began. The same applies to `end`.
     pub begin: i64,
     pub end: i64,
-    pub steps: Vec<StackStep>,
+    /// An index in [`FoundWorkers::stacks`].
+    pub stack: usize,
     pub waits: Option<&'a str>,
     pub values: Vec<i64>,
 }
@@ -42,8 +48,8 @@ pub(super) struct WorkerRun<'a> {
     pub id: WorkerId,
     /// In the order of time.
     pub timed: Vec<PlacedStack<'a>>,
-    /// Root first.
-    pub untimed: BTreeMap<Vec<StackStep>, ByWait<'a>>,
+    /// By the index in [`FoundWorkers::stacks`].
+    pub untimed: BTreeMap<usize, ByWait<'a>>,
     pub requests: Vec<&'a TimelineRequest>,
 }
 
@@ -51,7 +57,11 @@ pub(super) struct WorkerRun<'a> {
 #[derive(Debug)]
 pub(super) struct FoundWorkers<'a> {
     pub functions: Vec<FunctionRef<'a>>,
+    /// Each root first, in their order.
+    pub stacks: Vec<Vec<StackStep>>,
     pub runs: Vec<WorkerRun<'a>>,
+    /// The number of moments that were left out.
+    pub left_out: u64,
 }
 
 /// The workers of the samples and requests in the view. The profile has the label of waits.
@@ -63,6 +73,7 @@ pub(super) fn workers<'a>(
     let lookup = Lookup::new(profile);
     let mut numbers = Numbers::default();
     let mut runs: BTreeMap<WorkerId, WorkerRun<'a>> = BTreeMap::new();
+    let mut known: HashMap<Vec<StackStep>, usize> = HashMap::new();
     let samples = profile.sample.iter();
     for sample in samples.filter(|sample| view.has_labels(profile, sample)) {
         if sample.value.iter().all(|value| *value == 0) {
@@ -71,16 +82,21 @@ pub(super) fn workers<'a>(
         let steps = numbers.steps(&lookup, sample, false);
         let run = runs.entry(id_of(profile, sample)).or_default();
         let waits = label(profile, sample, LABEL).map(|label| profile.string(label.str));
-        let by_wait = run.untimed.entry(steps).or_default();
+        let next = known.len();
+        let stack = *known.entry(steps).or_insert(next);
+        let by_wait = run.untimed.entry(stack).or_default();
         add(by_wait.entry(waits).or_default(), &sample.value);
     }
     let functions = numbers.functions;
+    let stacks = in_order(known, runs.values_mut());
+    let mut left_out = 0;
     if let Some(timeline) = timeline {
-        let mut paths = MomentSteps::new(timeline, &functions);
+        let mut paths = MomentStacks::new(timeline, &functions, &stacks);
         let wall = profile.value_index("wall");
         for request in timeline.requests.iter().filter(|it| is_in(view, it)) {
             place(&mut runs, &mut paths, wall, request);
         }
+        left_out = paths.left_out;
     }
     let runs = runs.into_iter().map(|(id, mut run)| {
         run.timed.sort_by_key(|timed| timed.begin);
@@ -88,7 +104,29 @@ pub(super) fn workers<'a>(
     });
     // A pod whose samples all went to its workers is not a worker.
     let runs = runs.filter(|run| !run.is_empty()).collect();
-    FoundWorkers { functions, runs }
+    FoundWorkers {
+        functions,
+        stacks,
+        runs,
+        left_out,
+    }
+}
+
+/// The stacks in their order. Their new numbers are given to the workers.
+fn in_order<'r, 'a: 'r>(
+    known: HashMap<Vec<StackStep>, usize>,
+    runs: impl Iterator<Item = &'r mut WorkerRun<'a>>,
+) -> Vec<Vec<StackStep>> {
+    let mut stacks: Vec<_> = known.into_iter().collect();
+    stacks.sort_unstable();
+    let numbers = stacks.iter().enumerate();
+    let numbers: HashMap<usize, usize> = numbers.map(|(new, (_, old))| (*old, new)).collect();
+    for run in runs {
+        let untimed = std::mem::take(&mut run.untimed).into_iter();
+        let untimed = untimed.filter_map(|(old, it)| Some((*numbers.get(&old)?, it)));
+        run.untimed = untimed.collect();
+    }
+    stacks.into_iter().map(|(steps, _)| steps).collect()
 }
 
 impl WorkerRun<'_> {
@@ -129,7 +167,7 @@ fn is_in(view: &View, request: &TimelineRequest) -> bool {
 /// Gives a request to its worker, and moves what its moments saw to their times.
 fn place<'a>(
     runs: &mut BTreeMap<WorkerId, WorkerRun<'a>>,
-    paths: &mut MomentSteps<'_>,
+    paths: &mut MomentStacks<'_>,
     wall: Option<usize>,
     request: &'a TimelineRequest,
 ) {
@@ -145,7 +183,7 @@ fn place<'a>(
     };
     let mut timed = Vec::new();
     for moment in request.moments.iter().filter(|_| wall.is_some()) {
-        let Some(steps) = paths.of(moment.node) else {
+        let Some(stack) = paths.of(moment.node) else {
             continue;
         };
         let mut at = request.begin.saturating_add(moment.begin).max(0);
@@ -154,12 +192,14 @@ fn place<'a>(
             let Some(run) = runs.get_mut(id) else {
                 continue;
             };
-            for taken in run.take(steps, moment, wall, left) {
+            let kinds = run.untimed.get(&stack).map_or(0, BTreeMap::len);
+            paths.room = paths.room.saturating_sub(kinds);
+            for taken in run.take(stack, moment, wall, left) {
                 left -= taken.length;
                 timed.push(PlacedStack {
                     begin: at,
                     end: at.saturating_add(taken.length),
-                    steps: steps.to_vec(),
+                    stack,
                     waits: taken.waits,
                     values: taken.values,
                 });
@@ -184,12 +224,12 @@ impl<'a> WorkerRun<'a> {
     /// that waits first takes time that waits.
     fn take(
         &mut self,
-        steps: &[StackStep],
+        stack: usize,
         moment: &Moment,
         wall: Option<usize>,
         mut left: i64,
     ) -> Vec<TakenPart<'a>> {
-        let Some(by_wait) = self.untimed.get_mut(steps) else {
+        let Some(by_wait) = self.untimed.get_mut(&stack) else {
             return Vec::new();
         };
         let mut order: Vec<_> = by_wait.keys().copied().collect();
@@ -219,7 +259,7 @@ impl<'a> WorkerRun<'a> {
             });
         }
         if by_wait.is_empty() {
-            self.untimed.remove(steps);
+            self.untimed.remove(&stack);
         }
         parts
     }
@@ -234,47 +274,69 @@ fn part_of(values: &[i64], length: i64, of: i64) -> Vec<i64> {
     values.iter().map(part).collect()
 }
 
-/// The stacks of a timeline's nodes, by the functions of the profile.
-struct MomentSteps<'t> {
+/// The stacks of a timeline's nodes among those of the profile.
+struct MomentStacks<'t> {
     timeline: &'t Timeline,
-    functions: HashMap<(Cow<'t, str>, &'t str), usize>,
-    known: HashMap<u32, Option<Vec<StackStep>>>,
+    /// The profile's functions by those of the timeline.
+    functions: Vec<Option<usize>>,
+    stacks: &'t [Vec<StackStep>],
+    deepest: usize,
+    known: HashMap<u32, Option<usize>>,
+    /// The rest of [`MOST_WORK`].
+    room: usize,
+    left_out: u64,
 }
 
-impl<'t> MomentSteps<'t> {
-    fn new(timeline: &'t Timeline, functions: &[FunctionRef<'t>]) -> Self {
+impl<'t> MomentStacks<'t> {
+    fn new(
+        timeline: &'t Timeline,
+        functions: &[FunctionRef<'_>],
+        stacks: &'t [Vec<StackStep>],
+    ) -> Self {
         let by_name = functions.iter().enumerate().rev();
-        let by_name = by_name.map(|(number, it)| ((plain(it.name, it.file), it.file), number));
-        MomentSteps {
+        let by_name: HashMap<_, _> = by_name
+            .map(|(number, it)| ((plain(it.name, it.file), it.file), number))
+            .collect();
+        let functions = timeline.functions.iter().map(|function| {
+            let name = plain(&function.name, &function.file);
+            by_name.get(&(name, function.file.as_str())).copied()
+        });
+        MomentStacks {
             timeline,
-            functions: by_name.collect(),
+            functions: functions.collect(),
+            stacks,
+            deepest: stacks.iter().map(Vec::len).max().unwrap_or(0),
             known: HashMap::new(),
+            room: MOST_WORK,
+            left_out: 0,
         }
     }
 
-    /// Root first; `None` if the profile does not have one of its functions.
-    fn of(&mut self, leaf: u32) -> Option<&[StackStep]> {
-        if !self.known.contains_key(&leaf) {
-            let steps = self.steps(leaf);
-            self.known.insert(leaf, steps);
+    /// The index of a moment's stack; `None` if the profile does not have it, or without room.
+    fn of(&mut self, leaf: u32) -> Option<usize> {
+        if self.room == 0 {
+            self.left_out += 1;
+            return None;
         }
-        self.known.get(&leaf)?.as_deref()
+        if let Some(known) = self.known.get(&leaf) {
+            return *known;
+        }
+        let found = self.find(leaf);
+        self.known.insert(leaf, found);
+        found
     }
 
-    fn steps(&self, leaf: u32) -> Option<Vec<StackStep>> {
+    fn find(&mut self, leaf: u32) -> Option<usize> {
         let (mut steps, mut at) = (Vec::new(), Some(leaf));
-        while let Some(number) = at {
+        while let Some(number) = at.filter(|_| steps.len() <= self.deepest) {
+            self.room = self.room.saturating_sub(1);
             let node = self.timeline.nodes.get(number as usize)?;
-            let function = self.timeline.functions.get(node.function as usize)?;
-            let key = (
-                plain(&function.name, &function.file),
-                function.file.as_str(),
-            );
-            steps.push((*self.functions.get(&key)?, i64::from(node.line)));
+            let function = self.functions.get(node.function as usize)?;
+            steps.push(((*function)?, i64::from(node.line)));
             // A parent comes before its children, so this ends.
             at = node.parent.filter(|parent| *parent < number);
         }
         steps.reverse();
-        Some(steps)
+        self.stacks.binary_search(&steps).ok()
     }
 }

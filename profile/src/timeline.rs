@@ -17,6 +17,7 @@ mod tree;
 use serde::{Deserialize, Serialize};
 
 pub use cell_sums::{CellLimits, CellMerger, CellOwner, CellPlace, CellSums, WORKER_GROUPS};
+pub(crate) use cells::MAX_CELL_STRING;
 pub use cells::{CellTable, CellTime, FIRST_SLICE, RouteCell};
 pub use codec::{
     MAX_BYTES, TimelineError, decode, decode_without_bad_cells, encode, encode_within,

@@ -238,7 +238,7 @@ pub struct ChangeReport {
     pub functions: Vec<ChangedFunction>,
     /// How many other functions have a significant change.
     pub more_functions: usize,
-    /// The deepest function below which nearly all of the changed functions run.
+    /// The deepest function below which nearly all of the significant change is.
     pub common_caller: Option<(String, String)>,
     /// What only moved.
     pub moves: Vec<MovedTime>,

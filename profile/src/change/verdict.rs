@@ -6,7 +6,7 @@
 //!
 //! Invariant: the verdict follows from the estimates in the report alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::clusters::{ClusterPair, ClusterSide, RouteWeights};
 use super::estimate::{ChangeEstimate, percent, pods_alike};
@@ -18,7 +18,9 @@ use super::report::{
 };
 use super::samples::by_samples;
 use super::select::{fewest, significant};
+use crate::bounds::beginning;
 use crate::proto::Profile;
+use crate::timeline::{MAX_CELL_STRING, OTHER};
 
 /// A compared route has at least this many requests on each side.
 const FEWEST_REQUESTS: f64 = 10.0;
@@ -221,9 +223,8 @@ impl CellComparison {
             it.before.mean >= SMALLEST_PART * time.before
                 || it.after.mean >= SMALLEST_PART * time.after
         };
-        let other = crate::timeline::OTHER;
         shifted
-            .filter(|it| it.name.0 != other && is_noticeable(it))
+            .filter(|it| it.name.0 != OTHER && is_noticeable(it))
             .collect()
     }
 
@@ -254,10 +255,13 @@ impl CellComparison {
         let all = tested.into_iter().enumerate();
         let all = all.filter(|(index, _)| chosen.contains(index));
         let all: Vec<Shifted> = all.map(|(_, it)| it).collect();
-        let asked: BTreeSet<_> = all.iter().map(|it| it.name.clone()).collect();
-        let [before, after] =
-            profiles.map(|it| CallersOf::read(it, report.settings.measure.name(), &asked));
-        let moves = families(&all, &before, &after);
+        let callers = CallersOf::read(
+            profiles,
+            report.settings.measure.name(),
+            all.iter().map(|it| &it.name),
+            self.is_compared(),
+        );
+        let moves = families(&all, &callers);
         report.moves = moves.iter().map(|it| moved(it, &all)).collect();
         let gone: BTreeSet<usize> = moves
             .iter()
@@ -269,8 +273,22 @@ impl CellComparison {
             .map(|(_, it)| it)
             .collect();
         report.changed_time = sum(rest.iter()).unwrap_or_else(ChangeEstimate::unknown);
-        report.name_functions(&rest, &before, &after);
+        report.name_functions(&rest, &callers);
         report.decide(!moves.is_empty(), warm_up);
+    }
+
+    /// Whether samples of a route count. Single samples as clusters are of all routes.
+    fn is_compared(&self) -> impl Fn(&str) -> bool {
+        let routes = self.pair.routes.iter().enumerate();
+        let known: HashMap<&str, bool> = routes
+            .map(|(index, route)| (route.as_str(), self.compared.contains(&index)))
+            .collect();
+        let of_others = known.get(OTHER).copied().unwrap_or(false);
+        let has_all = self.basis == ChangeBasis::Samples;
+        move |route| {
+            let route = beginning(route, MAX_CELL_STRING);
+            has_all || known.get(route).copied().unwrap_or(of_others)
+        }
     }
 
     fn facts(&self, side: &ClusterSide) -> SideFacts {
@@ -373,23 +391,26 @@ impl ClusterSide {
 }
 
 impl ChangeReport {
-    fn name_functions(&mut self, rest: &[Shifted], before: &CallersOf, after: &CallersOf) {
+    fn name_functions(&mut self, rest: &[Shifted], callers: &CallersOf) {
         let changes: Vec<f64> = rest.iter().map(|it| it.estimate().difference()).collect();
         let all: f64 = changes.iter().map(|it| it.abs()).sum();
         let named = fewest(&changes);
         self.more_functions = rest.len() - named.len();
         let named: Vec<&Shifted> = named.iter().filter_map(|index| rest.get(*index)).collect();
-        let names: BTreeSet<_> = named.iter().map(|it| it.name.clone()).collect();
-        self.common_caller = after.common(&names).or_else(|| before.common(&names));
+        let names = rest.iter().map(|it| &it.name);
+        self.common_caller = callers.common(names.zip(changes.iter().copied()));
         self.functions = named
             .iter()
-            .map(|it| ChangedFunction {
-                name: it.name.0.clone(),
-                file: it.name.1.clone(),
-                time: it.estimate(),
-                part_percent: percent(it.estimate().difference().abs(), all),
-                is_new: !before.has(&it.name),
-                is_gone: !after.has(&it.name),
+            .map(|it| {
+                let [was_before, is_after] = callers.has(&it.name);
+                ChangedFunction {
+                    name: it.name.0.clone(),
+                    file: it.name.1.clone(),
+                    time: it.estimate(),
+                    part_percent: percent(it.estimate().difference().abs(), all),
+                    is_new: !was_before,
+                    is_gone: !is_after,
+                }
             })
             .collect();
     }

@@ -172,6 +172,22 @@ fn each_inconclusive_reason_has_a_remedy() {
 }
 
 #[test]
+fn time_without_names_is_in_the_text() {
+    let report = ChangeReport {
+        reasons: vec![ChangeReason::WithoutNames {
+            percent: [12.34, 8.0],
+        }],
+        ..report()
+    };
+    let text = words::text(&report, TITLES, &Likeness::default(), None);
+    let said = "- 12.3 % of the time before and 8.0 % after is `(other)`";
+    assert!(text.contains(said), "{text}");
+    let data: Value =
+        serde_json::from_str(&data::json(&report, TITLES, &Likeness::default())).unwrap();
+    assert_eq!(data["reasons"][0]["percent"][0], 12.34, "{data}");
+}
+
+#[test]
 fn forced_verdicts_say_so_in_each_form() {
     let likeness = Likeness {
         unlike: vec![Unlikeness {

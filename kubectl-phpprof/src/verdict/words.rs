@@ -133,6 +133,11 @@ pub fn reason(reason: &ChangeReason) -> String {
         } => format!(
             "requests are too short for the rate, with {samples_per_request:.1} samples each, so many were not seen"
         ),
+        ChangeReason::WithoutNames {
+            percent: [before, after],
+        } => format!(
+            "{before:.1} % of the time before and {after:.1} % after is `(other)`: functions without room for a name, whose changes show in the time of a request only"
+        ),
         ChangeReason::NotMeasured => {
             "no such time was measured, or not enough to know its error".to_owned()
         }
@@ -167,6 +172,7 @@ pub fn remedy(reason: &ChangeReason) -> String {
             (4.0 / samples_per_request.max(0.1)).ceil()
         ),
         ChangeReason::TimeChanged
+        | ChangeReason::WithoutNames { .. }
         | ChangeReason::FunctionsChanged
         | ChangeReason::OnlyMoved
         | ChangeReason::Accepted

@@ -134,6 +134,12 @@ pub enum ChangeReason {
         /// Samples of a request that was seen, on average.
         samples_per_request: f64,
     },
+    /// Much time is of functions that had no room for a name in the cells, so that the change of
+    /// each is not known. The time of a request has it.
+    WithoutNames {
+        /// Its part of a request before and after, in percent.
+        percent: [f64; 2],
+    },
     /// No time of this kind was measured before, or its error is not known.
     NotMeasured,
     /// A profile has no cells.

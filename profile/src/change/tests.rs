@@ -273,6 +273,29 @@ fn time_that_was_not_measured_is_inconclusive() {
 }
 
 #[test]
+fn time_without_names_is_said() {
+    let (profile, mut cells) = run(&page(vec![]), 3);
+    let render = cells.functions.iter_mut().find(|it| it.name == "render");
+    *render.unwrap() = TreeFunction {
+        name: crate::timeline::OTHER.to_owned(),
+        file: String::new(),
+    };
+    let side = ChangeSide {
+        profile: &profile,
+        cells: Some(&cells),
+        requests: None,
+    };
+    let report = compare(side, side, &ChangeSettings::default());
+    let said = report.reasons.iter().find_map(|it| match it {
+        ChangeReason::WithoutNames { percent } => Some(*percent),
+        _ => None,
+    });
+    // 60 of 160 ms.
+    let [before, after] = said.unwrap();
+    assert!((before - 37.5).abs() < 1.0 && before == after, "{before}");
+}
+
+#[test]
 fn difference_smaller_than_visible_is_inconclusive() {
     let (before, after) = (run(&page(vec![]), 1), run(&page(vec![]), 2));
     let side = |(profile, cells)| ChangeSide {

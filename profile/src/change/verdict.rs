@@ -36,6 +36,8 @@ const PODS_DIFFER: f64 = 0.01;
 const WARM_UP_PART: f64 = 0.5;
 /// What PHP does more of until its caches are full.
 const WARM_UP: [&str; 2] = ["[compiling]", "[loading]"];
+/// The part of a request without names of functions that is said, in percent.
+const LEAST_WITHOUT_NAMES: f64 = 1.0;
 /// Routes of one side with less than this share of all time are not named, in percent.
 const NAMED_SHARE: f64 = 0.1;
 
@@ -244,6 +246,7 @@ impl CellComparison {
         report
             .reasons
             .extend(uneven.map(|(side, _)| ChangeReason::PodsDiffer { side }));
+        report.reasons.extend(self.without_names());
         let tested = self.functions();
         let p_values: Vec<f64> = tested.iter().map(|it| it.estimate().p_value()).collect();
         let chosen = significant(&p_values, ALARM_LEVEL / 2.0);
@@ -275,6 +278,19 @@ impl CellComparison {
         report.changed_time = sum(rest.iter()).unwrap_or_else(ChangeEstimate::unknown);
         report.name_functions(&rest, &callers);
         report.decide(!moves.is_empty(), warm_up);
+    }
+
+    /// How much time is of functions without a name, if that is much.
+    fn without_names(&self) -> Option<ChangeReason> {
+        let mut functions = self.pair.functions.iter();
+        let other = functions.position(|(name, file)| name == OTHER && file.is_empty())?;
+        let sides = [&self.pair.before, &self.pair.after];
+        let percent = sides.map(|side| {
+            let [part, all] = [side.mean_of(&self.weights, other), side.mean(&self.weights)];
+            percent(part.mean, all.mean)
+        });
+        let is_much = percent.iter().any(|it| *it >= LEAST_WITHOUT_NAMES);
+        is_much.then_some(ChangeReason::WithoutNames { percent })
     }
 
     /// Whether samples of a route count. Single samples as clusters are of all routes.

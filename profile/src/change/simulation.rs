@@ -32,6 +32,11 @@ struct SimulatedLoad {
     /// How much the shares of functions vary between clusters (standard deviation of the
     /// logarithm).
     uneven: f64,
+    /// How much pods differ from each other (standard deviation of the logarithm).
+    pods_differ: f64,
+    /// How much the slices of a pod differ for all of its workers and functions (standard deviation
+    /// of the logarithm).
+    slices_differ: f64,
 }
 
 /// A busy pod with four workers for a minute, whose pages take 0.2 seconds.
@@ -44,6 +49,8 @@ const BUSY: SimulatedLoad = SimulatedLoad {
     spread: 0.6,
     alike: 0.1,
     uneven: 0.3,
+    pods_differ: 0.0,
+    slices_differ: 0.0,
 };
 
 /// The shares of the functions of a request; the last one is the rest.
@@ -90,8 +97,21 @@ fn side(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> Cluster
     let mut functions = vec![BTreeMap::new(); SHARES.len()];
     let planted = SHARES[PLANTED] * (factor - 1.0);
     let (between, within) = (load.alike.sqrt(), (1.0 - load.alike).sqrt());
+    let per_pod = load.workers * load.slices;
+    let mut factors = |count: usize, spread: f64| -> Vec<f64> {
+        // Loads without these draw the same numbers as before.
+        let draws = 0..if spread > 0.0 { count } else { 0 };
+        draws.map(|_| random.log_normal(spread)).collect()
+    };
+    let of_pods = factors(load.pods as usize, load.pods_differ);
+    let of_slices = factors(load.pods as usize * load.slices, load.slices_differ);
+    let factor_of = |cluster: usize| {
+        let pod = cluster / per_pod;
+        let slice = pod * load.slices + cluster % load.slices;
+        of_pods.get(pod).unwrap_or(&1.0) * of_slices.get(slice).unwrap_or(&1.0)
+    };
     for (cluster, cell) in row.iter_mut().enumerate() {
-        let common = random.log_normal(load.spread * between);
+        let common = factor_of(cluster) * random.log_normal(load.spread * between);
         // A run meets its workers in the middle of a request.
         let mut busy = -load.request * random.unit();
         while busy < load.slice {
@@ -110,7 +130,6 @@ fn side(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> Cluster
             times.insert((0, cluster), time);
         }
     }
-    let per_pod = load.workers * load.slices;
     ClusterSide {
         samples: vec![row.iter().map(|it| it.requests * 10.0).sum()],
         routes: vec![row],
@@ -145,11 +164,16 @@ struct Rates {
     covered: f64,
     /// Verdicts `Worse` that name the planted function.
     found: f64,
+    /// Verdicts `NoChange`.
+    unchanged: f64,
+    /// The mean of the smallest change that shows in the time of a request, in percent.
+    smallest: f64,
 }
 
 fn rates(load: &SimulatedLoad, factor: f64, draws: u32, seed: u64) -> Rates {
     let mut random = SeededRandom(seed);
-    let [mut alarms, mut covered, mut found] = [0_u32; 3];
+    let [mut alarms, mut covered, mut found, mut unchanged] = [0_u32; 4];
+    let mut smallest = 0.0;
     let planted = format!("f{PLANTED}");
     let change = 1e9 * load.request * SHARES[PLANTED] * (factor - 1.0);
     for _ in 0..draws {
@@ -159,6 +183,8 @@ fn rates(load: &SimulatedLoad, factor: f64, draws: u32, seed: u64) -> Rates {
         let [low, high] = report.time.interval();
         alarms += u32::from(is_alarm);
         covered += u32::from(low <= change && change <= high);
+        unchanged += u32::from(report.verdict == ChangeVerdict::NoChange);
+        smallest += report.smallest_percent() / f64::from(draws);
         found += u32::from(is_named && report.verdict == ChangeVerdict::Worse);
     }
     let part = |count: u32| f64::from(count) / f64::from(draws);
@@ -166,6 +192,8 @@ fn rates(load: &SimulatedLoad, factor: f64, draws: u32, seed: u64) -> Rates {
         alarms: part(alarms),
         covered: part(covered),
         found: part(found),
+        unchanged: part(unchanged),
+        smallest,
     }
 }
 
@@ -231,4 +259,37 @@ fn changes_are_found_as_documented() {
             "{pods} {seconds} {factor} {rates:?}"
         );
     }
+}
+
+/// The limits that `docs/guides/compare-releases.md` names: loads whose clusters are alike in a
+/// way that the error does not know, and the part of comparisons that may be an alarm.
+#[test]
+fn alike_clusters_alarm_as_documented() {
+    let pods = |pods: u32| SimulatedLoad {
+        pods,
+        slices: 24 / pods as usize,
+        slice: 2.56 * f64::from(pods),
+        pods_differ: 0.08,
+        ..BUSY
+    };
+    let slices = SimulatedLoad {
+        slices_differ: 0.2,
+        ..BUSY
+    };
+    for (load, most) in [
+        (pods(2), 0.20),
+        (pods(4), 0.08),
+        (pods(8), 0.05),
+        (slices, 0.06),
+    ] {
+        let rates = rates(&load, 1.0, 400, 7);
+        assert!(rates.alarms <= most, "{rates:?}");
+    }
+}
+
+#[test]
+fn unchanged_time_shows_as_documented() {
+    let rates = rates(&BUSY, 1.0, 400, 7);
+    assert!((14.0..16.0).contains(&rates.smallest), "{rates:?}");
+    assert!(rates.unchanged <= 0.02, "{rates:?}");
 }

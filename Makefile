@@ -112,7 +112,7 @@ real: setup ## PHP as people run it (php-fpm, Apache, FrankenPHP, RoadRunner, mu
 	@$(STAGE) "runtimes" cargo test --quiet --release --locked -p phpprof --test runtimes
 
 .PHONY: truth
-truth: setup ## stacks, shares of time and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, and two wikis compared with Xdebug's traces; BALANCE=1 for shares of time only
+truth: setup ## stacks, shares of time and CPU time, compared with programs that report theirs; FULL=1 for a million samples a row, and two wikis compared with Xdebug's traces; BALANCE=1 for shares of time only, VERDICT=1 for comparisons of two wikis with themselves only
 	@$(STAGE) "truth" profiler-image/bench/truth.sh
 
 .PHONY: bench

@@ -4,6 +4,7 @@
 # arguments. With the command PHP set, it runs the stacks of that PHP.
 # FULL=1: all rows, a million stacks each, DokuWiki and MediaWiki compared with Xdebug's traces, then the stacks and opcache's scripts of 7.4,
 # 8.4 and 8.5, 8.2 with Xdebug, which replaces `zend_execute_ex`, and 8.4 with it, where it observes calls.
+# VERDICT=1: only comparisons of DokuWiki and MediaWiki with themselves, of 24 runs each (VERDICT_RUNS), 50 minutes.
 # BALANCE=1: only shares of time, also of 8.2 with threads, 8.4, and where it is there 8.6. PEERS="phpspy=/path pfp=/path" adds other
 # profilers, SEEDS="51 52" replaces the programs.
 # Results: target/truth/results.csv, balance.csv, cpu.csv, wikis.csv, and results-NAME.csv for the others. With FULL=1 their rows are appended
@@ -20,7 +21,7 @@ failed=0
 truth() { # PART PHP RESULTS WORDS...
   rm -f "target/truth/$3.csv" # what an earlier run found is not of this commit
   "$target/release/truth" "$1" "$2" "target/truth/$3.csv" "${@:4}" || failed=1
-  if [ "${FULL:-}" = 1 ]; then tools/record "truth-$1" "target/truth/$3.csv" || failed=1; fi
+  if [ "${FULL:-}" = 1 ] || [ "$1" = verdict ]; then tools/record "truth-$1" "target/truth/$3.csv" || failed=1; fi
 }
 
 in_root() { echo "$PWD/profiler-image/bench/in-root $runtimes/debian-$1"; }
@@ -37,6 +38,11 @@ shares() { # WORDS...
 }
 
 if [ "${FULL:-}" = 1 ]; then profiler-image/bench/workloads/applications; fi
+if [ "${VERDICT:-}" = 1 ]; then
+  profiler-image/bench/workloads/applications
+  truth verdict php8.2 verdict "$@"
+  exit "$failed"
+fi
 if [ "${BALANCE:-}" = 1 ]; then
   shares "$@"
   exit "$failed"
@@ -51,6 +57,7 @@ if [ "${FULL:-}" != 1 ] && [ $# = 0 ]; then
   truth stacks "$(in_root trixie) php8.4" results-8.4 hooks frameless
 fi
 if [ "${FULL:-}" = 1 ]; then
+  truth verdict php8.2 verdict "$@"
   profiler-image/runtimes/build frankenphp-8.2 ffi-8.2-zts debian-bullseye debian-trixie debian-experimental xdebug-8.2
 fi
 frankenphp=$runtimes/frankenphp-8.2/usr/local/bin/frankenphp ffi=$runtimes/ffi-8.2-zts/ffi.so

@@ -9,7 +9,7 @@ mod check;
 mod clocks;
 mod compared;
 mod draw;
-mod draws;
+pub mod draws;
 mod internals;
 mod measure;
 mod mode;

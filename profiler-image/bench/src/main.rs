@@ -3,7 +3,7 @@
 //!
 //! Target and sampler run on different CPUs: on the same one nothing would move during a read, and
 //! every check would pass. Usage: `truth PART PHP RESULTS.csv [WORDS...]`; PART is `stacks`,
-//! `balance`, `cpu` or `wikis`, PHP a command, whose arguments may follow after spaces.
+//! `balance`, `cpu`, `wikis` or `verdict`, PHP a command, whose arguments may follow after spaces.
 //! `FULL=1` is the long form; with WORDS, such as "paths" or "function remote", only the rows that
 //! have one of them in their label.
 
@@ -16,6 +16,7 @@ mod sampled;
 mod stacks;
 mod stopped;
 mod targets;
+mod verdict;
 mod wikis;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use running::{PhpProgram, pin};
 
 /// The CPU of the sampler, and that of the target.
 pub const CPUS: [usize; 2] = [0, 1];
-const USAGE: &str = "usage: truth stacks|balance|cpu|wikis PHP RESULTS.csv [WORDS...]";
+const USAGE: &str = "usage: truth stacks|balance|cpu|wikis|verdict PHP RESULTS.csv [WORDS...]";
 
 /// The arguments.
 pub struct BenchArguments {
@@ -116,6 +117,7 @@ fn run() -> Result<Vec<String>> {
         "balance" => balance::run(&asked),
         "cpu" => cpu::run(&asked),
         "wikis" => wikis::run(&asked),
+        "verdict" => verdict::run(&asked),
         _ => bail!(USAGE),
     }
 }

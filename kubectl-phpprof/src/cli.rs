@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use ask::{DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel, RunMode};
+pub use ask::{CanaryArguments, DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 
@@ -324,11 +324,14 @@ pub struct DiffFlags {
 #[derive(Args, Debug)]
 pub struct VerdictFlags {
     /// The profile before: name of a request, or a profile file. Record it with the label route.
+    /// With --canary: the stable release, as TYPE/NAME.
     #[arg(value_name = "BEFORE")]
     pub before: String,
     /// The profile after: name of a request, or a profile file.
-    #[arg(value_name = "AFTER")]
-    pub after: String,
+    #[arg(value_name = "AFTER", required_unless_present = "canary")]
+    pub after: Option<String>,
+    #[command(flatten)]
+    pub both: CanaryArguments,
     /// The list of requests of a profile file before. Default: NAME.requests.json.gz next to
     /// NAME.pb.gz. Without a list, the verdict is by samples alone.
     #[arg(long, value_name = "FILE")]

@@ -5,6 +5,7 @@
 //! Invariant: the exit code says what the text says: 0 for `Better` and `NoChange`, 9 for `Worse`,
 //! 10 for `Inconclusive`.
 
+mod canary;
 mod data;
 mod markdown;
 pub mod words;
@@ -29,20 +30,12 @@ pub async fn run(
     arguments: &VerdictFlags,
     screen: Screen,
 ) -> Result<String, Failure> {
-    let (before, after) = (&arguments.before, &arguments.after);
-    let before = load(global, before, None).await?;
-    let after = load(global, after, None).await?;
+    let [before, after] = names(global, arguments).await?;
+    let of_before = cells_of(global, &before, arguments.before_requests.as_deref());
+    let of_after = cells_of(global, &after, arguments.after_requests.as_deref());
+    let before = load(global, &before, None).await?;
+    let after = load(global, &after, None).await?;
     let titles = [before.title.as_str(), after.title.as_str()];
-    let of_before = cells_of(
-        global,
-        &arguments.before,
-        arguments.before_requests.as_deref(),
-    );
-    let of_after = cells_of(
-        global,
-        &arguments.after,
-        arguments.after_requests.as_deref(),
-    );
     let sides = ComparedSides::of(
         ComparedSide {
             profile: before.profile,
@@ -72,6 +65,25 @@ pub async fn run(
             stdout::say(&text)?;
             Err(failure)
         }
+    }
+}
+
+/// The profiles that are compared; with --canary they are recorded first.
+async fn names(global: &Global, arguments: &VerdictFlags) -> Result<[String; 2], Failure> {
+    let VerdictFlags {
+        before,
+        after,
+        both,
+        ..
+    } = arguments;
+    match (&both.canary, both.flag()) {
+        (Some(canary), _) => canary::profiled(global, before, canary, both).await,
+        (None, None) => Ok([before.clone(), after.clone().unwrap_or_default()]),
+        (None, Some(flag)) => Err(Failure::new(
+            Exit::Usage,
+            format!("{flag} is for profiles that are still to be recorded"),
+            "add --canary TYPE/NAME in place of AFTER, or leave the flag out",
+        )),
     }
 }
 

@@ -78,6 +78,70 @@ pub struct RequestArguments {
     pub sampler_mode: RunMode,
 }
 
+impl RequestArguments {
+    /// What a run of this target has if nothing else is said, without labels.
+    pub fn of_target(target: &str) -> Self {
+        RequestArguments {
+            target: Some(target.to_owned()),
+            selector: None,
+            filename: None,
+            container: None,
+            duration: 30,
+            samples_per_second: 99,
+            max_pods: 5,
+            run_as_user: None,
+            run_as_group: None,
+            include_idle: false,
+            heap: false,
+            labels: Vec::new(),
+            path_prefix: None,
+            method: Vec::new(),
+            script: Vec::new(),
+            min_request_age: None,
+            include_young: false,
+            sampler_mode: RunMode::Auto,
+        }
+    }
+}
+
+/// How `verdict --canary` profiles both sides.
+#[derive(Args, Debug, Clone)]
+pub struct CanaryArguments {
+    /// Profile BEFORE, as TYPE/NAME, and this one at the same time, and compare them.
+    #[arg(long, value_name = "TYPE/NAME", conflicts_with_all = ["after", "before_requests", "after_requests"])]
+    pub canary: Option<String>,
+    /// How long to profile both, for instance 30s or 2m. Default: 60s.
+    #[arg(short, long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub duration: Option<u64>,
+    /// Container that runs PHP, in both.
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Samples per second for each worker of both. Default: 99.
+    #[arg(short = 'F', long, value_name = "RATE")]
+    pub samples_per_second: Option<i32>,
+    /// The most pods to profile of each. Default: 5.
+    #[arg(long, value_name = "COUNT")]
+    pub max_pods: Option<i32>,
+    /// How long to wait for both profiles. Default: their duration and 20 minutes.
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub timeout: Option<u64>,
+}
+
+impl CanaryArguments {
+    /// The first flag that only profiling needs.
+    pub fn flag(&self) -> Option<&'static str> {
+        let flags = [
+            ("--duration", self.duration.is_some()),
+            ("--container", self.container.is_some()),
+            ("--samples-per-second", self.samples_per_second.is_some()),
+            ("--max-pods", self.max_pods.is_some()),
+            ("--timeout", self.timeout.is_some()),
+        ];
+        let mut given = flags.iter().filter(|(_, is_given)| *is_given);
+        given.next().map(|(name, _)| *name)
+    }
+}
+
 #[derive(Args, Debug, Clone)]
 pub struct RunFlags {
     #[command(flatten)]

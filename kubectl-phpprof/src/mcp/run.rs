@@ -15,7 +15,7 @@ use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
 use super::ask::ProfilingAsked;
 use super::quote::quoted;
 use crate::cancel;
-use crate::cli::{Dump, McpFlags, RequestArguments, RunLabel, RunMode};
+use crate::cli::{Dump, McpFlags, RequestArguments, RunLabel};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::output::OutputFlag;
@@ -198,24 +198,12 @@ fn snapshot(asked: &ProfilingAsked, pods: i32) -> Dump {
 
 fn arguments(asked: &ProfilingAsked, pods: i32, duration: u64) -> RequestArguments {
     RequestArguments {
-        target: Some(asked.target.clone()),
-        selector: None,
-        filename: None,
         container: asked.container.clone(),
         duration,
-        samples_per_second: 99,
         max_pods: pods,
-        run_as_user: None,
-        run_as_group: None,
-        include_idle: false,
         heap: asked.heap,
         labels: vec![RunLabel::Method, RunLabel::Route, RunLabel::Script],
-        path_prefix: None,
-        method: Vec::new(),
-        script: Vec::new(),
-        min_request_age: None,
-        include_young: false,
-        sampler_mode: RunMode::Auto,
+        ..RequestArguments::of_target(&asked.target)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Runs the program: on files, and with an API server that answers from a script.
 
 #[cfg(test)]
+mod canary;
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 mod failures;

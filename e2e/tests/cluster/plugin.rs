@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::requests::status;
 use e2e::users::{Right, User};
 use e2e::{ENABLED, Fixture, pods, promised, shared};
@@ -29,6 +29,42 @@ fn every_verb_works_with_the_documented_roles() -> Result<()> {
         // and continues.
         doctor(&developer).await?;
         every_verb(fixture, &developer).await
+    })
+}
+
+/// Both run the same application. Whether chance or a busy node makes one slower is not asked.
+#[test]
+fn a_canary_is_compared_with_the_stable_release() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        fixture.deploy("web", 1, pods::busy_php("web")).await?;
+        fixture
+            .deploy("web-canary", 1, pods::busy_php("web-canary"))
+            .await?;
+        let developer = fixture.developer().await?;
+        let line = "verdict deploy/web --canary deploy/web-canary -c fpm -d 6s -o json";
+        let said = developer.run(line).await?;
+        let verdict: Value = serde_json::from_str(&said.out).with_context(|| said.err.clone())?;
+        let code = match verdict["verdict"].as_str() {
+            Some("Worse") => 9,
+            Some("Inconclusive") => 10,
+            _ => 0,
+        };
+        ensure!(said.code == code, "{said:?}");
+        ensure!(
+            verdict["basis"] == "cells" && verdict["unlike"] == json!([]),
+            "{verdict}"
+        );
+        for (side, name) in [("before", "web-"), ("after", "web-canary-")] {
+            let of = &verdict[side];
+            let is_named = of["profile"].as_str().is_some_and(|it| it.contains(name));
+            ensure!(is_named && of["requests"].as_u64() > Some(20), "{verdict}");
+        }
+        let times = [&verdict["time"]["before"], &verdict["time"]["after"]];
+        ensure!(
+            times.iter().all(|time| time.as_f64() > Some(1.0)),
+            "{verdict}"
+        );
+        Ok(())
     })
 }
 

@@ -358,6 +358,10 @@ pub struct VerdictFlags {
     /// Beginning of paths to ignore when comparing, for instance /srv/releases/*. May be repeated.
     #[arg(long, value_name = "FOLDER", value_parser = Prefix::parse)]
     pub trim_path: Vec<Prefix>,
+    /// Exit with 0 also if the profiles do not decide it, for a pipeline that stops only for what
+    /// is slower.
+    #[arg(long)]
+    pub allow_inconclusive: bool,
     /// The form of the verdict; md fits the comment of a pull request.
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: VerdictForm,

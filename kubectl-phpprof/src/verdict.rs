@@ -3,7 +3,7 @@
 //! `phpprof_profile::change` has the statistics.
 //!
 //! Invariant: the exit code says what the text says: 0 for `Better` and `NoChange`, 9 for `Worse`,
-//! 10 for `Inconclusive`.
+//! 10 for `Inconclusive`, unless the user has asked for 0 there.
 
 mod canary;
 mod data;
@@ -61,6 +61,11 @@ pub async fn run(
     };
     match failure(&report) {
         None => Ok(text),
+        Some(failure) if failure.exit == Exit::Undecided && arguments.allow_inconclusive => {
+            eprintln!("{failure}");
+            eprintln!("The exit code is 0 because of --allow-inconclusive.");
+            Ok(text)
+        }
         Some(failure) => {
             stdout::say(&text)?;
             Err(failure)

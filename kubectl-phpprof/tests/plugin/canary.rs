@@ -15,9 +15,13 @@ fn a_canary_is_profiled_at_the_same_time() {
     // The same profile twice, without cells.
     assert_eq!(said.code, 10, "{}", said.err);
     assert!(said.out.starts_with("Inconclusive: "), "{}", said.out);
+    let allowed = run_on(&server, "verdict web-abcde web-abcde --allow-inconclusive");
+    assert_eq!((allowed.code, allowed.out), (0, said.out.clone()));
+    assert!(allowed.err.contains("hint: "), "{}", allowed.err);
     let created = "profilerequest.phpprof.dev/web-abcde and web-abcde created\n";
     assert!(said.err.contains(created), "{}", said.err);
     let asked = server.asked.lock().unwrap();
+    // What one run asked.
     let is_created = |method: &str, path: &str| method == "POST" && path.starts_with(REQUESTS);
     let requests = asked.iter().filter(|it| is_created(&it.method, &it.path));
     let specs: Vec<_> = requests.map(|it| it.body["spec"].clone()).collect();

@@ -88,6 +88,15 @@ pub(crate) fn percent(value: i64, total: i64) -> String {
     format!("{:.2} %", 100.0 * value as f64 / total as f64)
 }
 
+/// Bytes of memory: whole kibibytes below one mebibyte.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    if bytes < 1 << 20 {
+        format!("{} KiB", bytes.div_ceil(1 << 10))
+    } else {
+        format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    }
+}
+
 /// The unit for all values of one picture or table.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DumpState, DumpWorker, further, head};
-use crate::text::printable;
+use crate::text::{mebibytes, printable};
 
 /// The bins in the text: those with the most bytes. JSON has all of them.
 const BINS: usize = 5;
@@ -255,15 +255,6 @@ fn heap_lines(heap: &HeapReport, line: &mut impl FnMut(&str, &str)) {
             lost.chunks, lost.pages, lost.free_lists, lost.huge_lists
         );
         line("lost", &said);
-    }
-}
-
-/// Whole kibibytes below one mebibyte.
-fn mebibytes(bytes: u64) -> String {
-    if bytes < 1 << 20 {
-        format!("{} KiB", bytes.div_ceil(1 << 10))
-    } else {
-        format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
     }
 }
 

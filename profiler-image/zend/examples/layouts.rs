@@ -14,7 +14,7 @@ const HEAD: &str = "\
 use super::{
     CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
     FunctionLayout, GcGlobals, Generator, Layout, Machine, MmChunk, MmHeap, MmHugeList,
-    ModuleEntry, OpTypes, SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendOp,
+    ModuleEntry, OpTypes, SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendObject, ZendOp,
     ZendStringLayout,
 };
 
@@ -25,7 +25,7 @@ pub static ROWS: &[Layout] = &[
 ";
 
 const ROW: &str = "
-    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception}, in_autoload: {zend_executor_globals.in_autoload}, symbol_table: {zend_executor_globals.symbol_table}, active: {zend_executor_globals.active}, flags: {zend_executor_globals.flags}, user_error_handler: {zend_executor_globals.user_error_handler} },
+    executor_globals: ExecutorGlobals { function_table: {zend_executor_globals.function_table}, class_table: {zend_executor_globals.class_table}, vm_stack_top: {zend_executor_globals.vm_stack_top}, vm_stack_end: {zend_executor_globals.vm_stack_end}, vm_stack: {zend_executor_globals.vm_stack}, current_execute_data: {zend_executor_globals.current_execute_data}, exception_op: {zend_executor_globals.exception_op}, exception_op_size: {zend_executor_globals.exception_op.size}, opline_before_exception: {zend_executor_globals.opline_before_exception}, in_autoload: {zend_executor_globals.in_autoload}, symbol_table: {zend_executor_globals.symbol_table}, active: {zend_executor_globals.active}, flags: {zend_executor_globals.flags}, user_error_handler: {zend_executor_globals.user_error_handler}, object_buckets: {zend_executor_globals.objects_store.object_buckets}, objects_top: {zend_executor_globals.objects_store.top}, objects_size: {zend_executor_globals.objects_store.size} },
     compiler_globals: CompilerGlobals { function_table: {zend_compiler_globals.function_table}, class_table: {zend_compiler_globals.class_table}, in_compilation: {zend_compiler_globals.in_compilation}, map_ptr_base: {zend_compiler_globals.map_ptr_base}, arena: {zend_compiler_globals.arena} },
     execute_data: ExecuteData { opline: {zend_execute_data.opline}, func: {zend_execute_data.func}, this: {zend_execute_data.This}, this_type_info: {zend_execute_data.This.u1.type_info}, prev_execute_data: {zend_execute_data.prev_execute_data}, return_value: {zend_execute_data.return_value}, run_time_cache: {zend_execute_data.run_time_cache}, sizeof: {zend_execute_data.sizeof}, first_argument: {ZEND_CALL_FRAME_SLOT} * 16 },
     call_info: CallInfo { shift: {call_info_shift}, code: {ZEND_CALL_CODE}, top: {ZEND_CALL_TOP}, closure: {ZEND_CALL_CLOSURE}, fake_closure: {ZEND_CALL_FAKE_CLOSURE}, generator: {ZEND_CALL_GENERATOR} },
@@ -34,7 +34,8 @@ const ROW: &str = "
     op_types: OpTypes { is_const: {IS_CONST}, is_unused: {IS_UNUSED}, is_cv: {IS_CV} },
     zend_string: ZendStringLayout { h: {zend_string.h}, len: {zend_string.len}, val: {zend_string.val} },
     zend_array: ZendArray { flags: {zend_array.u.flags}, packed: {HASH_FLAG_PACKED}, n_table_mask: {zend_array.nTableMask}, ar_data: {zend_array.arData}, n_num_used: {zend_array.nNumUsed}, n_num_of_elements: {zend_array.nNumOfElements}, n_table_size: {zend_array.nTableSize}, bucket_h: {Bucket.h}, bucket_key: {Bucket.key}, bucket_sizeof: {Bucket.sizeof}, bucket_next: {Bucket.val} + {zval.u2}, is_indirect: {IS_INDIRECT}, sizeof: {zend_array.sizeof} },
-    class_entry: ClassEntry { name: {zend_class_entry.name}, parent: {zend_class_entry.parent}, constructor: {zend_class_entry.constructor}, function_table: {zend_class_entry.function_table}, ce_flags: {zend_class_entry.ce_flags}, anonymous: {ZEND_ACC_ANON_CLASS}, line_start: {zend_class_entry.info.user.line_start} },
+    class_entry: ClassEntry { name: {zend_class_entry.name}, parent: {zend_class_entry.parent}, constructor: {zend_class_entry.constructor}, function_table: {zend_class_entry.function_table}, ce_flags: {zend_class_entry.ce_flags}, anonymous: {ZEND_ACC_ANON_CLASS}, enumeration: {ZEND_ACC_ENUM}, type_: {zend_class_entry.type}, line_start: {zend_class_entry.info.user.line_start} },
+    zend_object: ZendObject { handle: {zend_object.handle}, ce: {zend_object.ce} },
     generator: Generator { execute_data: {zend_generator.execute_data}, node_parent: {zend_generator.node.parent}, node_children: {zend_generator.node.children}, node_ptr: {zend_generator.node.ptr}, execute_fake: {zend_generator.execute_fake}, flags: {zend_generator.flags} },
     module_entry: ModuleEntry { zend_api: {zend_module_entry.zend_api}, zend_debug: {zend_module_entry.zend_debug}, zts: {zend_module_entry.zts}, name: {zend_module_entry.name}, version: {zend_module_entry.version} },
     sapi_globals: SapiGlobals { server_context: {sapi_globals_struct.server_context}, request_method: {sapi_globals_struct.request_info.request_method}, path_translated: {sapi_globals_struct.request_info.path_translated}, request_uri: {sapi_globals_struct.request_info.request_uri}, global_request_time: {sapi_globals_struct.global_request_time} },

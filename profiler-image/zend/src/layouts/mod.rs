@@ -35,6 +35,11 @@ pub struct ExecutorGlobals {
     /// A zval: the callable of `set_error_handler`; undefined while that runs
     /// (`zend_error_impl`, Zend/zend.c).
     pub user_error_handler: usize,
+    /// In `objects_store`, like the two that follow: a pointer to the table of objects.
+    pub object_buckets: usize,
+    /// How many of its places were ever used, and then how many it has: 32 bits each.
+    pub objects_top: usize,
+    pub objects_size: usize,
 }
 
 /// `zend_compiler_globals` (Zend/zend_globals.h). Its tables exist from the start; the first
@@ -244,8 +249,20 @@ pub struct ClassEntry {
     pub ce_flags: usize,
     /// `ZEND_ACC_ANON_CLASS`.
     pub anonymous: u32,
+    /// `ZEND_ACC_ENUM`; 0 before 8.1, which has no enums.
+    pub enumeration: u32,
+    /// A byte: `ZEND_INTERNAL_CLASS` or `ZEND_USER_CLASS`.
+    pub type_: usize,
     /// `info.user.line_start`.
     pub line_start: usize,
+}
+
+/// `zend_object` (Zend/zend_types.h). It begins with a `zend_refcounted_h`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZendObject {
+    /// Its place in the table of objects: 32 bits.
+    pub handle: usize,
+    pub ce: usize,
 }
 
 /// `zend_generator` (Zend/zend_generators.h).
@@ -355,6 +372,7 @@ pub struct Layout {
     pub zend_string: ZendStringLayout,
     pub zend_array: ZendArray,
     pub class_entry: ClassEntry,
+    pub zend_object: ZendObject,
     pub generator: Generator,
     pub module_entry: ModuleEntry,
     pub sapi_globals: SapiGlobals,

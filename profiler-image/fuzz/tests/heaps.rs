@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use phpprof_fuzz::heap::of_image;
 use phpprof_fuzz::image::encode;
+use phpprof_zend::heap::objects::ObjectLosses;
 use phpprof_zend::layouts::{Layout, ROWS};
 use phpprof_zend::testing::heap::HeapImage;
+use phpprof_zend::testing::objects::{ObjectsImage, TestClass};
 
 /// A heap with blocks of each kind.
 fn filled(mut image: HeapImage) -> HeapImage {
@@ -27,9 +29,32 @@ fn filled(mut image: HeapImage) -> HeapImage {
     image
 }
 
-fn seed(row: usize, image: &HeapImage) -> Vec<u8> {
-    let bytes = image.memory().bytes().collect();
-    encode([row as u64, HeapImage::chunk_at(0), 0], &bytes)
+/// The same with objects: of two classes, an enum and a closure, and a free place.
+fn with_objects(layout: &'static Layout, heap: HeapImage) -> ObjectsImage {
+    let mut image = ObjectsImage::new(layout);
+    image.heap = heap;
+    for (name, kind) in [
+        ("Shop\\Order", TestClass::User),
+        ("Shop\\Suit", TestClass::Enum),
+        ("Generator", TestClass::Internal),
+    ] {
+        let class = image.class(name, kind);
+        for _ in 0..20 {
+            image.object(class, 6);
+        }
+    }
+    let closure = image.class("Closure", TestClass::Internal);
+    image.closure(closure, "{closure}", 12);
+    image.places.push(1);
+    image.settle();
+    image
+}
+
+fn seed(row: usize, image: &ObjectsImage) -> Vec<u8> {
+    let engine = image.engine.bytes();
+    let bytes = image.heap.memory().bytes().chain(engine).collect();
+    let globals = image.engine.executor_globals;
+    encode([row as u64, HeapImage::chunk_at(0), globals], &bytes)
 }
 
 #[test]
@@ -50,15 +75,21 @@ fn seeds_are_whole_heaps() -> Result<()> {
         } else {
             HeapImage::new(layout)
         });
+        let image = with_objects(layout, image);
         let (path, seed) = (folder.join(name), seed(row, &image));
         if std::env::var_os("UPDATE_SEEDS").is_some() {
             fs::create_dir_all(&folder)?;
             fs::write(&path, &seed)?;
         }
         ensure!(fs::read(&path)? == seed, "{name} is stale: UPDATE_SEEDS=1");
-        let account = of_image(&seed).context("no account")?;
+        let heap = of_image(&seed).context("no account")?;
+        let account = heap.read.account;
         ensure!(account.unaccounted() == 0, "{account:?}");
         ensure!((account.huge_blocks, account.cached_chunks) == (2, 1));
+        let objects = heap.objects.context("no objects")?;
+        let found: u64 = objects.classes.iter().map(|it| it.instances).sum();
+        ensure!((found, objects.free) == (61, 1), "{objects:?}");
+        ensure!(objects.losses == ObjectLosses::default(), "{objects:?}");
         phpprof_fuzz::heap::run(&seed);
     }
     Ok(())

@@ -88,9 +88,9 @@ fn heap(
     let read = || {
         let off = OffCpu::begin(seen.pid, tid);
         let found = place::find(memory, &seen.engine, maps).ok_or(MmRefusal::NoHeap);
-        let account = found.and_then(|heap| account::read(memory, layout, heap));
+        let read = found.and_then(|heap| account::read(memory, layout, heap));
         let stayed = off.is_some_and(|off| off.stayed());
-        let report = account.map(|account| heap_report(&account, stayed));
+        let report = read.map(|read| heap_report(&read.account, stayed));
         HeapTry { report, stayed }
     };
     last_try(read, until)
@@ -184,8 +184,8 @@ mod tests {
     }
 
     fn report_of(image: &HeapImage, stayed: bool) -> HeapReport {
-        let account = account::read(image.memory(), &ROWS[0], image.heap()).unwrap();
-        heap_report(&account, stayed)
+        let read = account::read(image.memory(), &ROWS[0], image.heap()).unwrap();
+        heap_report(&read.account, stayed)
     }
 
     #[test]

@@ -2,14 +2,16 @@
 //!
 //! It has no symbol. The VM stack is a block of the heap; all blocks except huge ones are in chunks
 //! that begin at a multiple of their size, and a chunk begins with a pointer to its heap.
-//! [`account`] says what a heap is made of, and reads more for it. The search and the sizes need no
-//! block's content.
+//! [`account`] says what a heap is made of, and [`objects`] of which classes its objects are, and
+//! they read more for it. The search and the sizes need no block's content.
 //! Invariant: a heap is accepted only if its own first chunk points to it; inconsistent sizes give
 //! no result.
 
 pub mod account;
 pub mod bins;
+pub mod blocks;
 mod free;
+pub mod objects;
 pub(crate) mod pages;
 
 use crate::layouts::Layout;

@@ -9,6 +9,7 @@
 mod code;
 mod counted;
 pub mod heap;
+pub mod objects;
 pub mod process;
 
 use crate::function::{FunctionKey, HEAD};

@@ -9,8 +9,9 @@
 use std::fmt;
 
 use super::bins::{ALL, BINS};
+use super::blocks::HeapBlocks;
 use super::free::FreeLists;
-use super::pages::{Chunks, MAX_CHUNKS, is_header};
+use super::pages::{HeapBlock, MAX_CHUNKS, is_header};
 use super::{CHUNK_SIZE, PAGE_SIZE, Sizes, length, sizes};
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, MemoryFault, half_at, word_at};
@@ -171,6 +172,15 @@ impl TailForm {
     }
 }
 
+/// An account, and where the heap's blocks are.
+#[derive(Debug)]
+pub struct MmReading {
+    /// What the heap is made of.
+    pub account: MmAccount,
+    /// Its blocks, by their addresses.
+    pub blocks: HeapBlocks,
+}
+
 /// Reads the account of the heap that [`super::find`] has found.
 ///
 /// # Errors
@@ -179,7 +189,7 @@ pub fn read<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     heap: u64,
-) -> Result<MmAccount, MmRefusal> {
+) -> Result<MmReading, MmRefusal> {
     let chunk = heap & !(CHUNK_SIZE - 1);
     if chunk == 0 || heap != chunk + layout.mm_chunk.heap_slot as u64 {
         return Err(MmRefusal::NoHeap);
@@ -194,7 +204,7 @@ pub fn read<M: Memory + ?Sized>(
         layout,
         form,
         heap,
-        chunks: Chunks::default(),
+        blocks: HeapBlocks::default(),
         account: MmAccount {
             sizes,
             real_size: word_at(head, layout.mm_heap.real_size),
@@ -220,7 +230,10 @@ pub fn read<M: Memory + ?Sized>(
         heap.unwrap_or(&[]).to_vec()
     };
     walk.account.is_steady = heap_of(&header) == heap_of(&after);
-    Ok(walk.account)
+    Ok(MmReading {
+        account: walk.account,
+        blocks: walk.blocks,
+    })
 }
 
 fn header_of<M: Memory + ?Sized>(memory: &M, chunk: u64) -> Result<[u8; HEADER], MemoryFault> {
@@ -234,7 +247,7 @@ struct Walk<'a, M: ?Sized> {
     layout: &'a Layout,
     form: TailForm,
     heap: u64,
-    chunks: Chunks,
+    blocks: HeapBlocks,
     account: MmAccount,
 }
 
@@ -259,7 +272,7 @@ impl<M: Memory + ?Sized> Walk<'_, M> {
                 _ => break,
             }
         }
-        let found = self.chunks.count();
+        let found = self.blocks.chunks.count();
         self.account.chunks = found;
         // More than the heap has counted are a ring that changed meanwhile.
         self.account.losses.chunks = u64::from(counted).abs_diff(found);
@@ -272,7 +285,7 @@ impl<M: Memory + ?Sized> Walk<'_, M> {
         if !is_ours {
             return false;
         }
-        let Some(uses) = self.chunks.add(at, header, self.form.free_map) else {
+        let Some(uses) = self.blocks.chunks.add(at, header, self.form.free_map) else {
             return false;
         };
         let account = &mut self.account;
@@ -313,7 +326,7 @@ impl<M: Memory + ?Sized> Walk<'_, M> {
         let size = (list.next.max(list.size).max(list.ptr) + 8).min(node.len());
         while at != 0 {
             let bytes = node.get_mut(..size).unwrap_or_default();
-            let is_ours = self.chunks.place(at).is_some()
+            let is_ours = self.blocks.chunks.place(at).is_some()
                 && self.account.huge_blocks < MAX_HUGE
                 && self.memory.read(at, bytes).is_ok();
             let (block, taken) = (word_at(bytes, list.ptr), word_at(bytes, list.size));
@@ -324,6 +337,10 @@ impl<M: Memory + ?Sized> Walk<'_, M> {
                 return;
             }
             self.account.huge_blocks += 1;
+            self.blocks.add_huge(HeapBlock {
+                start: block,
+                bytes: taken,
+            });
             self.account.huge_bytes = self.account.huge_bytes.saturating_add(taken);
             at = word_at(bytes, list.next);
         }
@@ -331,7 +348,7 @@ impl<M: Memory + ?Sized> Walk<'_, M> {
 
     /// Follows the lists of free elements, and counts all others as used.
     fn free_lists(&mut self, slot: &[u8]) {
-        let mut lists = FreeLists::new(self.memory, &mut self.chunks);
+        let mut lists = FreeLists::new(self.memory, &mut self.blocks.chunks);
         for (number, (of_bin, bin)) in self.account.bins.iter_mut().zip(&ALL).enumerate() {
             let head = word_at(slot, self.layout.mm_heap.free_slot + number * 8);
             let list = lists.follow(number, head, of_bin.runs);

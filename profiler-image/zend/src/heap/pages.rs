@@ -25,8 +25,11 @@ const PAGES_MASK: u32 = 0x3ff;
 /// What the map says of a chunk's first page: a large run of one page.
 const HEADER_RUN: u32 = IS_LARGE | 1;
 
-/// A page that has no small elements. No small page has this number: its bin would be the 31st.
-const NOT_SMALL: u8 = u8::MAX;
+/// A page that is free, or of unknown use; the first page of a large block; and another one of it.
+/// No page of small elements has these marks: its bin would be the 30th or the 31st.
+const UNUSED: u8 = u8::MAX;
+const LARGE: u8 = 0xfe;
+const REST_OF_LARGE: u8 = 0xdf;
 
 /// What the pages of one chunk are used for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,27 +57,28 @@ pub fn is_header(chunk: &[u8], free_pages: usize, free_map: usize) -> bool {
         && free == Some(half_at(chunk, free_pages))
 }
 
-/// For each page of a chunk: its bin, and how many pages of its run are before it.
+/// For each page of a chunk: its bin, and how many pages of its run are before it; or one of the
+/// marks of other pages.
 #[derive(Debug, Clone)]
-struct SmallPages([u8; PAGES]);
+struct PageMarks([u8; PAGES]);
 
-impl SmallPages {
+impl PageMarks {
     /// Reads a chunk's map.
     fn of(chunk: &[u8], free_map: usize) -> (Self, PageUse) {
-        let mut small = Self([NOT_SMALL; PAGES]);
+        let mut marks = Self([UNUSED; PAGES]);
         let mut uses = PageUse::default();
         let mut page = FIRST_PAGE;
         while page < PAGES {
             let info = half_at(chunk, free_map + FREE_MAP + page * 4);
             let is_used = (byte_at(chunk, free_map + page / 8) >> (page % 8)) & 1 == 1;
             page += if is_used {
-                small.run(page, info, &mut uses)
+                marks.run(page, info, &mut uses)
             } else {
                 uses.free += 1;
                 1
             };
         }
-        (small, uses)
+        (marks, uses)
     }
 
     /// Takes the run that begins at a page, and returns its length.
@@ -94,6 +98,11 @@ impl SmallPages {
                 bin.pages
             }
             (IS_LARGE, _) if (1..=left).contains(&length) => {
+                let mut pages = self.0.iter_mut().skip(page).take(length);
+                if let Some(first) = pages.next() {
+                    *first = LARGE;
+                }
+                pages.for_each(|of_page| *of_page = REST_OF_LARGE);
                 uses.large_runs += 1;
                 uses.large_pages += length as u32;
                 length
@@ -103,6 +112,23 @@ impl SmallPages {
                 1
             }
         }
+    }
+}
+
+/// A block of a heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapBlock {
+    /// Its address.
+    pub start: u64,
+    /// All that it takes of the heap.
+    pub bytes: u64,
+}
+
+impl HeapBlock {
+    /// How many of its bytes are at this address and after it.
+    pub fn rest(&self, address: u64) -> u64 {
+        let before = address.saturating_sub(self.start);
+        self.bytes.saturating_sub(before)
     }
 }
 
@@ -121,7 +147,7 @@ pub struct Element {
 pub struct Chunks {
     by_address: HashMap<u64, u32>,
     addresses: Vec<u64>,
-    small: Vec<SmallPages>,
+    pages: Vec<PageMarks>,
     /// How many elements of each run are free, at its first page.
     freed: Vec<[u16; PAGES]>,
 }
@@ -139,11 +165,11 @@ impl Chunks {
         if self.by_address.contains_key(&address) || self.addresses.len() >= MAX_CHUNKS {
             return None;
         }
-        let (small, uses) = SmallPages::of(chunk, free_map);
+        let (marks, uses) = PageMarks::of(chunk, free_map);
         let number = u32::try_from(self.addresses.len()).ok()?;
         self.by_address.insert(address, number);
         self.addresses.push(address);
-        self.small.push(small);
+        self.pages.push(marks);
         self.freed.push([0; PAGES]);
         Some(uses)
     }
@@ -168,7 +194,7 @@ impl Chunks {
         let chunk = place >> WORD_BITS;
         let offset = u64::from(place & ((1 << WORD_BITS) - 1)) * 8;
         let page = (offset / super::PAGE_SIZE) as u32;
-        let of_page = *self.small.get(chunk as usize)?.0.get(page as usize)?;
+        let of_page = *self.pages.get(chunk as usize)?.0.get(page as usize)?;
         let first = page.checked_sub(u32::from(of_page >> 5))?;
         let within = offset - u64::from(first) * super::PAGE_SIZE;
         let index = within / bin.size;
@@ -178,6 +204,34 @@ impl Chunks {
         is_one.then_some(Element {
             run: (chunk << PAGE_BITS) | first,
             index: index as u32,
+        })
+    }
+
+    /// The block that an address is in, by the map: a small element, free or not, or a large block;
+    /// `None` if it is in no run of a chunk.
+    pub fn block(&self, address: u64) -> Option<HeapBlock> {
+        let chunk = address & !(super::CHUNK_SIZE - 1);
+        let number = self.by_address.get(&chunk)?;
+        let marks = &self.pages.get(*number as usize)?.0;
+        let offset = address - chunk;
+        let page = (offset / super::PAGE_SIZE) as usize;
+        let mark = *marks.get(page)?;
+        let start_of = |page: usize| page as u64 * super::PAGE_SIZE;
+        if mark == LARGE || mark == REST_OF_LARGE {
+            let first = marks.get(..=page)?.iter().rposition(|&it| it == LARGE)?;
+            let rest = marks.get(first + 1..)?.iter();
+            let rest = rest.take_while(|&&it| it == REST_OF_LARGE).count();
+            return Some(HeapBlock {
+                start: chunk + start_of(first),
+                bytes: start_of(1 + rest),
+            });
+        }
+        let bin = ALL.get(usize::from(mark & 0x1f))?;
+        let run = start_of(page.checked_sub(usize::from(mark >> 5))?);
+        let index = (offset - run) / bin.size;
+        (index < bin.elements).then_some(HeapBlock {
+            start: chunk + run + index * bin.size,
+            bytes: bin.size,
         })
     }
 
@@ -266,6 +320,35 @@ mod tests {
         assert_eq!(chunks.element(0, 16), None);
         assert_eq!(chunks.place(at + 3), None);
         assert_eq!(chunks.place(at + super::super::CHUNK_SIZE), None);
+    }
+
+    #[test]
+    fn block_has_its_runs_size() {
+        let mut chunks = Chunks::default();
+        let at = 0x7f00_0000_0000;
+        let runs = [
+            (4, IS_SMALL | 16, 5),
+            (9, IS_LARGE | 10, 10),
+            (19, IS_LARGE | 1, 1),
+        ];
+        chunks.add(at, &header(&runs), MAP);
+        let check = |offset: u64, expected: Option<[u64; 2]>| {
+            let block = chunks.block(at + offset);
+            let block = block.map(|it| [it.start - at, it.bytes]);
+            assert_eq!(block, expected, "{offset:x}");
+        };
+        check(0x4000, Some([0x4000, 320]));
+        // Within an element of the run's second page.
+        check(0x4000 + 13 * 320 + 24, Some([0x4000 + 13 * 320, 320]));
+        for offset in [0x9000, 0x9008, 0x12fff] {
+            check(offset, Some([0x9000, 0xa000]));
+        }
+        check(0x13000, Some([0x13000, 0x1000]));
+        for offset in [0, 0x1000, 0x14000, super::super::CHUNK_SIZE] {
+            check(offset, None);
+        }
+        let block = chunks.block(at + 0x4008).unwrap();
+        assert_eq!([block.rest(at + 0x4008), block.rest(0)], [312, 320]);
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl HeapImage {
         self.memory.put_word(address, word);
     }
 
+    /// Writes bytes.
+    pub fn put(&mut self, address: u64, bytes: &[u8]) {
+        self.memory.put(address, bytes);
+    }
+
     /// The address of a chunk, and of its fields.
     #[must_use]
     pub fn chunk_at(number: u64) -> u64 {
@@ -170,10 +175,10 @@ impl HeapImage {
         self.pages(pages, &infos)
     }
 
-    /// Adds a large block of this many pages.
-    pub fn large(&mut self, pages: usize) {
+    /// Adds a large block of this many pages; returns its address.
+    pub fn large(&mut self, pages: usize) -> u64 {
         self.large_pages += pages as u64;
-        self.pages(pages, &[IS_LARGE | pages as u32]);
+        self.pages(pages, &[IS_LARGE | pages as u32])
     }
 
     /// Makes these elements the bin's free ones, in this order: their runs and their numbers.

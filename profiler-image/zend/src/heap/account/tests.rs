@@ -5,6 +5,10 @@ use crate::layouts::ROWS;
 use crate::memory::Recorded;
 use crate::testing::heap::HeapImage;
 
+fn account_of(memory: &Recorded, layout: &Layout, heap: u64) -> Result<MmAccount, MmRefusal> {
+    read(memory, layout, heap).map(|reading| reading.account)
+}
+
 /// Rows whose heaps are known.
 fn known() -> impl Iterator<Item = &'static Layout> {
     ROWS.iter().filter(|row| row.mm_heap.main_chunk > 0)
@@ -29,7 +33,7 @@ fn fill(image: &mut HeapImage) {
 
 #[track_caller]
 fn check_filled(image: &HeapImage, layout: &Layout) {
-    let account = read(image.memory(), layout, image.heap()).unwrap();
+    let account = account_of(image.memory(), layout, image.heap()).unwrap();
     assert_eq!(account.losses, MmLosses::default());
     assert_eq!((account.unaccounted(), account.is_steady), (0, true));
     assert_eq!(account.sizes.size, image.size());
@@ -89,16 +93,16 @@ fn unknown_forms_are_refused() {
     let layout = &ROWS[0];
     let mut image = HeapImage::new(layout);
     assert_eq!(
-        read(image.memory(), layout, image.heap() + 8),
+        account_of(image.memory(), layout, image.heap() + 8),
         Err(MmRefusal::NoHeap)
     );
     assert_eq!(
-        read(&Recorded::default(), layout, image.heap()),
+        account_of(&Recorded::default(), layout, image.heap()),
         Err(MmRefusal::Unreadable(MemoryFault::Unmapped))
     );
     let main_chunk = image.tail(layout.mm_heap.main_chunk);
     image.put_word(main_chunk, 0);
-    let refused = read(image.memory(), layout, image.heap());
+    let refused = account_of(image.memory(), layout, image.heap());
     assert_eq!(refused, Err(MmRefusal::UnknownForm));
 }
 
@@ -108,7 +112,7 @@ fn losses(change: impl Fn(&mut HeapImage, &Layout)) -> MmLosses {
     let mut image = HeapImage::new(layout);
     fill(&mut image);
     change(&mut image, layout);
-    let account = read(image.memory(), layout, image.heap()).unwrap();
+    let account = account_of(image.memory(), layout, image.heap()).unwrap();
     account.losses
 }
 
@@ -166,7 +170,7 @@ proptest! {
             };
             image.put_word(HeapImage::chunk_at(0) + at * 8, word);
         }
-        if let Ok(account) = read(image.memory(), layout, image.heap()) {
+        if let Ok(account) = account_of(image.memory(), layout, image.heap()) {
             prop_assert!(account.chunks <= MAX_CHUNKS as u64);
             prop_assert!(account.huge_blocks <= MAX_HUGE);
             let _ = (account.unaccounted(), account.reclaimable());

@@ -74,7 +74,7 @@ pub struct ProfileRequestSpec {
 
     /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much
     /// of it they still hold (heap_change). A snapshot shows what each worker's memory is made of
-    /// instead. The result has sizes, never contents.
+    /// instead. The result has sizes and names of classes, never contents.
     #[serde(default)]
     pub heap: bool,
 

@@ -3,6 +3,7 @@
 //! Such a profile has one sample for each worker, with labels that describe its state. Invariant:
 //! workers that may be stuck come first, and no name can move the terminal's cursor.
 
+mod classes;
 mod further;
 mod memory;
 
@@ -17,10 +18,12 @@ use crate::top_levels::plain;
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
+pub use classes::{ClassKind, ClassReport, ClassesReport, LostObjectsReport, OtherClassesReport};
 use further::further;
 pub use further::without_sample;
 pub use memory::{
-    BinReport, HeapReport, LostReport, MemoryReport, OpcacheReport, ResidentReport, memory_text,
+    BinReport, HeapReport, LostReport, MemoryLabels, MemoryReport, OpcacheReport, ResidentReport,
+    memory_text,
 };
 
 /// The width of the column with functions, before that with files.
@@ -92,10 +95,9 @@ pub struct DumpWorker {
 }
 
 impl DumpWorker {
-    /// The labels of the worker's sample, with the label of its memory
-    /// ([`MemoryReport::label`]). [`workers`] reads them again. Pod and container are not among
-    /// them, because the sampler does not set them.
-    pub fn labels<'a>(&'a self, memory: Option<&'a str>) -> Vec<SampleTag<'a>> {
+    /// The labels of the worker's sample, with those of its memory. [`workers`] reads them again.
+    /// Pod and container are not among them, because the sampler does not set them.
+    pub fn labels<'a>(&'a self, memory: &'a MemoryLabels) -> Vec<SampleTag<'a>> {
         let state = match self.state {
             DumpState::Stopped => "stopped",
             DumpState::Waiting => "waiting",
@@ -117,7 +119,8 @@ impl DumpWorker {
             ("method", self.method.as_deref()),
             ("route", self.route.as_deref()),
             ("script", self.script.as_deref()),
-            ("memory", memory),
+            ("memory", memory.memory.as_deref()),
+            ("classes", memory.classes.as_deref()),
         ];
         let milliseconds = |seconds: f64| (seconds * 1000.0) as i64;
         let numbers = [
@@ -237,7 +240,11 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
             DumpState::Idle => Vec::new(),
             _ => frames.collect(),
         },
-        memory: word("memory").and_then(|label| MemoryReport::parse(&label)),
+        memory: MemoryLabels {
+            memory: word("memory"),
+            classes: word("classes"),
+        }
+        .report(),
     })
 }
 
@@ -440,15 +447,18 @@ mod tests {
     #[test]
     fn a_worker_is_read_from_its_labels_unchanged() {
         for mut worker in workers(&profile()) {
-            worker.memory = Some(MemoryReport::default());
+            worker.memory = Some(MemoryReport {
+                classes: Some(ClassesReport::default()),
+                ..MemoryReport::default()
+            });
             let mut builder = Builder::new(Settings::default());
             let frames = worker.stack.iter();
             let frames: Vec<_> = frames
                 .map(|it| frame(&it.function, &it.file, it.line))
                 .collect();
             let pod = worker.pod.as_deref().unwrap_or_default();
-            let memory = worker.memory.as_ref().map(MemoryReport::label);
-            let labels = worker.labels(memory.as_deref());
+            let memory = MemoryLabels::of(worker.memory.as_ref());
+            let labels = worker.labels(&memory);
             let labels = [vec![SampleTag::Str("pod", pod)], labels].concat();
             let mut keys = labels.iter().map(|label| match label {
                 SampleTag::Str(key, _) | SampleTag::Num(key, ..) => *key,

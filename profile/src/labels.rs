@@ -20,7 +20,7 @@ pub const TRACE_ID: &str = "trace_id";
 /// trace is known, so it needs no room of its own.
 pub const SPAN_ID: &str = "span_id";
 /// The labels that only a snapshot has.
-pub const OF_SNAPSHOTS: [&str; 7] = [
+pub const OF_SNAPSHOTS: [&str; 8] = [
     "state",
     "pool",
     "system_call",
@@ -28,6 +28,7 @@ pub const OF_SNAPSHOTS: [&str; 7] = [
     "peer_port",
     "request",
     "memory",
+    "classes",
 ];
 
 /// The labels that each sample of a profile can have.

@@ -64,6 +64,20 @@ pub(crate) fn beginning(text: &str, columns: usize) -> &str {
     end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
+/// The end of a text, in at most this many columns.
+pub(crate) fn ending(text: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let mut letters = text.char_indices().rev();
+    let cut = letters.find(|(_, letter)| {
+        let width = letter.width().unwrap_or(0);
+        let is_over = width > left;
+        left = left.saturating_sub(width);
+        is_over
+    });
+    let begin = cut.map_or(0, |(at, letter)| at + letter.len_utf8());
+    text.get(begin..).unwrap_or(text)
+}
+
 /// Text for XML and HTML, in an element or a quoted attribute. Control characters are not allowed
 /// in XML, so they are marked.
 pub(crate) fn xml(text: &str) -> String {

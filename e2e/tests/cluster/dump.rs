@@ -58,8 +58,10 @@ fn dump_names_a_hanging_workers_request_and_wait() -> Result<()> {
         let memory: Value = serde_json::from_str(&memory.well()?)?;
         let workers = memory["workers"].as_array().context("no workers")?;
         let has_heap = |worker: &Value| {
-            let heap = &worker["memory"]["heap"];
-            heap["realSize"].as_u64() >= Some(2 << 20) && !heap["isMoment"].is_null()
+            let [heap, classes] = ["heap", "classes"].map(|key| &worker["memory"][key]);
+            heap["realSize"].as_u64() >= Some(2 << 20)
+                && !heap["isMoment"].is_null()
+                && classes["byClass"].is_array()
         };
         ensure!(workers.iter().all(has_heap), "{memory:#}");
         let text = user.run("dump pod/web -c fpm").await?.well()?;

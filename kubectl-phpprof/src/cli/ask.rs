@@ -202,8 +202,8 @@ pub struct Dump {
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
     /// Show what each worker's memory is made of, instead of its stack: small, large and huge
-    /// blocks, what is free, and the memory of the process. It shows sizes and
-    /// counts, no contents.
+    /// blocks, what is free, the classes of its objects, and the memory of the process. It shows
+    /// sizes, counts and names of classes, no contents.
     #[arg(short, long)]
     pub memory: bool,
     #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = OutputFlag::parser(TEXT))]

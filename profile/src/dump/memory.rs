@@ -1,10 +1,12 @@
-//! What a worker's memory is made of, in sizes and counts: as a label of its sample, as text and as
-//! JSON.
+//! What a worker's memory is made of, in sizes and counts, with the classes of its objects: as a
+//! label of its sample, as text and as JSON.
 //!
-//! Invariant: there is no value of the program in it; the only text is why there is no account.
+//! Invariant: there is no value of the program in it; the only text is why there is no account, and
+//! what the classes' report has.
 
 use serde::{Deserialize, Serialize};
 
+use super::classes::{ClassesReport, class_lines};
 use super::{DumpState, DumpWorker, further, head};
 use crate::text::{mebibytes, printable};
 
@@ -30,6 +32,12 @@ pub struct MemoryReport {
     /// opcache's shared memory, which all workers of a pool have together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opcache: Option<OpcacheReport>,
+    /// The objects of the heap by class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<ClassesReport>,
+    /// Why they are not there, if the heap is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_classes: Option<String>,
 }
 
 /// A heap of PHP's memory manager.
@@ -134,17 +142,50 @@ pub struct OpcacheReport {
 }
 
 impl MemoryReport {
-    /// As the value of a label, which [`MemoryReport::parse`] reads again.
+    /// As the value of a label, which [`MemoryReport::parse`] reads again. The classes are not in
+    /// it, because they have a label of their own ([`ClassesReport::label`]).
     #[must_use]
     pub fn label(&self) -> String {
+        let without_classes = Self {
+            classes: None,
+            ..self.clone()
+        };
         // Serialising strings and numbers cannot fail.
-        serde_json::to_string(self).unwrap_or_default()
+        serde_json::to_string(&without_classes).unwrap_or_default()
     }
 
     /// Reads a label's value; `None` if it is not a report.
     #[must_use]
     pub fn parse(label: &str) -> Option<Self> {
         serde_json::from_str(label).ok()
+    }
+}
+
+/// The values of the labels of a worker's memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryLabels {
+    /// [`MemoryReport::label`].
+    pub(super) memory: Option<String>,
+    /// [`ClassesReport::label`].
+    pub(super) classes: Option<String>,
+}
+
+impl MemoryLabels {
+    /// Those of a worker with this memory.
+    #[must_use]
+    pub fn of(memory: Option<&MemoryReport>) -> Self {
+        let classes = memory.and_then(|memory| memory.classes.as_ref());
+        Self {
+            memory: memory.map(MemoryReport::label),
+            classes: classes.map(ClassesReport::label),
+        }
+    }
+
+    /// The memory that they are of; `None` without it.
+    pub(super) fn report(&self) -> Option<MemoryReport> {
+        let classes = self.classes.as_deref().and_then(ClassesReport::parse);
+        let memory = MemoryReport::parse(self.memory.as_deref()?)?;
+        Some(MemoryReport { classes, ..memory })
     }
 }
 
@@ -175,6 +216,13 @@ fn lines(memory: &MemoryReport, text: &mut String) {
     }
     if let Some(heap) = &memory.heap {
         heap_lines(heap, &mut line);
+    }
+    if let Some(classes) = &memory.classes {
+        let heap = memory.heap.as_ref().map_or(0, |heap| heap.size);
+        class_lines(classes, heap, &mut line);
+    }
+    if let Some(reason) = &memory.without_classes {
+        line("objects", &printable(reason));
     }
     if let Some(process) = &memory.process {
         let swap = match process.swap {
@@ -260,6 +308,7 @@ fn heap_lines(heap: &HeapReport, line: &mut impl FnMut(&str, &str)) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classes::{ClassKind, ClassReport};
     use super::*;
 
     fn report(is_moment: bool) -> MemoryReport {
@@ -307,6 +356,20 @@ mod tests {
                 free: 104 << 20,
                 wasted: 1 << 20,
             }),
+            classes: is_moment.then(|| ClassesReport {
+                is_moment,
+                objects: 1,
+                bytes: 56,
+                by_class: vec![ClassReport {
+                    name: "Shop\\Order".to_owned(),
+                    kind: ClassKind::Class,
+                    place: None,
+                    instances: 1,
+                    bytes: 56,
+                }],
+                ..ClassesReport::default()
+            }),
+            without_classes: (!is_moment).then(|| "the table is gone".to_owned()),
         }
     }
 
@@ -342,9 +405,11 @@ mod tests {
     }
 
     #[test]
-    fn label_is_read_again_unchanged() {
-        for report in [report(true), report(false), MemoryReport::default()] {
-            assert_eq!(MemoryReport::parse(&report.label()), Some(report));
+    fn label_is_read_again_without_classes() {
+        for mut report in [report(true), report(false), MemoryReport::default()] {
+            let read = MemoryReport::parse(&report.label());
+            report.classes = None;
+            assert_eq!(read, Some(report));
         }
         assert_eq!(MemoryReport::parse("[1"), None);
     }

@@ -65,7 +65,7 @@ pub struct RecordArguments {
     include_idle: bool,
     /// Also show which stacks made the heap grow (sample type heap_growth), and how much of it they
     /// still hold (heap_change). With --snapshot: what each worker's memory is made of. The sampler
-    /// keeps sizes, never contents.
+    /// keeps sizes and names of classes, never contents.
     #[arg(long, help_heading = HOW)]
     heap: bool,
     /// Show once where every worker is, instead of sampling.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phpprof_profile::dump::{DumpFrame, DumpWorker, MemoryReport};
+use phpprof_profile::dump::{DumpFrame, DumpWorker, MemoryLabels};
 use phpprof_profile::room::Lost;
 use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
@@ -289,8 +289,8 @@ pub fn of_workers(
         let mut all: Vec<_> = given
             .map(|(key, value)| SampleTag::Str(key, value))
             .collect();
-        let memory = worker.memory.as_ref().map(MemoryReport::label);
-        all.extend(worker.labels(memory.as_deref()));
+        let memory = MemoryLabels::of(worker.memory.as_ref());
+        all.extend(worker.labels(&memory));
         writer.add(frames, &[1, 0, 0], &all);
     }
     let all = Lost {

@@ -1,14 +1,17 @@
 //! What each worker's memory is made of: its heap by the memory manager's own structures
-//! (`zend::heap::account`), its process by the kernel, and opcache's shared memory.
+//! (`zend::heap::account`), its objects by class (`zend::heap::objects`), its process by the
+//! kernel, and opcache's shared memory.
 //!
 //! It is read once, after the sampling loop, and only if somebody asked for it. Invariants: nothing
-//! but sizes and counts comes out; a heap is said to be of one moment only if the kernel's counts
-//! prove that its worker did not run while it was read.
+//! but sizes, counts and names of classes and closures comes out; a heap is said to be of one
+//! moment only if the kernel's counts prove that its worker did not run while it was read.
 
+mod classes;
 mod moment;
 mod place;
 mod process;
 mod shared;
+mod tries;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -21,11 +24,12 @@ use crate::run::WorkerLabels;
 use crate::target::process::ProcessMemory;
 use moment::OffCpu;
 use shared::{LastShared, SharedByThreads};
+use tries::{HeapRead, HeapTry, best_try};
 
 /// How long the memory of all workers may take together; that of further ones is not read.
 const MOST_TIME: Duration = Duration::from_secs(10);
-/// How often a heap is read until one read is of one moment.
-const TRIES: usize = 3;
+/// Why there are no classes if the time was over before the last try.
+const NO_TIME: &str = "there was no time to count them";
 
 /// Reads the memory of these workers, and returns for how many there was no time.
 pub fn add_memory(workers: &mut [DumpWorker], seen: &HashMap<i32, WorkerLabels>) -> usize {
@@ -70,48 +74,48 @@ fn report(tid: i32, seen: &WorkerLabels, shared: &SharedByThreads, until: Instan
         Err(fault) => Err(fault.to_string()),
     };
     match heap {
-        Ok(heap) => report.heap = Some(heap),
+        Ok(read) => {
+            report.heap = Some(read.heap);
+            match read.classes {
+                Some(Ok(classes)) => report.classes = Some(classes.within_a_label()),
+                Some(Err(refusal)) => report.without_classes = Some(refusal.to_string()),
+                None => report.without_classes = Some(NO_TIME.to_owned()),
+            }
+        }
         Err(refusal) => report.without_heap = Some(refusal),
     }
     report
 }
 
-/// Reads a heap until a read is of one moment, or the last one.
+/// Reads a heap and its objects until a read is of one moment, and returns the best read.
 fn heap(
     memory: &ProcessMemory,
     tid: i32,
     seen: &WorkerLabels,
     maps: &str,
     until: Instant,
-) -> Result<HeapReport, MmRefusal> {
-    let layout = seen.engine.layout;
-    let read = || {
+) -> Result<HeapRead, MmRefusal> {
+    let engine = &seen.engine;
+    let (layout, globals) = (engine.layout, engine.executor_globals);
+    let read = |is_last: bool| {
         let off = OffCpu::begin(seen.pid, tid);
-        let found = place::find(memory, &seen.engine, maps).ok_or(MmRefusal::NoHeap);
+        let stayed = || off.as_ref().is_some_and(OffCpu::stayed);
+        let found = place::find(memory, engine, maps).ok_or(MmRefusal::NoHeap);
         let read = found.and_then(|heap| account::read(memory, layout, heap));
-        let stayed = off.is_some_and(|off| off.stayed());
-        let report = read.map(|read| heap_report(&read.account, stayed));
-        HeapTry { report, stayed }
+        let read = read.map(|read| {
+            let heap = heap_report(&read.account, stayed());
+            // They take most of the time: of accounts that are torn, only the last one has them.
+            let has_classes = stayed() || is_last;
+            let classes = has_classes.then(|| {
+                let objects = classes::read(memory, layout, globals, &read.blocks, until);
+                objects.map(|objects| classes::report(objects, heap.is_moment && stayed()))
+            });
+            HeapRead { heap, classes }
+        });
+        let stayed = stayed();
+        HeapTry { read, stayed }
     };
-    last_try(read, until)
-}
-
-/// A read of a heap, and whether its worker stayed off a CPU meanwhile.
-struct HeapTry {
-    report: Result<HeapReport, MmRefusal>,
-    stayed: bool,
-}
-
-/// Tries until a read is of one moment, up to [`TRIES`] times; once the time is over, not again.
-fn last_try(mut read: impl FnMut() -> HeapTry, until: Instant) -> Result<HeapReport, MmRefusal> {
-    let mut last = read();
-    for _ in 1..TRIES {
-        if last.stayed || Instant::now() >= until {
-            break;
-        }
-        last = read();
-    }
-    last.report
+    best_try(read, until)
 }
 
 /// The report of an account.
@@ -210,26 +214,6 @@ mod tests {
     fn moment_needs_a_worker_that_stayed_asleep() {
         assert!(report_of(&image(), true).is_moment);
         assert!(!report_of(&image(), false).is_moment);
-    }
-
-    #[test]
-    fn tries_end_with_a_moment_or_the_time() {
-        let now = Instant::now();
-        let check = |until: Instant, stays_at: usize, expected: usize| {
-            let mut tries = 0;
-            let read = || {
-                tries += 1;
-                HeapTry {
-                    report: Err(MmRefusal::NoHeap),
-                    stayed: tries == stays_at,
-                }
-            };
-            assert!(last_try(read, until).is_err());
-            assert_eq!(tries, expected);
-        };
-        check(now + MOST_TIME, 2, 2);
-        check(now + MOST_TIME, 9, TRIES);
-        check(now, 9, 1);
     }
 
     /// Threads of these processes, one after the other, and what is known of them.

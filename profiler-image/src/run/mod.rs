@@ -74,8 +74,8 @@ use seen::Workers;
 use seen_handlers::SeenHandlers;
 use snapshot::RunCounts;
 pub use snapshot::RunEnd;
-pub use time::own_cpu;
 use time::{Clock, SECOND, SystemClock};
+pub use time::{own_cpu, seed};
 use totals::RunTotals;
 use watch::ProcessWatch;
 

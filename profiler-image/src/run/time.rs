@@ -75,7 +75,8 @@ fn nanoseconds(time: Option<TimeSpec>) -> u64 {
 }
 
 /// A number that differs from one sampler to the next.
-pub(super) fn seed() -> u32 {
+#[must_use]
+pub fn seed() -> u32 {
     // The keys of the standard library's hash tables are random.
     (RandomState::new().build_hasher().finish() >> 32) as u32
 }

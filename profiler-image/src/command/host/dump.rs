@@ -27,8 +27,8 @@ pub struct DumpArguments {
     #[arg(short, long, group = "what", help_heading = WHAT)]
     all: bool,
     /// Show what each worker's memory is made of, instead of its stack: the sizes of small, large
-    /// and huge blocks, what is free in them, and the memory of the process. It shows
-    /// sizes and counts, no contents.
+    /// and huge blocks, what is free in them, the classes of its objects, and the memory of the
+    /// process. It shows sizes, counts and names of classes, no contents.
     #[arg(short, long, help_heading = WHAT)]
     memory: bool,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 //! cgi-fcgi, and `script` for a terminal.
 
 mod choose;
+mod classes;
 mod disk;
 mod dump;
 mod dump_many;

@@ -1,0 +1,145 @@
+//! The objects of a worker's heap by class, as a report.
+//!
+//! Invariant: names are those of profiles, without the folders of volumes' versions; no object is
+//! read after the time is over.
+
+use std::time::Instant;
+
+use phpprof_profile::dump::{
+    ClassKind, ClassReport, ClassesReport, LostObjectsReport, OtherClassesReport,
+};
+use phpprof_zend::heap::blocks::HeapBlocks;
+use phpprof_zend::heap::objects::{
+    HeapClass, HeapObjects, ObjectKind, ObjectLosses, ObjectsWalk, OtherClasses, StoreRefusal,
+};
+use phpprof_zend::layouts::Layout;
+use phpprof_zend::memory::Memory;
+
+use crate::run::seed;
+use crate::stack::volume::without_versions;
+
+/// Reads the objects of the executor with these globals, whose heap has these blocks.
+pub fn read<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    executor_globals: u64,
+    blocks: &HeapBlocks,
+    until: Instant,
+) -> Result<HeapObjects, StoreRefusal> {
+    let walk = ObjectsWalk {
+        seed: seed().into(),
+        is_over: &|| Instant::now() >= until,
+    };
+    walk.read(memory, layout, executor_globals, blocks)
+}
+
+/// The report of these objects.
+pub fn report(objects: HeapObjects, is_moment: bool) -> ClassesReport {
+    let of_rows = |of: fn(&HeapClass) -> u64| objects.classes.iter().map(of).sum::<u64>();
+    let OtherClasses {
+        classes,
+        instances,
+        bytes,
+    } = objects.others;
+    let others = OtherClassesReport {
+        classes,
+        instances,
+        bytes,
+    };
+    let ObjectLosses {
+        unreadable,
+        outside,
+        inconsistent,
+        unnamed,
+        late,
+    } = objects.losses;
+    let lost = LostObjectsReport {
+        unreadable,
+        outside,
+        inconsistent,
+        unnamed,
+        late,
+    };
+    ClassesReport {
+        is_moment,
+        objects: of_rows(|it| it.instances).saturating_add(instances),
+        bytes: of_rows(|it| it.bytes).saturating_add(bytes),
+        free: objects.free,
+        sampled_of: (objects.one_of > 1).then_some(objects.places),
+        other_classes: (others != OtherClassesReport::default()).then_some(others),
+        lost: (lost != LostObjectsReport::default()).then_some(lost),
+        by_class: objects.classes.into_iter().map(class_report).collect(),
+    }
+}
+
+fn class_report(class: HeapClass) -> ClassReport {
+    let shown = |text: String| without_versions(&text).into_owned();
+    ClassReport {
+        name: shown(class.name),
+        kind: match class.kind {
+            ObjectKind::Plain => ClassKind::Class,
+            ObjectKind::Closure => ClassKind::Closure,
+            ObjectKind::Enum => ClassKind::Enum,
+            ObjectKind::Generator => ClassKind::Generator,
+            ObjectKind::Fiber => ClassKind::Fiber,
+        },
+        place: class.place.map(shown),
+        instances: class.instances,
+        bytes: class.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use phpprof_zend::heap::account;
+    use phpprof_zend::layouts::ROWS;
+    use phpprof_zend::testing::objects::{ObjectsImage, TestClass};
+
+    use super::*;
+
+    fn report_at(until: Instant) -> ClassesReport {
+        let layout = &ROWS[0];
+        let mut image = ObjectsImage::new(layout);
+        let order = image.class("Shop\\Order", TestClass::User);
+        for _ in 0..7 {
+            image.object(order, 11);
+        }
+        let closure = image.class("Closure", TestClass::Internal);
+        image.closure(closure, "{closure}", 12);
+        image.places.push(1);
+        image.settle();
+        let heap = account::read(image.heap.memory(), layout, image.heap.heap()).unwrap();
+        let globals = image.engine.executor_globals;
+        let objects = read(&image, layout, globals, &heap.blocks, until).unwrap();
+        report(objects, true)
+    }
+
+    #[test]
+    fn report_has_classes_and_places() {
+        let report = report_at(Instant::now() + Duration::from_secs(60));
+        assert_eq!((report.objects, report.free), (8, 1));
+        assert_eq!(report.bytes, 7 * 128 + 320);
+        let rows = &report.by_class;
+        let names: Vec<_> = rows
+            .iter()
+            .map(|row| (row.name.as_str(), row.kind))
+            .collect();
+        let expected = [
+            ("Shop\\Order", ClassKind::Class),
+            ("{closure:/srv/a.php:12}", ClassKind::Closure),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(rows[1].place.as_deref(), Some("/srv/a.php:12"));
+        let rest = (report.sampled_of, report.other_classes, report.lost);
+        assert_eq!(rest, (None, None, None));
+    }
+
+    #[test]
+    fn objects_without_time_are_lost() {
+        let report = report_at(Instant::now());
+        assert_eq!((report.objects, report.by_class.len()), (0, 0));
+        assert_eq!(report.lost.map(|lost| lost.late), Some(9));
+    }
+}

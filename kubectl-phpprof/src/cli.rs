@@ -9,6 +9,7 @@ mod schedule;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use phpprof_profile::Prefix;
 
 pub use ask::{CanaryArguments, DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
 pub use job::JobArguments;
@@ -18,7 +19,6 @@ use crate::exit::HELP;
 use crate::global::Global;
 use crate::jsonpath::Path;
 use crate::output::{NAMED, NAMELESS, OutputFlag, help};
-use crate::release::Prefix;
 
 /// Profile PHP in running pods, and view the profiles.
 #[derive(Parser, Debug)]

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
-use phpprof_profile::{Format, View, page, svg};
+use phpprof_profile::{ComparedSide, ComparedSides, Format, View, page, svg};
 
 use crate::cli::{DiffFlags, Download, Findings, Flame, TopFlags};
 use crate::compare::Compared;
@@ -16,7 +16,6 @@ use crate::global::Global;
 use crate::output::{FORMS, NAMED, OutputFlag, OutputForm};
 use crate::screen::Screen;
 use crate::show::{diff_text, table_of, with_waiting_label};
-use crate::sides::{ComparedSide, ComparedSides};
 use crate::source::{ProfileSource, list_of, load, timeline_of};
 use crate::texts::texts_of;
 use crate::verdict::{cells_in, cells_of};
@@ -113,7 +112,7 @@ pub async fn compare(
     let after = load(global, &arguments.after, None).await?;
     let view = view(&arguments.view);
     let titles = [before.title.clone(), after.title.clone()];
-    let sides = ComparedSides::of(
+    let sides = unlike::compared_sides(
         side(global, before, &arguments.before, &view).await,
         side(global, after, &arguments.after, &view).await,
         &view,

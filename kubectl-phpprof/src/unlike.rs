@@ -4,25 +4,36 @@
 //!
 //! Invariant: what differs, and what could not be checked, is never silent.
 
-use phpprof_profile::alike::{Likeness, Unlikeness, alike};
-use phpprof_profile::{Profile, View};
+use phpprof_profile::alike::{Likeness, Unlikeness};
+use phpprof_profile::{ComparedSide, ComparedSides, Prefix, View};
 
 use crate::failure::{Exit, Failure};
 use crate::table::printable;
 
-/// Compares how the profiles were recorded.
+/// Both sides, made comparable. `view` chooses the sample type, and `prefixes` are left out of
+/// paths.
+///
+/// # Errors
+/// The profiles were not recorded alike, and the comparison is not forced.
+pub fn compared_sides(
+    before: ComparedSide,
+    after: ComparedSide,
+    view: &View,
+    prefixes: &[Prefix],
+    is_forced: bool,
+) -> Result<ComparedSides, Failure> {
+    let sides = ComparedSides::of(before, after, view, prefixes);
+    accept(&sides.likeness, is_forced)?;
+    Ok(sides)
+}
+
+/// Whether profiles that were recorded like this are compared.
 ///
 /// # Errors
 /// A failure that says what differs and what to take instead, unless the comparison is forced.
-pub fn checked(
-    before: &Profile,
-    after: &Profile,
-    view: &View,
-    is_forced: bool,
-) -> Result<Likeness, Failure> {
-    let likeness = alike(before, after, view);
+fn accept(likeness: &Likeness, is_forced: bool) -> Result<(), Failure> {
     if is_forced || likeness.unlike.is_empty() {
-        return Ok(likeness);
+        return Ok(());
     }
     let phrases = |of: fn(&Unlikeness) -> &str| {
         let all: Vec<String> = likeness.unlike.iter().map(|it| printable(of(it))).collect();
@@ -60,7 +71,18 @@ pub fn warnings(likeness: &Likeness) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phpprof_profile::{Builder, Settings};
+    use phpprof_profile::alike::alike;
+    use phpprof_profile::{Builder, Profile, Settings};
+
+    fn checked(
+        before: &Profile,
+        after: &Profile,
+        view: &View,
+        is_forced: bool,
+    ) -> Result<Likeness, Failure> {
+        let likeness = alike(before, after, view);
+        accept(&likeness, is_forced).map(|()| likeness)
+    }
 
     fn profile(period: i64, asked: &str) -> Profile {
         let mut builder = Builder::new(Settings {

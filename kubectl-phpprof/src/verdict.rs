@@ -10,18 +10,17 @@ mod data;
 mod markdown;
 pub mod words;
 
-use phpprof_profile::View;
 use phpprof_profile::change::{
     ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, compare,
 };
 use phpprof_profile::timeline::{CellTable, decode};
+use phpprof_profile::{ComparedSide, ComparedSides, View};
 
 use crate::cli::{VerdictFlags, VerdictForm, VerdictMeasure};
 use crate::compare::seen_requests;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::screen::Screen;
-use crate::sides::{ComparedSide, ComparedSides};
 use crate::source::{is_file, list_of, load};
 use crate::{stdout, unlike};
 
@@ -36,7 +35,7 @@ pub async fn run(
     let before = load(global, &before, None).await?;
     let after = load(global, &after, None).await?;
     let titles = [before.title.as_str(), after.title.as_str()];
-    let sides = ComparedSides::of(
+    let sides = unlike::compared_sides(
         ComparedSide {
             profile: before.profile,
             cells: of_before.await?,

@@ -3,7 +3,7 @@
 //! Invariant: points are hundredths of the earlier profile's total, as in `kubectl phpprof diff`.
 
 use phpprof_profile::alike::{Aspect, Likeness};
-use phpprof_profile::{FunctionChange, View};
+use phpprof_profile::{ComparedSide, ComparedSides, FunctionChange, View};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::store::AgentSide;
 use crate::cli::Per;
 use crate::compare::Compared;
 use crate::failure::Failure;
-use crate::sides::{ComparedSide, ComparedSides};
+use crate::unlike;
 
 const ROWS: usize = 15;
 const FOLLOWED: usize = 2;
@@ -124,7 +124,7 @@ pub fn compared_sides(
     view: &View,
     is_forced: bool,
 ) -> Result<ComparedSides, Failure> {
-    let sides = ComparedSides::of(before, after, view, &[], is_forced);
+    let sides = unlike::compared_sides(before, after, view, &[], is_forced);
     sides.map_err(|failure| Failure {
         hint: failure.hint.replace("--force", "force"),
         ..failure

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the verdict is that of `kubectl phpprof verdict` with its defaults.
 
+use phpprof_profile::ComparedSide;
 use phpprof_profile::alike::{Aspect, Likeness};
 use phpprof_profile::change::{
     ChangeEstimate, ChangeMeasure, ChangeReport, ChangeSettings, ChangeVerdict, ChangedFunction,
@@ -17,7 +18,6 @@ use super::head::is_code;
 use super::quote::{quoted, quoted_path};
 use super::store::AgentSide;
 use crate::failure::Failure;
-use crate::sides::ComparedSide;
 use crate::verdict::words::{name, reason, remedy, summary};
 use crate::verdict::{measured, report_of};
 

@@ -5,15 +5,27 @@
 //!
 //! Invariant: a name without a given prefix and without a closure stays unchanged.
 
-use phpprof_profile::timeline::CellTable;
-use phpprof_profile::{Profile, moved_name};
+use crate::proto::Profile;
+use crate::timeline::CellTable;
+use crate::top_levels::moved_name;
+
+/// A text that is not a folder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a folder that begins with /, for instance /srv/releases/20261101 or /srv/releases/*"
+)]
+pub struct PrefixError(String);
 
 /// The beginning of paths, as folders. `*` matches any one folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(Vec<String>);
 
 impl Prefix {
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a folder, for instance `/srv/releases/*`.
+    ///
+    /// # Errors
+    /// It does not begin with a slash, or names no folder.
+    pub fn parse(text: &str) -> Result<Self, PrefixError> {
         let folders: Vec<String> = text
             .split('/')
             .filter(|folder| !folder.is_empty())
@@ -22,9 +34,7 @@ impl Prefix {
         if text.starts_with('/') && !folders.is_empty() {
             Ok(Prefix(folders))
         } else {
-            Err(format!(
-                "{text:?} is not a folder that begins with /, for instance /srv/releases/20261101 or /srv/releases/*"
-            ))
+            Err(PrefixError(text.to_owned()))
         }
     }
 
@@ -44,7 +54,7 @@ impl Prefix {
 
 /// The profile without those prefixes, and without the lines in the names of closures.
 #[must_use]
-pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
+pub(crate) fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
     for at in 0..profile.function.len() {
         let Some(function) = profile.function.get(at).copied() else {
             break;
@@ -71,7 +81,7 @@ pub fn normalized(mut profile: Profile, prefixes: &[Prefix]) -> Profile {
 
 /// The same for the functions of cells.
 #[must_use]
-pub fn normalized_cells(mut cells: CellTable, prefixes: &[Prefix]) -> CellTable {
+pub(crate) fn normalized_cells(mut cells: CellTable, prefixes: &[Prefix]) -> CellTable {
     for function in &mut cells.functions {
         let to = file(&function.file, prefixes).to_owned();
         let moved = (function.file != to).then(|| moved_name(&function.name, &function.file, &to));
@@ -136,7 +146,7 @@ fn without_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use phpprof_profile::{Builder, FrameRef, Settings};
+    use crate::{Builder, FrameRef, Settings};
 
     #[track_caller]
     fn check(name: &str, expected: &str) {

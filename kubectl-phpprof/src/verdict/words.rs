@@ -3,9 +3,8 @@
 //! Invariant: names from a profile cannot move the terminal's cursor.
 
 use phpprof_profile::alike::Likeness;
-use phpprof_profile::change::{
-    ChangeBasis, ChangeEstimate, ChangeReason, ChangeReport, ChangeVerdict,
-};
+pub use phpprof_profile::change::words::{milliseconds, part, reason, signed_percent, summary};
+use phpprof_profile::change::{ChangeBasis, ChangeReason, ChangeReport, ChangeVerdict};
 
 use crate::table::{Table, printable};
 
@@ -59,24 +58,6 @@ pub fn name(verdict: ChangeVerdict) -> &'static str {
     }
 }
 
-/// The time of a request, before and after, with its interval.
-pub fn summary(report: &ChangeReport) -> String {
-    let time = &report.time;
-    if !time.error.is_finite() {
-        return "no time per request is known".to_owned();
-    }
-    let [low, high] = time.interval();
-    format!(
-        "a request takes {} of {} time instead of {}: {} ({} to {}, 95 %)",
-        milliseconds(time.after),
-        report.settings.measure.name(),
-        milliseconds(time.before),
-        signed_percent(time.percent()),
-        signed_percent(part(low, time)),
-        signed_percent(part(high, time)),
-    )
-}
-
 /// What the answer rests on.
 pub fn basis(report: &ChangeReport, titles: [&str; 2]) -> String {
     let [before, after] = report.sides;
@@ -98,57 +79,6 @@ pub fn basis(report: &ChangeReport, titles: [&str; 2]) -> String {
         printable(titles[1]),
         after.requests
     )
-}
-
-pub fn reason(reason: &ChangeReason) -> String {
-    match reason {
-        ChangeReason::TimeChanged => {
-            "the time of a request has changed by more than chance".to_owned()
-        }
-        ChangeReason::FunctionsChanged => {
-            "the functions below have changed by more than chance".to_owned()
-        }
-        ChangeReason::OnlyMoved => {
-            "time only moved from some functions to others below the same caller".to_owned()
-        }
-        ChangeReason::Accepted => "the change is not larger than what is accepted".to_owned(),
-        ChangeReason::WithinChance => "no difference is larger than chance".to_owned(),
-        ChangeReason::CouldNotSee {
-            smallest_percent, ..
-        } => format!("changes below {smallest_percent:.1} % could not have been seen"),
-        ChangeReason::WarmingUp { nanoseconds } => format!(
-            "PHP still compiled and loaded more than before, {} of a request",
-            milliseconds(*nanoseconds)
-        ),
-        ChangeReason::PodsDiffer { side } => {
-            format!("the pods {side} differ from each other, so each pod counts once")
-        }
-        ChangeReason::TooFewRequests {
-            requests: [before, after],
-        } => format!(
-            "no route has enough requests on both sides; the best has {before} before and {after} after"
-        ),
-        ChangeReason::RequestsTooShort {
-            samples_per_request,
-        } => format!(
-            "requests are too short for the rate, with {samples_per_request:.1} samples each, so many were not seen"
-        ),
-        ChangeReason::WithoutNames {
-            percent: [before, after],
-        } => format!(
-            "{before:.1} % of the time before and {after:.1} % after is `(other)`: functions without room for a name, whose changes show in the time of a request only"
-        ),
-        ChangeReason::NotMeasured => {
-            "no such time was measured, or not enough to know its error".to_owned()
-        }
-        ChangeReason::NoCells { side } => format!(
-            "{}: by samples alone",
-            match *side {
-                "both" => "the profiles have no cells".to_owned(),
-                side => format!("the profile {side} has no cells"),
-            }
-        ),
-    }
 }
 
 /// What decides it; empty if the reason needs nothing.
@@ -293,30 +223,6 @@ pub fn moved_words(moved: &phpprof_profile::change::MovedTime) -> String {
         names(&moved.from),
         names(&moved.to)
     )
-}
-
-fn part(value: f64, time: &ChangeEstimate) -> f64 {
-    if time.before > 0.0 {
-        100.0 * value / time.before
-    } else {
-        0.0
-    }
-}
-
-pub fn signed_percent(percent: f64) -> String {
-    format!("{percent:+.1} %")
-}
-
-/// Nanoseconds in milliseconds, with three digits.
-pub fn milliseconds(nanoseconds: f64) -> String {
-    let milliseconds = nanoseconds / 1e6;
-    let digits = match milliseconds.abs() {
-        100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        _ => 3,
-    };
-    format!("{milliseconds:.digits$} ms")
 }
 
 pub fn signed_milliseconds(nanoseconds: f64) -> String {

@@ -20,6 +20,7 @@ mod report;
 mod samples;
 mod select;
 mod verdict;
+pub mod words;
 
 #[cfg(test)]
 mod simulation;

@@ -18,6 +18,7 @@ pub mod change;
 mod colour;
 mod comparable;
 mod decode;
+mod decode_stacks;
 pub mod diff;
 pub mod dump;
 mod embed;
@@ -63,6 +64,7 @@ pub use bounds::{MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS, MAX_STRING, TRUNCATE
 pub use builder::{Builder, FrameRef, HEAP, MappingInfo, SampleTag, Settings};
 pub use comparable::{ComparedSide, ComparedSides};
 pub use decode::{DecodeLimits, decode};
+pub use decode_stacks::decode_stacks;
 pub use diff::{Diff, FunctionChange, diff};
 pub use embed::LARGEST_TIMELINE;
 pub use encode::encode_gzip;

@@ -19,7 +19,9 @@ mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
-pub use reason::{EventReason, RequestOutcome, RequestReason, TargetReason};
+pub use reason::{
+    ComparisonOutcome, ComparisonReason, EventReason, RequestOutcome, RequestReason, TargetReason,
+};
 pub use request::{
     Filter, ProfileMode, ProfileRequest, ProfileRequestSpec, ProfileTarget, RequestLabel,
     SamplerMode, UploadMode, WorkloadRef,

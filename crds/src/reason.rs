@@ -1,5 +1,5 @@
-//! The closed list of reasons: of a request's conditions and events, and of a pod without a
-//! profile.
+//! The closed list of reasons: of a request's or comparison's conditions and events, and of a pod
+//! without a profile.
 //!
 //! Generated from contract/reasons.yaml by `make generate`; do not edit.
 
@@ -262,6 +262,247 @@ impl RequestReason {
             Self::AllTargetsFailed => Some("Look at the reasons of the pods."),
             Self::MergeFailed => Some("Read each pod's own profile: kubectl phpprof download NAME --pod POD"),
             Self::StoreUnavailable => Some("Check the store and the operator's credentials, then create another request."),
+        }
+    }
+}
+
+/// Reason of a comparison's conditions and verdict.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum ComparisonReason {
+    /// In progress: a side's request is not finished, or does not exist yet; the message says
+    /// which.
+    WaitingForRequests,
+    /// In progress: both profiles are stored; the operator compares them.
+    Comparing,
+    /// In progress: the store does not answer; the operator retries until the deadline in the
+    /// message.
+    WaitingForStore,
+    /// Decided: the time of an HTTP request has changed by more than chance, and by more than is
+    /// accepted.
+    TimeChanged,
+    /// Decided: the functions in status.functions together have changed by more than chance, and by
+    /// more than is accepted.
+    FunctionsChanged,
+    /// Decided: time only moved from some functions to others below the same caller, as after a
+    /// rename.
+    OnlyMoved,
+    /// Decided: the change is not larger than maxIncreasePercent or minMilliseconds.
+    Accepted,
+    /// Decided: no difference is larger than chance.
+    WithinChance,
+    /// Inconclusive: a change of visiblePercent could not have been seen; the message has the
+    /// smallest one that could.
+    CouldNotSee,
+    /// Inconclusive: requests take more time, but PHP compiled and loaded more than before, and
+    /// that is most of the change.
+    WarmingUp,
+    /// Inconclusive: no route has enough HTTP requests on both sides.
+    TooFewRequests,
+    /// Inconclusive: HTTP requests are too short for the rate: not all of them were seen.
+    RequestsTooShort,
+    /// Inconclusive: no time of this measure was sampled, or not enough to know its error.
+    NotMeasured,
+    /// Inconclusive: the list of HTTP requests of a side is missing, or does not say how much their
+    /// time varies.
+    NoCells,
+    /// Inconclusive: the request of a side does not exist, or was deleted before its profile was
+    /// compared.
+    RequestNotFound,
+    /// Inconclusive: the request of a side ended without a profile; the message has its reason.
+    RequestFailed,
+    /// Inconclusive: the API server refused the request of a side; the message has its words.
+    RequestRefused,
+    /// Inconclusive: a request of the name NAME-before or NAME-after exists, and does not belong to
+    /// the comparison.
+    RequestNameTaken,
+    /// Inconclusive: the profiles were not recorded alike, so a comparison would say how they were
+    /// recorded; the message says what differs.
+    ProfilesUnlike,
+    /// Inconclusive: a profile is larger than the operator compares; the message has the limit.
+    TooLargeToCompare,
+    /// Inconclusive: the profile of a side is not in the store any more.
+    ProfileGone,
+    /// Inconclusive: a stored profile, or its list of HTTP requests, cannot be read; the message
+    /// says why.
+    UnreadableProfile,
+    /// Inconclusive: the store did not answer until the deadline.
+    StoreTimeout,
+    /// Inconclusive: spec.cancel was set before there was a verdict.
+    ComparisonCancelled,
+    /// Note: the pods of a side differ from each other, so each pod counts once.
+    PodsDiffer,
+    /// Note: some of the time is of functions without room for a name, whose changes show in the
+    /// time of an HTTP request only.
+    WithoutNames,
+    /// Note: a request has a profile, but not of all that it was to have; the message has its
+    /// reason.
+    RequestIncomplete,
+    /// Note: both sides are targets, but did not run at the same time, for instance because one
+    /// waited in the queue.
+    RunsApart,
+    /// Note: the profiles were not recorded alike, and force is set.
+    UnlikeByForce,
+    /// Note: a profile does not say everything about how it was recorded.
+    NotAllChecked,
+}
+
+/// What a [`ComparisonReason`] says about the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComparisonOutcome {
+    /// There is none yet.
+    InProgress,
+    /// It is Better, Worse or NoChange.
+    Decided,
+    /// It is Inconclusive.
+    Inconclusive,
+    /// It accompanies another reason.
+    Note,
+}
+
+impl ComparisonReason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::WaitingForRequests,
+        Self::Comparing,
+        Self::WaitingForStore,
+        Self::TimeChanged,
+        Self::FunctionsChanged,
+        Self::OnlyMoved,
+        Self::Accepted,
+        Self::WithinChance,
+        Self::CouldNotSee,
+        Self::WarmingUp,
+        Self::TooFewRequests,
+        Self::RequestsTooShort,
+        Self::NotMeasured,
+        Self::NoCells,
+        Self::RequestNotFound,
+        Self::RequestFailed,
+        Self::RequestRefused,
+        Self::RequestNameTaken,
+        Self::ProfilesUnlike,
+        Self::TooLargeToCompare,
+        Self::ProfileGone,
+        Self::UnreadableProfile,
+        Self::StoreTimeout,
+        Self::ComparisonCancelled,
+        Self::PodsDiffer,
+        Self::WithoutNames,
+        Self::RequestIncomplete,
+        Self::RunsApart,
+        Self::UnlikeByForce,
+        Self::NotAllChecked,
+    ];
+
+    /// What it says about the verdict.
+    pub fn outcome(self) -> ComparisonOutcome {
+        match self {
+            Self::WaitingForRequests => ComparisonOutcome::InProgress,
+            Self::Comparing => ComparisonOutcome::InProgress,
+            Self::WaitingForStore => ComparisonOutcome::InProgress,
+            Self::TimeChanged => ComparisonOutcome::Decided,
+            Self::FunctionsChanged => ComparisonOutcome::Decided,
+            Self::OnlyMoved => ComparisonOutcome::Decided,
+            Self::Accepted => ComparisonOutcome::Decided,
+            Self::WithinChance => ComparisonOutcome::Decided,
+            Self::CouldNotSee => ComparisonOutcome::Inconclusive,
+            Self::WarmingUp => ComparisonOutcome::Inconclusive,
+            Self::TooFewRequests => ComparisonOutcome::Inconclusive,
+            Self::RequestsTooShort => ComparisonOutcome::Inconclusive,
+            Self::NotMeasured => ComparisonOutcome::Inconclusive,
+            Self::NoCells => ComparisonOutcome::Inconclusive,
+            Self::RequestNotFound => ComparisonOutcome::Inconclusive,
+            Self::RequestFailed => ComparisonOutcome::Inconclusive,
+            Self::RequestRefused => ComparisonOutcome::Inconclusive,
+            Self::RequestNameTaken => ComparisonOutcome::Inconclusive,
+            Self::ProfilesUnlike => ComparisonOutcome::Inconclusive,
+            Self::TooLargeToCompare => ComparisonOutcome::Inconclusive,
+            Self::ProfileGone => ComparisonOutcome::Inconclusive,
+            Self::UnreadableProfile => ComparisonOutcome::Inconclusive,
+            Self::StoreTimeout => ComparisonOutcome::Inconclusive,
+            Self::ComparisonCancelled => ComparisonOutcome::Inconclusive,
+            Self::PodsDiffer => ComparisonOutcome::Note,
+            Self::WithoutNames => ComparisonOutcome::Note,
+            Self::RequestIncomplete => ComparisonOutcome::Note,
+            Self::RunsApart => ComparisonOutcome::Note,
+            Self::UnlikeByForce => ComparisonOutcome::Note,
+            Self::NotAllChecked => ComparisonOutcome::Note,
+        }
+    }
+
+    /// What it says, for users.
+    #[rustfmt::skip] // One reason a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::WaitingForRequests => "In progress: a side's request is not finished, or does not exist yet; the message says which.",
+            Self::Comparing => "In progress: both profiles are stored; the operator compares them.",
+            Self::WaitingForStore => "In progress: the store does not answer; the operator retries until the deadline in the message.",
+            Self::TimeChanged => "Decided: the time of an HTTP request has changed by more than chance, and by more than is accepted.",
+            Self::FunctionsChanged => "Decided: the functions in status.functions together have changed by more than chance, and by more than is accepted.",
+            Self::OnlyMoved => "Decided: time only moved from some functions to others below the same caller, as after a rename.",
+            Self::Accepted => "Decided: the change is not larger than maxIncreasePercent or minMilliseconds.",
+            Self::WithinChance => "Decided: no difference is larger than chance.",
+            Self::CouldNotSee => "Inconclusive: a change of visiblePercent could not have been seen; the message has the smallest one that could.",
+            Self::WarmingUp => "Inconclusive: requests take more time, but PHP compiled and loaded more than before, and that is most of the change.",
+            Self::TooFewRequests => "Inconclusive: no route has enough HTTP requests on both sides.",
+            Self::RequestsTooShort => "Inconclusive: HTTP requests are too short for the rate: not all of them were seen.",
+            Self::NotMeasured => "Inconclusive: no time of this measure was sampled, or not enough to know its error.",
+            Self::NoCells => "Inconclusive: the list of HTTP requests of a side is missing, or does not say how much their time varies.",
+            Self::RequestNotFound => "Inconclusive: the request of a side does not exist, or was deleted before its profile was compared.",
+            Self::RequestFailed => "Inconclusive: the request of a side ended without a profile; the message has its reason.",
+            Self::RequestRefused => "Inconclusive: the API server refused the request of a side; the message has its words.",
+            Self::RequestNameTaken => "Inconclusive: a request of the name NAME-before or NAME-after exists, and does not belong to the comparison.",
+            Self::ProfilesUnlike => "Inconclusive: the profiles were not recorded alike, so a comparison would say how they were recorded; the message says what differs.",
+            Self::TooLargeToCompare => "Inconclusive: a profile is larger than the operator compares; the message has the limit.",
+            Self::ProfileGone => "Inconclusive: the profile of a side is not in the store any more.",
+            Self::UnreadableProfile => "Inconclusive: a stored profile, or its list of HTTP requests, cannot be read; the message says why.",
+            Self::StoreTimeout => "Inconclusive: the store did not answer until the deadline.",
+            Self::ComparisonCancelled => "Inconclusive: spec.cancel was set before there was a verdict.",
+            Self::PodsDiffer => "Note: the pods of a side differ from each other, so each pod counts once.",
+            Self::WithoutNames => "Note: some of the time is of functions without room for a name, whose changes show in the time of an HTTP request only.",
+            Self::RequestIncomplete => "Note: a request has a profile, but not of all that it was to have; the message has its reason.",
+            Self::RunsApart => "Note: both sides are targets, but did not run at the same time, for instance because one waited in the queue.",
+            Self::UnlikeByForce => "Note: the profiles were not recorded alike, and force is set.",
+            Self::NotAllChecked => "Note: a profile does not say everything about how it was recorded.",
+        }
+    }
+
+    /// What to do about it; none if the request goes on, or ended as the user wanted.
+    #[rustfmt::skip] // One reason a line.
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::WaitingForRequests => None,
+            Self::Comparing => None,
+            Self::WaitingForStore => Some("Check the store and the operator's credentials; the operator's log has the errors."),
+            Self::TimeChanged => None,
+            Self::FunctionsChanged => None,
+            Self::OnlyMoved => None,
+            Self::Accepted => None,
+            Self::WithinChance => None,
+            Self::CouldNotSee => Some("Profile both for longer (durationSeconds) or more pods of both (maxPods), or accept less with visiblePercent (--visible)."),
+            Self::WarmingUp => Some("Profile the later release again once its caches are full."),
+            Self::TooFewRequests => Some("Profile both for longer, under load."),
+            Self::RequestsTooShort => Some("Profile both at a higher rate (samplesPerSecond)."),
+            Self::NotMeasured => Some("Profile both for longer, under load."),
+            Self::NoCells => Some("Profile both with this release and the label Route. kubectl phpprof verdict BEFORE AFTER compares by samples alone."),
+            Self::RequestNotFound => Some("Name a request of this namespace (kubectl get pprof), or let the comparison create it: set target instead of request."),
+            Self::RequestFailed => Some("Look at the request's reason; kubectl phpprof explain REASON says what to do. Then create another comparison."),
+            Self::RequestRefused => Some("Change what the message names, then create another comparison."),
+            Self::RequestNameTaken => Some("Give the comparison another name, or name that request in request instead of target."),
+            Self::ProfilesUnlike => Some("Record both alike, or set force (--force)."),
+            Self::TooLargeToCompare => Some("Compare them with kubectl phpprof verdict BEFORE AFTER, or profile fewer pods."),
+            Self::ProfileGone => Some("Profile again. A request's profileRetentionSeconds says how long its profile stays."),
+            Self::UnreadableProfile => Some("Profile again. If that does not help, compare with kubectl phpprof verdict BEFORE AFTER, and report it."),
+            Self::StoreTimeout => Some("Check the store and the operator's credentials, then create another comparison."),
+            Self::ComparisonCancelled => Some("Create another comparison."),
+            Self::PodsDiffer => Some("Profile more pods of both (maxPods)."),
+            Self::WithoutNames => None,
+            Self::RequestIncomplete => None,
+            Self::RunsApart => Some("Compare again, or see that both had the same load."),
+            Self::UnlikeByForce => None,
+            Self::NotAllChecked => None,
         }
     }
 }
@@ -607,6 +848,12 @@ impl EventReason {
 }
 
 impl fmt::Display for RequestReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ComparisonReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

@@ -26,8 +26,8 @@ pub enum ReasonsError {
     /// A reason that its reader must act on.
     #[error("{0} has no remedy; say what its reader can do")]
     NoRemedy(String),
-    /// A reason of requests and of pods.
-    #[error("{0} has another remedy for a request than for a pod; give it one")]
+    /// A reason of several lists.
+    #[error("{0} has another remedy for a request than elsewhere; give it one")]
     TwoRemedies(String),
     /// A name in a mark.
     #[error("a page names {0}, which is not in the list; correct the name")]
@@ -42,6 +42,7 @@ pub enum ReasonsError {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reasons {
     requests: Vec<RequestRow>,
+    comparisons: Vec<ComparisonRow>,
     pods: Vec<PodRow>,
     events: Vec<EventRow>,
     done: Vec<SuccessRow>,
@@ -79,6 +80,38 @@ impl ReasonOutcome {
             ReasonOutcome::Complete => "Complete",
             ReasonOutcome::Refused => "Refused",
             ReasonOutcome::Failed => "Failed",
+        }
+    }
+}
+
+/// A reason of a comparison's conditions and verdict.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ComparisonRow {
+    reason: String,
+    outcome: VerdictOutcome,
+    meaning: String,
+    remedy: Option<String>,
+}
+
+/// What a reason says about its comparison.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+enum VerdictOutcome {
+    #[serde(rename = "In progress")]
+    InProgress,
+    Decided,
+    Inconclusive,
+    Note,
+}
+
+impl VerdictOutcome {
+    /// As users read it.
+    fn words(self) -> &'static str {
+        match self {
+            VerdictOutcome::InProgress => "In progress",
+            VerdictOutcome::Decided => "Decided",
+            VerdictOutcome::Inconclusive => "Inconclusive",
+            VerdictOutcome::Note => "Note",
         }
     }
 }
@@ -139,12 +172,16 @@ impl Reasons {
         let done = reasons.done.iter().map(|it| it.reason.as_str());
         once(reasons.requests.iter().map(|it| it.reason.as_str()))?;
         once(of_pods.chain(done))?;
+        once(reasons.comparisons.iter().map(|it| it.reason.as_str()))?;
         once(reasons.events.iter().map(|it| it.reason.as_str()))?;
         once(reasons.plugin.iter().map(|it| it.exit.as_str()))?;
         once(reasons.pods.iter().filter_map(|it| it.exit_code))?;
         once(reasons.plugin.iter().map(|it| it.exit_code))?;
         for of_request in &reasons.requests {
             reasons.check_remedy(of_request)?;
+        }
+        for of_comparison in &reasons.comparisons {
+            reasons.check_comparison(of_comparison)?;
         }
         Ok(reasons)
     }
@@ -162,6 +199,28 @@ impl Reasons {
         let mut of_pods = self.pods.iter();
         match of_pods.find(|of_pod| of_pod.reason == of_request.reason) {
             Some(of_pod) if of_pod.remedy != *remedy => Err(ReasonsError::TwoRemedies(name())),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_comparison(&self, of: &ComparisonRow) -> Result<(), ReasonsError> {
+        let Some(remedy) = &of.remedy else {
+            return if of.outcome == VerdictOutcome::Inconclusive {
+                Err(ReasonsError::NoRemedy(of.reason.clone()))
+            } else {
+                Ok(())
+            };
+        };
+        let of_requests = self.requests.iter().filter_map(|it| {
+            let remedy = it.remedy.as_ref();
+            remedy.map(|remedy| (&it.reason, remedy))
+        });
+        let of_pods = self.pods.iter().map(|it| (&it.reason, &it.remedy));
+        let mut others = of_requests.chain(of_pods);
+        match others.find(|(reason, _)| **reason == of.reason) {
+            Some((_, other)) if other != remedy => {
+                Err(ReasonsError::TwoRemedies(of.reason.clone()))
+            }
             _ => Ok(()),
         }
     }
@@ -234,6 +293,8 @@ mod tests {
 requests:
   - {reason: Queued, outcome: Held back, meaning: it waits., remedy: Wait.}
   - {reason: Cancelled, outcome: Complete, meaning: it was cancelled.}
+comparisons:
+  - {reason: NoCells, outcome: Inconclusive, meaning: it has none., remedy: Profile again.}
 pods:
   - {reason: Cancelled, exitCode: 31, receipt: \"cancelled; `detail` is empty\", meaning: It was cancelled., remedy: Ask again.}
   - {reason: PodDeleted, meaning: It was deleted., remedy: Ask again.}
@@ -270,6 +331,8 @@ plugin:
             "was cancelled., remedy: No.}",
             "Cancelled has another",
         );
+        check(", remedy: Profile again.", "", "NoCells has no remedy");
+        check("reason: NoCells", "reason: Queued", "Queued has another");
         check("Held back", "Held up", "not a list of reasons");
         check("help:", "halp:", "not a list of reasons");
     }

@@ -7,17 +7,20 @@
 
 use std::fmt::Display;
 
-use phpprof_crds::{EventReason, RequestReason, TargetReason};
+use phpprof_crds::{ComparisonReason, EventReason, RequestReason, TargetReason};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Exit, Failure};
 
-/// Name and meaning of each reason: those of requests, of pods and of events.
+/// Name and meaning of each reason: those of requests, of comparisons, of pods and of events.
 pub fn reasons() -> Vec<(String, String)> {
     let of_requests = RequestReason::ALL.iter();
     let mut all: Vec<_> = of_requests
         .map(|reason| (reason.to_string(), reason.meaning().to_owned()))
         .collect();
+    for reason in ComparisonReason::ALL {
+        add(&mut all, "Of a comparison", reason, reason.meaning());
+    }
     for reason in TargetReason::ALL {
         add(&mut all, "For a pod", reason, reason.meaning());
     }
@@ -53,10 +56,11 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-/// The remedy of a request's reason, else of a pod's, else of an event's.
+/// The remedy of a request's reason, else of a comparison's, of a pod's, or of an event's.
 fn remedy(name: &str) -> Option<&'static str> {
     named(name)
         .and_then(RequestReason::remedy)
+        .or_else(|| named(name).and_then(ComparisonReason::remedy))
         .or_else(|| named(name).map(TargetReason::remedy))
         .or_else(|| named(name).and_then(EventReason::remedy))
 }

@@ -14,7 +14,7 @@ const WIDTH: usize = 100;
 
 /// The API's reasons.
 pub fn crds(reasons: &Reasons) -> String {
-    let mut text = "//! The closed list of reasons: of a request's conditions and events, and of a pod without a\n//! profile.\n//!\n".to_owned();
+    let mut text = "//! The closed list of reasons: of a request's or comparison's conditions and events, and of a pod\n//! without a profile.\n//!\n".to_owned();
     text += GENERATED;
     text += CRDS_USE;
     text += REASON;
@@ -52,6 +52,7 @@ pub fn crds(reasons: &Reasons) -> String {
         (reasons.requests.iter()).map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
     );
     text += "}\n";
+    text += &comparisons(reasons);
     text += TARGET_REASON;
     for of in &reasons.pods {
         text += &variant(&of.meaning, &of.reason);
@@ -78,6 +79,44 @@ pub fn crds(reasons: &Reasons) -> String {
     text += "            _ => None,\n        }\n    }\n}\n";
     text += &events(reasons);
     text + DISPLAY
+}
+
+/// The reasons of comparisons.
+fn comparisons(reasons: &Reasons) -> String {
+    let rows = &reasons.comparisons;
+    let meaning = |of: &super::ComparisonRow| format!("{}: {}", of.outcome.words(), of.meaning);
+    let mut text = COMPARISON_REASON.to_owned();
+    for of in rows {
+        text += &variant(&meaning(of), &of.reason);
+    }
+    text += "}\n";
+    text += COMPARISON_OUTCOME;
+    text += "impl ComparisonReason {\n";
+    text += &all(rows.iter().map(|it| it.reason.as_str()));
+    text += "\n    /// What it says about the verdict.\n    pub fn outcome(self) -> ComparisonOutcome {\n        match self {\n";
+    for of in rows {
+        let _ = writeln!(
+            text,
+            "            Self::{} => ComparisonOutcome::{:?},",
+            of.reason, of.outcome
+        );
+    }
+    text += "        }\n    }\n";
+    text += &texts(
+        "What it says, for users.",
+        "meaning",
+        "&'static str",
+        rows.iter()
+            .map(|of| (of.reason.as_str(), format!("{:?}", meaning(of)))),
+    );
+    text += &texts(
+        OPTIONAL_REMEDY,
+        "remedy",
+        "Option<&'static str>",
+        rows.iter()
+            .map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
+    );
+    text + "}\n"
 }
 
 /// The reasons of events.
@@ -179,6 +218,28 @@ pub enum RequestOutcome {
 }
 
 ";
+const COMPARISON_REASON: &str = "
+/// Reason of a comparison's conditions and verdict.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum ComparisonReason {
+";
+const COMPARISON_OUTCOME: &str = "
+/// What a [`ComparisonReason`] says about the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComparisonOutcome {
+    /// There is none yet.
+    InProgress,
+    /// It is Better, Worse or NoChange.
+    Decided,
+    /// It is Inconclusive.
+    Inconclusive,
+    /// It accompanies another reason.
+    Note,
+}
+
+";
 const TARGET_REASON: &str = "
 /// Why there is no profile of a pod, or only its beginning.
 #[derive(
@@ -195,6 +256,12 @@ const OPTIONAL_REMEDY: &str =
     "What to do about it; none if the request goes on, or ended as the user wanted.";
 const DISPLAY: &str = "
 impl fmt::Display for RequestReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ComparisonReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

@@ -27,10 +27,11 @@ const SHARED: [(&str, usize, &str); 3] = [
 const HOST_OR_POD: &str = "the sampler is built with command/host or with command/pod";
 
 /// Files of data, and why they are long.
-const DATA: [(&str, &str); 5] = [
+const DATA: [(&str, &str); 6] = [
     ("crds/profilerequest.yaml", GENERATED),
     ("crds/src/reason.rs", GENERATED),
     ("charts/phpprof/files/profilerequest.yaml", GENERATED),
+    ("contract/reasons.yaml", "a row for each reason"),
     (
         "profiler-image/zend/src/layouts/rows.rs",
         "a row for each version of PHP",

@@ -62,6 +62,15 @@ pub fn selector(_: &mut SchemaGenerator) -> Schema {
 /// The schema of a list of `Condition` (k8s.io/apimachinery/pkg/apis/meta/v1), with the bounds that
 /// it has there.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
+    conditions_of("Accepted, Complete or Failed.")
+}
+
+/// The same of a comparison.
+pub fn comparison_conditions(_: &mut SchemaGenerator) -> Schema {
+    conditions_of("Complete or Regressed.")
+}
+
+fn conditions_of(types: &str) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 8,
@@ -69,7 +78,7 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
             "type": "object",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
-                "type": {"description": "Accepted, Complete or Failed.", "type": "string", "maxLength": 316},
+                "type": {"description": types, "type": "string", "maxLength": 316},
                 "status": {"description": "Whether the condition holds.", "type": "string", "enum": ["True", "False", "Unknown"]},
                 "reason": {"description": "Why, in one word.", "type": "string", "maxLength": 1024},
                 "message": {"description": "The reason in words, with what to do next.", "type": "string", "maxLength": 32768},

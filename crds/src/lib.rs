@@ -1,5 +1,5 @@
-//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, and
-//! ProfileArchive.
+//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, ProfileArchive
+//! and ProfileComparison.
 //!
 //! It does not talk to a cluster and decides nothing; `operator/` does.
 //!
@@ -11,6 +11,8 @@
 mod archive;
 mod bounded;
 mod chain;
+mod comparison;
+mod comparison_status;
 mod reason;
 pub mod reference;
 mod request;
@@ -19,6 +21,11 @@ mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
+pub use comparison::{ComparisonMeasure, ComparisonSide, ProfileComparison, ProfileComparisonSpec};
+pub use comparison_status::{
+    ComparedRequest, ComparedTime, ComparisonVerdict, FunctionInFile, FunctionVerdict,
+    MovedFunctions, ProfileComparisonStatus, RouteVerdict, UncomparedRoute, VerdictReason,
+};
 pub use reason::{
     ComparisonOutcome, ComparisonReason, EventReason, RequestOutcome, RequestReason, TargetReason,
 };
@@ -50,6 +57,14 @@ pub mod condition {
     pub const COMPLETE: &str = "Complete";
     /// Whether it has ended without a profile.
     pub const FAILED: &str = "Failed";
+}
+
+/// Condition types of a ProfileComparison.
+pub mod comparison_condition {
+    /// Whether it has ended.
+    pub const COMPLETE: &str = "Complete";
+    /// Whether HTTP requests take more time than is accepted; unknown without a verdict.
+    pub const REGRESSED: &str = "Regressed";
 }
 
 /// The CustomResourceDefinition of a kind as YAML, with a line that says where it comes from.

@@ -786,6 +786,13 @@ pub enum EventReason {
     /// Nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were
     /// waiting to be sent.
     NotSent,
+    /// The requests of a comparison's targets were created; the note has their names.
+    RequestsCreated,
+    /// The comparison has a verdict; the note has it. It is a Warning if HTTP requests take more
+    /// time.
+    Decided,
+    /// The comparison has ended without a verdict; the note has its reason.
+    Undecided,
 }
 
 impl EventReason {
@@ -804,6 +811,9 @@ impl EventReason {
         Self::Annotated,
         Self::AnnotationFailed,
         Self::NotSent,
+        Self::RequestsCreated,
+        Self::Decided,
+        Self::Undecided,
     ];
 
     /// What it says, for users.
@@ -823,6 +833,9 @@ impl EventReason {
             Self::Annotated => "the request is an annotation in Grafana.",
             Self::AnnotationFailed => "Grafana did not take the annotation; the note has the error.",
             Self::NotSent => "nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were waiting to be sent.",
+            Self::RequestsCreated => "the requests of a comparison's targets were created; the note has their names.",
+            Self::Decided => "the comparison has a verdict; the note has it. It is a Warning if HTTP requests take more time.",
+            Self::Undecided => "the comparison has ended without a verdict; the note has its reason.",
         }
     }
 
@@ -843,6 +856,9 @@ impl EventReason {
             Self::Annotated => None,
             Self::AnnotationFailed => Some("Check the address and the token in the chart (grafana), and the rights of its service account."),
             Self::NotSent => Some("Find out which of these services is slow: the events of other requests have the errors. The profile is in the store: kubectl phpprof download NAME"),
+            Self::RequestsCreated => None,
+            Self::Decided => None,
+            Self::Undecided => Some("Look at the comparison's reason; kubectl phpprof explain REASON says what to do."),
         }
     }
 }

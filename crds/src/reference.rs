@@ -1,12 +1,12 @@
-//! docs/reference/profilerequest.md and profilearchive.md, written from the schema and the comments
-//! on the types.
+//! docs/reference/profilerequest.md, profilearchive.md and profilecomparison.md, written from the
+//! schema and the comments on the types.
 
 use kube::CustomResourceExt;
 use schemars::schema_for;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{ProfileArchive, ProfileRequest, TargetState};
+use crate::{ProfileArchive, ProfileComparison, ProfileRequest, TargetState};
 
 /// The whole page of ProfileRequest.
 pub fn request() -> Result<String, serde_json::Error> {
@@ -34,6 +34,13 @@ fn states() -> Vec<(TargetState, String)> {
 /// The whole page of ProfileArchive.
 pub fn archive() -> Result<String, serde_json::Error> {
     kind::<ProfileArchive>(ARCHIVE)
+}
+
+/// The whole page of ProfileComparison.
+pub fn comparison() -> Result<String, serde_json::Error> {
+    let mut page = kind::<ProfileComparison>(COMPARISON)?;
+    page += "\n[Reasons](reasons.md#reasons-of-a-comparison) lists the reasons of conditions and verdicts.\n";
+    Ok(page)
 }
 
 fn kind<K: CustomResourceExt>(head: &str) -> Result<String, serde_json::Error> {
@@ -69,6 +76,12 @@ creates it with the first request that it accepts there. Users who may `get` it 
 ```sh example
 kubectl patch profilearchive profiles --type=merge -p '{\"spec\": {\"accessKeyGeneration\": 1}}'   # another key; the old one then opens nothing
 ```
+";
+
+const COMPARISON: &str = "# ProfileComparison (phpprof.dev/v1alpha1)
+
+Says whether HTTP requests take more time than before, and which functions did it. Short name `pcmp`, category `phpprof`. [The guide](../guides/compare-releases.md#in-the-cluster)
+has an example. The condition `Complete` says that it has ended; the condition `Regressed` and `status.verdict` have the answer.
 ";
 
 fn fields(schema: &Value, path: &str, with_default: bool, page: &mut String) {

@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 
 use kube::CustomResourceExt as _;
 use phpprof_crds::{
-    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileRequest, RequestReason, reference,
+    NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileComparison, ProfileRequest,
+    RequestReason, reference,
 };
 use serde_json::Value;
 
@@ -24,9 +25,11 @@ fn check(path: &str, expected: &str) {
 fn crds_of_repository_and_chart_are_generated() {
     let request = phpprof_crds::crd_yaml::<ProfileRequest>().unwrap();
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>().unwrap();
+    let comparison = phpprof_crds::crd_yaml::<ProfileComparison>().unwrap();
     for folder in ["crds", "charts/phpprof/files"] {
         check(&format!("{folder}/profilerequest.yaml"), &request);
         check(&format!("{folder}/profilearchive.yaml"), &archive);
+        check(&format!("{folder}/profilecomparison.yaml"), &comparison);
     }
 }
 
@@ -35,6 +38,8 @@ fn the_reference_pages_are_generated_from_the_types() {
     let (request, archive) = (reference::request(), reference::archive());
     check("docs/reference/profilerequest.md", &request.unwrap());
     check("docs/reference/profilearchive.md", &archive.unwrap());
+    let comparison = reference::comparison().unwrap();
+    check("docs/reference/profilecomparison.md", &comparison);
 }
 
 /// Places below a schema that can be of any length.
@@ -62,7 +67,11 @@ fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn fields_of_any_length_are_bounded() {
-    for crd in [ProfileRequest::crd(), ProfileArchive::crd()] {
+    for crd in [
+        ProfileRequest::crd(),
+        ProfileArchive::crd(),
+        ProfileComparison::crd(),
+    ] {
         let crd = serde_json::to_value(crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         let mut found = Vec::new();
@@ -77,7 +86,7 @@ fn fields_of_any_length_are_bounded() {
 fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
-        if field["type"] == "integer" {
+        if field["type"] == "integer" || field["type"] == "number" {
             let rules = &field["x-kubernetes-validations"];
             found.push((path.clone(), rules[0]["rule"].clone()));
         }
@@ -89,17 +98,19 @@ fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 /// whose number does not fit.
 #[test]
 fn numbers_of_specs_are_bounded() {
-    let crd = serde_json::to_value(ProfileRequest::crd()).unwrap();
-    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    let mut found = Vec::new();
-    numbers(&schema["spec"], "spec", &mut found);
-    assert_eq!(found.len(), 8);
-    for (path, rule) in found {
-        let rule = rule.as_str().unwrap_or_default();
-        assert!(
-            rule.starts_with("self >= ") && rule.contains(" && self <= "),
-            "{path}: {rule}"
-        );
+    for (crd, count) in [(ProfileRequest::crd(), 8), (ProfileComparison::crd(), 12)] {
+        let crd = serde_json::to_value(crd).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let mut found = Vec::new();
+        numbers(&schema["spec"], "spec", &mut found);
+        assert_eq!(found.len(), count);
+        for (path, rule) in found {
+            let rule = rule.as_str().unwrap_or_default();
+            assert!(
+                rule.starts_with("self >") && rule.contains(" && self <= "),
+                "{path}: {rule}"
+            );
+        }
     }
 }
 

@@ -38,7 +38,11 @@ pub fn chart(tree: &TempDir) -> String {
 /// Replaces the tested release by the older one, as on a cluster that never had the tested one.
 pub async fn install() -> Result<()> {
     release::uninstall().await?;
-    let stays = ["profilerequests.phpprof.dev", "profilearchives.phpprof.dev"];
+    let stays = [
+        "profilerequests.phpprof.dev",
+        "profilecomparisons.phpprof.dev",
+        "profilearchives.phpprof.dev",
+    ];
     let delete = ["delete", "crd", "--ignore-not-found", "--timeout=60s"];
     kubectl(&[&delete[..], &stays].concat()).await?;
     kubectl(&[

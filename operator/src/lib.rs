@@ -9,6 +9,7 @@
 #![warn(clippy::match_bool)]
 
 mod backoff;
+pub mod comparison;
 pub mod export;
 pub mod http;
 pub mod lease;

@@ -6,7 +6,7 @@ use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, timeline};
 
 use crate::http::{health, live, relay, results, tls};
 use crate::reconcile::{calls, watches};
-use crate::storage::{archive, collector, requests};
+use crate::storage::{archive, collector, comparison, requests};
 
 /// The largest object that an API server stores (etcd's `--max-request-bytes`).
 const LARGEST_OBJECT: usize = 3 << 19;
@@ -54,8 +54,11 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         ("uploads", collector::AT_ONCE * opened),
         (
             "merging",
-            // The lists of requests are merged after the profiles, under the same permit.
-            (merge.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE).max(requests::OPENED),
+            // The lists of requests are merged after the profiles, and profiles are compared, under
+            // the same permit.
+            (merge.bytes + upload.samples * CHOSEN_ROW + MERGED_FILE)
+                .max(requests::OPENED)
+                .max(comparison::OPENED),
         ),
         (
             "archive",

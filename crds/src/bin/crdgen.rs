@@ -3,19 +3,26 @@
 
 use std::{error::Error, fs, path::Path};
 
-use phpprof_crds::{ProfileArchive, ProfileRequest, reference};
+use phpprof_crds::{ProfileArchive, ProfileComparison, ProfileRequest, reference};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let request = phpprof_crds::crd_yaml::<ProfileRequest>()?;
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>()?;
+    let comparison = phpprof_crds::crd_yaml::<ProfileComparison>()?;
     let files = [
         ("crds/profilerequest.yaml", request.clone()),
         ("charts/phpprof/files/profilerequest.yaml", request),
         ("crds/profilearchive.yaml", archive.clone()),
         ("charts/phpprof/files/profilearchive.yaml", archive),
+        ("crds/profilecomparison.yaml", comparison.clone()),
+        ("charts/phpprof/files/profilecomparison.yaml", comparison),
         ("docs/reference/profilerequest.md", reference::request()?),
         ("docs/reference/profilearchive.md", reference::archive()?),
+        (
+            "docs/reference/profilecomparison.md",
+            reference::comparison()?,
+        ),
     ];
     for (path, content) in files {
         let path = root.join(path);

@@ -27,9 +27,11 @@ const SHARED: [(&str, usize, &str); 3] = [
 const HOST_OR_POD: &str = "the sampler is built with command/host or with command/pod";
 
 /// Files of data, and why they are long.
-const DATA: [(&str, &str); 6] = [
+const DATA: [(&str, &str); 8] = [
+    ("crds/profilecomparison.yaml", GENERATED),
     ("crds/profilerequest.yaml", GENERATED),
     ("crds/src/reason.rs", GENERATED),
+    ("charts/phpprof/files/profilecomparison.yaml", GENERATED),
     ("charts/phpprof/files/profilerequest.yaml", GENERATED),
     ("contract/reasons.yaml", "a row for each reason"),
     (

@@ -297,7 +297,7 @@ fn a_creator_needs_the_right_to_profile() -> Result<()> {
         expect(
             "the operator",
             ask(&operator, fixture, "self", None).await?,
-            Some(no_right),
+            Some("only requests that belong to a ProfileComparison"),
         )?;
         let creator = impersonated(&user("creator"), &[]).await?;
         let elsewhere = fixture

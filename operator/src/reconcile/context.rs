@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder};
-use kube::{Resource as _, ResourceExt};
-use phpprof_crds::ProfileRequest;
+use kube::{Resource, ResourceExt};
 use phpprof_decide::limits::AdminLimits;
 use tracing::Instrument as _;
 
@@ -176,11 +175,11 @@ impl Context {
 
 impl ClusterView {
     /// Publishes events in the background. Nothing waits for an event, and losing one does no harm.
-    pub(crate) fn publish(&self, request: &ProfileRequest, events: Vec<Event>) {
+    pub(crate) fn publish(&self, about: &impl Resource<DynamicType = ()>, events: Vec<Event>) {
         if events.is_empty() {
             return;
         }
-        let (recorder, reference) = (self.recorder.clone(), request.object_ref(&()));
+        let (recorder, reference) = (self.recorder.clone(), about.object_ref(&()));
         let published = async move {
             for event in events {
                 if let Err(error) = recorder.publish(&event, &reference).await {

@@ -1,10 +1,10 @@
-//! Events, made from the difference between two statuses.
+//! Events: of requests, made from the difference between two statuses, and of comparisons.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
 use phpprof_crds::{
-    EventReason, ProfileRequest, ProfileRequestStatus, REQUESTED_BY, RequestReason, TargetState,
-    TargetStatus,
+    ComparisonVerdict, EventReason, ProfileComparisonStatus, ProfileRequest, ProfileRequestStatus,
+    REQUESTED_BY, RequestReason, TargetState, TargetStatus,
 };
 
 use crate::export::exported::Exported;
@@ -56,6 +56,33 @@ pub fn exported(exported: Exported) -> Event {
         EventType::Warning
     };
     event(kind, exported.reason, exported.note, None)
+}
+
+/// The requests of a comparison's targets were created.
+pub fn requests_created(note: &str) -> Event {
+    let reason = EventReason::RequestsCreated;
+    event(EventType::Normal, reason, note.to_owned(), None)
+}
+
+/// The end of a comparison.
+pub fn compared(status: &ProfileComparisonStatus) -> Event {
+    let current = status.conditions.first();
+    let message = current.map_or("", |it| it.message.as_str());
+    let why = current.map_or("", |it| it.reason.as_str());
+    let (kind, reason) = match status.verdict {
+        Some(ComparisonVerdict::Better | ComparisonVerdict::NoChange) => {
+            (EventType::Normal, EventReason::Decided)
+        }
+        Some(ComparisonVerdict::Worse) => (EventType::Warning, EventReason::Decided),
+        Some(ComparisonVerdict::Inconclusive) | None => {
+            (EventType::Warning, EventReason::Undecided)
+        }
+    };
+    let note = match status.verdict {
+        Some(verdict) => format!("{verdict:?} ({why}): {message}"),
+        None => format!("{why}: {message}"),
+    };
+    event(kind, reason, note, None)
 }
 
 fn of_target(request: &ProfileRequest, target: &TargetStatus) -> Option<Event> {

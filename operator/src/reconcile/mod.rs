@@ -3,6 +3,7 @@
 pub mod archives;
 pub(crate) mod calls;
 mod changes;
+pub mod comparisons;
 pub mod context;
 pub mod controller;
 mod deletion;

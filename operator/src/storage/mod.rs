@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod collector;
+pub mod comparison;
 pub(crate) mod expiry;
 pub(crate) mod manifest;
 mod merge;

@@ -1,6 +1,7 @@
 //! Values that the tests of several files use.
 
 pub mod api;
+pub mod release;
 mod toy_cluster;
 
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ use phpprof_operator::memory;
 use phpprof_operator::metrics::{MemoryBounds, Metrics, Port};
 use phpprof_operator::reconcile::context::Context;
 use phpprof_operator::reconcile::store_watch::StoreWatch;
-use phpprof_operator::reconcile::{archives, controller, halts};
+use phpprof_operator::reconcile::{archives, comparisons, controller, halts};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tower::util::MapResponseLayer;
 
@@ -52,6 +52,7 @@ pub async fn serve(args: Args) -> Result<(), Failed> {
         changed.archives,
         args.namespace.clone(),
     ));
+    tokio::spawn(comparisons::run(context.clone(), args.namespace.clone()));
     let relay = wiring::relay(&args, &context);
     let readiness = Readiness::default();
     let looped = controller::run(

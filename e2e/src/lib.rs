@@ -11,6 +11,7 @@ pub mod application;
 pub mod audit;
 mod calls;
 mod command;
+pub mod comparisons;
 pub mod cut;
 pub mod examples;
 mod fixture;

@@ -53,7 +53,7 @@ impl Right {
 
     fn group(&self) -> &'static str {
         match self.resource {
-            "profilerequests" | "profilearchives" => "phpprof.dev",
+            "profilerequests" | "profilearchives" | "profilecomparisons" => "phpprof.dev",
             "deployments" => "apps",
             _ => "",
         }

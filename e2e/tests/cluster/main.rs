@@ -2,6 +2,7 @@
 
 mod applied;
 mod checkpoints;
+mod comparisons;
 mod containers;
 mod crowd;
 mod documents;

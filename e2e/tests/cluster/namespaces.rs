@@ -33,6 +33,7 @@ async fn is_forbidden(question: &[&str]) -> Result<bool> {
 async fn uses_its_rights(fixture: &Fixture) -> Result<()> {
     let request = webhook::profiled_past_it(fixture).await?;
     fixture.links(&request).await?;
+    fixture.use_rights_of_comparisons().await?;
     for (group, kind) in WORKLOADS {
         let workload = json!({"apiVersion": group, "kind": kind, "name": "nobody"});
         fixture

@@ -2,6 +2,7 @@
 //! api`.
 
 mod archive;
+mod comparisons;
 mod ends;
 mod examples;
 mod halts;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use phpprof_profile::alike::Likeness;
-use phpprof_profile::dump::{DumpState, DumpWorker};
+use phpprof_profile::dump::{DumpState, DumpWorker, MemoryLabels};
 use phpprof_profile::timeline::{Timeline, TimelineRequest, VERSION, encode};
 use phpprof_profile::{Builder, SampleTag, Settings, encode_gzip};
 use serde_json::{Value, json};
@@ -81,7 +81,8 @@ fn snapshot(folder: &Path) -> PathBuf {
         memory: None,
     };
     let mut builder = Builder::new(Settings::default());
-    let mut labels = worker.labels(None);
+    let memory = MemoryLabels::default();
+    let mut labels = worker.labels(&memory);
     labels.push(SampleTag::Str("pod", ORDER));
     builder.add(&[frame(ORDER, ORDER, 7)], &[1, 0, 0], &labels);
     let path = folder.join("snapshot.pb.gz");

@@ -14,7 +14,7 @@ use crate::Fixture;
 use crate::wait::poll;
 
 /// Longer than any comparison of the tests takes.
-const END: Duration = Duration::from_secs(120);
+const END: Duration = Duration::from_secs(180);
 /// The garbage collector takes its time.
 const GONE: Duration = Duration::from_secs(60);
 

@@ -60,7 +60,11 @@ async fn check_rights(fixture: &Fixture) -> Result<()> {
     for (place, expected) in [
         (
             here,
-            vec!["profilerequests.phpprof.dev [] [] [create profile]"],
+            // The chart's role for who may profile: a comparison profiles, too.
+            vec![
+                "profilecomparisons.phpprof.dev [] [] [create]",
+                "profilerequests.phpprof.dev [] [] [create profile]",
+            ],
         ),
         ("default", vec![]),
         ("kube-system", vec![]),

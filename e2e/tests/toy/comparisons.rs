@@ -236,7 +236,7 @@ fn cancel_ends_both_runs_and_the_comparison() -> Result<()> {
     shared(ENABLED, async |fixture| {
         fixture.start(&[pods::php("web")]).await?;
         let pod = json!({"target": {"podName": "web", "containerName": "fpm"}});
-        let spec = json!({"before": pod, "after": pod, "durationSeconds": 120});
+        let spec = json!({"before": pod, "after": pod, "durationSeconds": 60});
         let comparison = fixture.compare("web", &spec).await?;
         let api = fixture.api::<ProfileComparison>();
         poll("both requests are created", SOON, async || {

@@ -127,8 +127,11 @@ impl Planted {
     }
 }
 
-/// Each PHP of this machine and of the tests' cache: its name, and how it runs a script.
-fn runtimes() -> Vec<(&'static str, Box<dyn Fn(&Path) -> Command>)> {
+/// How a PHP runs a script.
+type ScriptRun = Box<dyn Fn(&Path) -> Command>;
+
+/// Each PHP of this machine and of the tests' cache, with its name.
+fn runtimes() -> Vec<(&'static str, ScriptRun)> {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
     let runtimes = cache.join("runtimes");
@@ -138,7 +141,7 @@ fn runtimes() -> Vec<(&'static str, Box<dyn Fn(&Path) -> Command>)> {
             command.arg("-n").arg(script);
             command
         };
-        Box::new(run) as Box<dyn Fn(&Path) -> Command>
+        Box::new(run) as ScriptRun
     };
     let mut all = vec![("host", plain(PHP.into()))];
     for name in ["php-8.2-zts", "php-8.2-musl"] {

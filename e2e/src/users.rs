@@ -6,6 +6,7 @@
 //!
 //! Invariant: a user from here has every right that the test asked for, and no other.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::terminal::Terminal;
@@ -262,7 +265,7 @@ impl Fixture {
         let role: Role =
             serde_json::from_value(json!({"metadata": self.owned(user).await?, "rules": rules}))?;
         let roles: Api<Role> = Api::namespaced(self.client.clone(), namespace);
-        roles.create(&PostParams::default(), &role).await?;
+        create(&roles, &role).await?;
         self.bind(namespace, user, "Role", user).await
     }
 
@@ -274,8 +277,7 @@ impl Fixture {
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         }))?;
         let bindings: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
-        bindings.create(&PostParams::default(), &binding).await?;
-        Ok(())
+        create(&bindings, &binding).await
     }
 
     /// Metadata of an object that is deleted with the fixture's namespace.
@@ -383,4 +385,29 @@ impl Fixture {
         });
         Ok(config)
     }
+}
+
+/// Creates an object, in place of one that an earlier try of the same test has left: the garbage
+/// collector deletes it some time after its namespace.
+async fn create<K>(api: &Api<K>, object: &K) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let name = object.name_any();
+    poll(
+        "rights that an earlier try has left are gone",
+        READY,
+        async || {
+            match api.create(&PostParams::default(), object).await {
+                Ok(_) => Ok(Some(())),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    // Another one may have deleted it meanwhile.
+                    let _ = api.delete(&name, &DeleteParams::default()).await;
+                    Ok(None)
+                }
+                Err(error) => Err(error.into()),
+            }
+        },
+    )
+    .await
 }

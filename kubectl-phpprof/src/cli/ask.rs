@@ -294,3 +294,27 @@ pub enum ObjectForm {
     Yaml,
     Name,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        request: RequestArguments,
+    }
+
+    #[test]
+    fn of_target_has_the_flags_defaults() {
+        let parsed = Line::parse_from(["run", "deploy/web"]).request;
+        let without_labels = RequestArguments {
+            labels: Vec::new(),
+            ..parsed
+        };
+        let usual = RequestArguments::of_target("deploy/web");
+        assert_eq!(format!("{usual:?}"), format!("{without_labels:?}"));
+    }
+}

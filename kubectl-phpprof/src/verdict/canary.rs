@@ -50,10 +50,21 @@ pub async fn profiled(
             }
         })?;
         let request = RequestView::of(&ended);
-        require_profile(&request, &cluster.suggest)?;
+        if let Err(failure) = require_profile(&request, &cluster.suggest) {
+            // One side alone decides nothing.
+            end(&cluster, &names[1 - index]).await;
+            return Err(failure);
+        }
         tell_failed(&request);
     }
     Ok(names)
+}
+
+/// Cancels what would go on for nothing; it may have ended.
+async fn end(cluster: &Cluster, name: &str) {
+    if let Err(left) = cancel::one(cluster, name, None).await {
+        eprintln!("warning: {name} goes on: {left}");
+    }
 }
 
 fn object(target: &str, how: &CanaryArguments) -> Result<DynamicObject, Failure> {
@@ -79,10 +90,7 @@ async fn both(
     match create(cluster, canary, false).await {
         Ok(canary) => Ok([stable, canary]),
         Err(failure) => {
-            let name = RequestView::of(&stable).name();
-            if let Err(left) = cancel::one(cluster, &name, None).await {
-                eprintln!("warning: {name} goes on: {left}");
-            }
+            end(cluster, &RequestView::of(&stable).name()).await;
             Err(failure)
         }
     }

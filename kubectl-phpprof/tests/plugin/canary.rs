@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use crate::cluster::{REQUESTS, cluster, complete, fails_with_a_hint, in_progress, run_on};
+use crate::cluster::{REQUESTS, cluster, complete, failed, fails_with_a_hint, in_progress, run_on};
 use crate::server::{ScriptServer, json_answer};
 
 #[test]
@@ -68,6 +68,15 @@ fn a_canary_refused_cancels_the_other() {
     });
     let line = "verdict deploy/web --canary deploy/web-canary";
     fails_with_a_hint(&server, line, 4, "exceeded quota");
+    assert_eq!(server.count("PATCH", &format!("{REQUESTS}/web-abcde")), 1);
+}
+
+/// Both are `web-abcde` here: the first has no profile, and the other is cancelled.
+#[test]
+fn one_side_without_a_profile_cancels_the_other() {
+    let server = cluster(vec![failed(), in_progress()]);
+    let line = "verdict deploy/web --canary deploy/web-canary";
+    fails_with_a_hint(&server, line, 5, "NoPodsReady");
     assert_eq!(server.count("PATCH", &format!("{REQUESTS}/web-abcde")), 1);
 }
 

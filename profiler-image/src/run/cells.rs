@@ -5,8 +5,8 @@
 //! known long after its request has ended: until then, the cell of the request is.
 //!
 //! Invariant: functions without room count as `(other)`. Only CPU time is lost that becomes known
-//! after 8,192 later requests have begun. Memory: 16,384 times and 4,096 cells of about 60 bytes
-//! each, 12 bytes for each of the 8,192 requests, and 40 bytes for each function of the `n`
+//! after 16,384 later requests have begun. Memory: 16,384 times and 4,096 cells of about 60 bytes
+//! each, 12 bytes for each of the 16,384 requests, and 40 bytes for each function of the `n`
 //! requests that are served at once: 8,192 × (1 + ln n), or 256 each if that is more. That is 2.9
 //! MB for 64 such requests.
 
@@ -25,8 +25,8 @@ const MAX_LEAVES: usize = 8_192;
 /// Each has at least this many.
 const FEWEST_LEAVES: usize = 256;
 /// The most ended requests whose cells are known, for the rest of their CPU time. A worker has up
-/// to 256 samples that wait for theirs.
-const MAX_ENDED: usize = 8_192;
+/// to 256 samples that wait for theirs, so it is enough for 64 workers.
+const MAX_ENDED: usize = 16_384;
 
 /// The function of a stack's leaf as far as it is known when the sample is taken.
 #[must_use]
@@ -296,7 +296,7 @@ mod tests {
             let began = i64::from(number - 4) * 1_280_000_000;
             cells.end(ended(number, began, times(10)));
         }
-        cells.give_cpu(4 + slices - MAX_ENDED as u32, LEAF, 5);
+        cells.give_cpu(4, LEAF, 5);
         let table = table(cells);
         assert!(table.cells.len() <= CellLimits::RUN.cells);
         let cpu: Vec<i64> = table.times.iter().map(|time| time.cpu).collect();

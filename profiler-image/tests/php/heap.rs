@@ -45,11 +45,6 @@ function temporary() {
 
 const PARTS: [(&str, f64); 3] = [("half", 50.0), ("third", 30.0), ("fifth", 20.0)];
 
-/// Tries again if a check fails: on a busy machine the sampler may be late by chance.
-fn patiently(holds: impl Fn() -> Result<()>) -> Result<()> {
-    (0..4).fold(holds(), |held, _| held.or_else(|_| holds()))
-}
-
 /// A folder with a script, and the process that runs it.
 struct Scene {
     folder: TempDir,
@@ -124,15 +119,23 @@ impl Recorded {
     fn check_parts(&self) -> Result<()> {
         let sums = self.by_function("heap_growth")?;
         let all: i64 = PARTS.iter().filter_map(|(name, _)| sums.get(name)).sum();
+        let most = TOLERANCE + 100.0 * self.missed()?;
         for (name, expected) in PARTS {
             let part = sums.get(name).copied().unwrap_or(0);
             let share = 100.0 * part as f64 / all as f64;
             ensure!(
-                (share - expected).abs() < TOLERANCE,
-                "{name}: {share:.1} % in place of {expected:.1} %: {sums:?}"
+                (share - expected).abs() < most,
+                "{name}: {share:.1} % in place of {expected:.1} ± {most:.1} %: {sums:?}"
             );
         }
         Ok(())
+    }
+
+    /// The share of the turns that were missed: nobody knows what they would have shown.
+    fn missed(&self) -> Result<f64> {
+        let quality = &self.receipt()?["quality"];
+        let count = |field: &str| quality[field].as_f64().context("no count");
+        Ok(count("late")? / count("due")?.max(1.0))
     }
 
     fn receipt(&self) -> Result<serde_json::Value> {
@@ -169,10 +172,6 @@ const CYCLES: &str = "for ($i = 0; $i < 7; $i++) { half(); third(); fifth(); }";
 
 #[test]
 fn functions_have_the_shares_they_allocate() -> Result<()> {
-    patiently(shares_and_limit)
-}
-
-fn shares_and_limit() -> Result<()> {
     let scene = Scene::new(&format!("ini_set('memory_limit', '62M'); {CYCLES}"))?;
     let path = scene.path("heap.php");
     let path = path.to_str().context("a path")?;
@@ -198,31 +197,6 @@ fn shares_and_limit() -> Result<()> {
     let [growth, change] =
         ["heap_growth", "heap_change"].map(|kind| total(&recorded.profile, kind));
     ensure!(growth > 50 << 20 && change > 50 << 20, "{growth} {change}");
-    Ok(())
-}
-
-fn requests_of_fpm() -> Result<()> {
-    let mut scene = Scene::new("begin(); half(); third(); fifth();")?;
-    let pid = fpm(&mut scene)?;
-    let (socket, path) = (scene.path("fpm.sock"), scene.path("heap.php"));
-    let times = 6;
-    let asking = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
-        let served = fpm::of_script(&path);
-        (0..times).try_for_each(|_| fpm::ask(&socket, &served).map(drop))
-    });
-    let recorded = scene.record(&["-d3", &format!("--pid={pid}")])?;
-    asking.join().expect("the client")?;
-    recorded.check_parts()?;
-    // Eight megabytes a request, which are freed at its end.
-    let expected = i64::from(times) * 8_192_000;
-    for kind in ["heap_growth", "heap_change"] {
-        let sum = total(&recorded.profile, kind);
-        ensure!(
-            (sum - expected).abs() < expected / 5,
-            "{kind}: {sum} of {expected}"
-        );
-    }
     Ok(())
 }
 
@@ -261,11 +235,6 @@ fn calls_of_a_sample(pid: i32, heap: bool) -> Result<(f64, f64)> {
 fn heap_is_one_piece_of_the_call() -> Result<()> {
     let mut scene = Scene::new("while (true);")?;
     let pid = script(&mut Command::new("php8.2"), &mut scene)?;
-    // Samples have fewer pieces if other processes use the CPU.
-    check_pieces(pid).or_else(|_| check_pieces(pid))
-}
-
-fn check_pieces(pid: i32) -> Result<()> {
     let (calls, pieces) = calls_of_a_sample(pid, false)?;
     let (calls_with, pieces_with) = calls_of_a_sample(pid, true)?;
     // A read that another process delayed is made again with all its pieces. A sample's other call
@@ -291,7 +260,29 @@ mod long {
 
     #[test]
     fn each_request_of_php_fpm_counts_from_nothing() -> Result<()> {
-        patiently(requests_of_fpm)
+        let mut scene = Scene::new("begin(); half(); third(); fifth();")?;
+        let pid = fpm(&mut scene)?;
+        let (socket, path) = (scene.path("fpm.sock"), scene.path("heap.php"));
+        let times = 6;
+        let asking = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            let served = fpm::of_script(&path);
+            (0..times).try_for_each(|_| fpm::ask(&socket, &served).map(drop))
+        });
+        let recorded = scene.record(&["-d3", &format!("--pid={pid}")])?;
+        asking.join().expect("the client")?;
+        recorded.check_parts()?;
+        // Eight megabytes a request, which are freed at its end.
+        let expected = f64::from(times) * 8_192_000.0;
+        let most = expected * (0.2 + recorded.missed()?);
+        for kind in ["heap_growth", "heap_change"] {
+            let sum = total(&recorded.profile, kind) as f64;
+            ensure!(
+                (sum - expected).abs() < most,
+                "{kind}: {sum} of {expected} ± {most}"
+            );
+        }
+        Ok(())
     }
 
     #[test]

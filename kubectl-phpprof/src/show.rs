@@ -119,7 +119,7 @@ impl TopTable {
     fn head(&self, count: usize) -> String {
         let amount = Amount::of(&self.unit, self.total);
         format!(
-            "{} in all: {}; {} of {} {}\n",
+            "total {}: {}; {} of {} {}\n",
             self.sample_type,
             amount.text(self.total),
             count.min(self.rows.len()),

@@ -25,8 +25,8 @@ fn top_shows_functions_by_their_time() {
         "{main}",
         "",
     );
-    check("top after.pb.gz -l pod=web-1", 0, "wall in all: 1.20 s", "");
-    check("top after.pb.gz -t cpu", 0, "cpu in all: 3.24 s", "");
+    check("top after.pb.gz -l pod=web-1", 0, "total wall: 1.20 s", "");
+    check("top after.pb.gz -t cpu", 0, "total cpu: 3.24 s", "");
     check("top after.pb.gz --by pod", 0, "web-2", "");
     check(
         "top after.pb.gz --by rote",
@@ -34,7 +34,7 @@ fn top_shows_functions_by_their_time() {
         "",
         "choose one of these with --by: pid, pod, waiting",
     );
-    check("top after.pb.gz --by waiting", 0, "wall in all", "");
+    check("top after.pb.gz --by waiting", 0, "total wall", "");
     check("top after.pb.gz -o json", 0, "\"self\": 2700000000", "");
     check(
         "top after.pb.gz -o name",

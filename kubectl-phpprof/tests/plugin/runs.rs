@@ -15,7 +15,7 @@ fn a_run_creates_waits_and_shows_the_top() {
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(
         said.out
-            .starts_with("profilerequest.phpprof.dev/web-abcde created\nwall in all: 3.60 s"),
+            .starts_with("profilerequest.phpprof.dev/web-abcde created\ntotal wall: 3.60 s"),
         "{}",
         said.out
     );
@@ -59,8 +59,7 @@ fn a_run_shows_the_requested_table() {
     let said = run_on(&server, "run deploy/web -d 1s -t cpu --by pod");
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(
-        said.out
-            .contains("cpu in all: 3.24 s; 2 of 2 values of pod"),
+        said.out.contains("total cpu: 3.24 s; 2 of 2 values of pod"),
         "{}",
         said.out
     );

@@ -73,7 +73,10 @@ pub fn broken(row: &BenchRow) -> Vec<String> {
     ] {
         match value {
             Some(value) if value <= limit => {}
-            Some(value) => broken.push(format!("{label}: {value:.2} {what}, {limit} allowed")),
+            Some(value) => broken.push(format!(
+                "{label}: {value:.2} {what}, {limit:.2} allowed; {:.1} processes and threads a second started",
+                counts.started_per_second()
+            )),
             None => broken.push(format!("{label}: {what} were not counted")),
         }
     }

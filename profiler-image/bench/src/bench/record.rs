@@ -61,6 +61,10 @@ pub struct PartCounts {
     pub reads: u64,
     /// Sleeps that ended, counted by the kernel.
     pub wake_ups: u64,
+    /// Processes and threads that have started on this machine, whoever started them: a sampler
+    /// looks at each process once, because it may be a worker's child.
+    #[serde(default)]
+    pub started: u64,
     pub cpu_nanoseconds: u64,
 }
 
@@ -127,6 +131,7 @@ struct CountsAt {
     allocations: u64,
     reads: u64,
     wake_ups: u64,
+    started: u64,
     cpu_nanoseconds: u64,
 }
 
@@ -137,7 +142,8 @@ impl CountsAt {
             calls: SystemCallCounts::now(),
             allocations: ALLOCATOR.stats().allocations as u64
                 + ALLOCATOR.stats().reallocations as u64,
-            reads: reads(),
+            reads: own_reads(),
+            started: started(),
             wake_ups: usage.map_or(0, |usage| {
                 u64::try_from(usage.voluntary_context_switches()).unwrap_or(0)
             }),
@@ -168,24 +174,34 @@ impl CountsAt {
             allocations: self.allocations - begin.allocations,
             reads: self.reads - begin.reads,
             wake_ups: self.wake_ups - begin.wake_ups,
+            started: self.started - begin.started,
             cpu_nanoseconds: self.cpu_nanoseconds - begin.cpu_nanoseconds,
         }
     }
 }
 
 /// The kernel's count of `read` and `pread`, without `process_vm_readv`.
-fn reads() -> u64 {
-    // Without an allocation, which would count as the sampler's.
-    let mut bytes = [0_u8; 512];
-    let length = File::open("/proc/self/io").and_then(|mut file| file.read(&mut bytes));
+fn own_reads() -> u64 {
+    count_in::<512>("/proc/self/io", "syscr: ")
+}
+
+/// The kernel's count of processes and threads that have started. It is below a line for all
+/// interrupts.
+fn started() -> u64 {
+    count_in::<16_384>("/proc/stat", "processes ")
+}
+
+/// The number after a word at the beginning of a line; 0 if there is none. It makes no allocation,
+/// which would count as the sampler's.
+fn count_in<const BYTES: usize>(path: &str, word: &str) -> u64 {
+    let mut bytes = [0_u8; BYTES];
+    let length = File::open(path).and_then(|mut file| file.read(&mut bytes));
     let text = length
         .ok()
         .and_then(|length| std::str::from_utf8(&bytes[..length]).ok());
-    let line = text
-        .unwrap_or_default()
-        .lines()
-        .find_map(|line| line.strip_prefix("syscr: "));
-    line.and_then(|count| count.parse().ok()).unwrap_or(0)
+    let mut lines = text.unwrap_or_default().lines();
+    let count = lines.find_map(|line| line.strip_prefix(word)?.parse().ok());
+    count.unwrap_or(0)
 }
 
 /// How often the end of the steady part is noted. It takes about 50 microseconds, which count as
@@ -270,7 +286,7 @@ fn said(
         steady: watch.counts(),
         process_memory_reads: calls.memory_reads,
         process_opens: calls.opens,
-        process_reads: reads(),
+        process_reads: own_reads(),
         process_clock_reads: calls.clock_reads,
         lateness_p50_us: microseconds(0.5),
         lateness_p99_us: microseconds(0.99),

@@ -193,6 +193,12 @@ impl PartCounts {
         (self.seconds > 0.0).then(|| self.opens as f64 / self.seconds)
     }
 
+    /// Processes and threads of the whole machine.
+    #[must_use]
+    pub fn started_per_second(&self) -> f64 {
+        self.started as f64 / self.seconds.max(1.0)
+    }
+
     #[must_use]
     pub fn allocations_per_sample(&self) -> Option<f64> {
         per(self.allocations as f64, self.busy())
@@ -230,6 +236,7 @@ impl std::ops::AddAssign for PartCounts {
         self.allocations += more.allocations;
         self.reads += more.reads;
         self.wake_ups += more.wake_ups;
+        self.started += more.started;
         self.cpu_nanoseconds += more.cpu_nanoseconds;
     }
 }
@@ -266,6 +273,7 @@ pub mod tests {
         allocations: 3,
         reads: 50,
         wake_ups: 1000,
+        started: 0,
         cpu_nanoseconds: 5_000_000,
     };
 

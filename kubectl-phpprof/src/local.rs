@@ -20,6 +20,7 @@ use crate::source::{ProfileSource, list_of, load, timeline_of};
 use crate::texts::texts_of;
 use crate::verdict::{cells_in, cells_of};
 use crate::view::{view, wrong_view};
+use crate::written::write;
 use crate::{findings, stdout, unlike};
 
 /// How the name of a list of requests ends.
@@ -271,24 +272,6 @@ fn drawn(path: &str) -> Result<Format, Failure> {
             format!("{path}: a flame graph is a page or a picture"),
             "use the extension .html or .svg; kubectl phpprof download writes the other formats",
         )),
-    }
-}
-
-fn write(path: &str, bytes: &[u8]) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::of_file(path, &error);
-    if path == "-" {
-        stdout::write(bytes)?;
-        return Ok(String::new());
-    }
-    std::fs::write(path, bytes).map_err(failed)?;
-    Ok(format!("wrote {path} ({})\n", size(bytes.len())))
-}
-
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} bytes"),
-        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
-        _ => format!("{} MiB", bytes >> 20),
     }
 }
 

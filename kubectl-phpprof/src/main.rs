@@ -60,6 +60,7 @@ mod version;
 mod view;
 mod wait;
 mod watch;
+mod written;
 
 use std::process::ExitCode;
 

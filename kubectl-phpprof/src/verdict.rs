@@ -8,6 +8,7 @@
 mod canary;
 mod data;
 mod markdown;
+mod page;
 pub mod words;
 
 use phpprof_profile::change::{
@@ -16,12 +17,13 @@ use phpprof_profile::change::{
 use phpprof_profile::timeline::{CellTable, decode};
 use phpprof_profile::{ComparedSide, ComparedSides, View};
 
-use crate::cli::{VerdictFlags, VerdictForm, VerdictMeasure};
+use crate::cli::{VerdictFlags, VerdictForm, VerdictMeasure, VerdictOutput};
 use crate::compare::seen_requests;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::screen::Screen;
 use crate::source::{is_file, list_of, load};
+use crate::written::write;
 use crate::{stdout, unlike};
 
 pub async fn run(
@@ -52,11 +54,18 @@ pub async fn run(
         eprintln!("{line}");
     }
     let report = report_of(&sides, &settings(arguments));
-    let text = match arguments.output {
-        VerdictForm::Text => words::text(&report, titles, &sides.likeness, screen.width),
-        VerdictForm::Md => markdown::text(&report, titles, &sides.likeness),
-        VerdictForm::Json => data::json(&report, titles, &sides.likeness),
-        VerdictForm::Yaml => data::yaml(&report, titles, &sides.likeness),
+    let text = match &arguments.output {
+        VerdictOutput::Form(VerdictForm::Md) => markdown::text(&report, titles, &sides.likeness),
+        VerdictOutput::Form(VerdictForm::Json) => data::json(&report, titles, &sides.likeness),
+        VerdictOutput::Form(VerdictForm::Yaml) => data::yaml(&report, titles, &sides.likeness),
+        VerdictOutput::Form(VerdictForm::Text) => {
+            words::text(&report, titles, &sides.likeness, screen.width)
+        }
+        VerdictOutput::Page(path) => {
+            let page = page::html(&report, titles, &sides)?;
+            let text = words::text(&report, titles, &sides.likeness, screen.width);
+            format!("{text}\n{}", write(path, page.as_bytes())?)
+        }
     };
     match failure(&report) {
         None => Ok(text),
@@ -188,7 +197,7 @@ fn failure(report: &ChangeReport) -> Option<Failure> {
             if report.functions.is_empty() {
                 "record both for longer to see which functions: longer runs show smaller changes"
             } else {
-                "see who calls the functions: kubectl phpprof diff BEFORE AFTER -o diff.html"
+                "see who calls the functions: the same command line with --output verdict.html"
             },
         )),
         ChangeVerdict::Inconclusive => Some(Failure::new(

@@ -7,9 +7,11 @@
 //! displays them as text. The page's policy allows only the two scripts and the style of this file,
 //! and no requests.
 
+mod findings;
 mod lines;
 mod rows;
 mod texts;
+mod verdict;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,16 +20,18 @@ use std::io;
 use serde::Serialize;
 
 use crate::embed::{Text, element};
-use crate::findings::{Finding, Measure, findings};
+use crate::findings::findings;
 use crate::noise::NoiseScale;
 use crate::proto::Profile;
 use crate::source::SampleSource;
 use crate::stacks::{View, ViewError};
 use crate::text::xml;
 use crate::timeline::Timeline;
+use findings::{PageFinding, said};
 use lines::PageLines;
 use rows::PageTables;
 pub use texts::{MOST_TEXT, SourceTexts, beginning};
+pub use verdict::{PageVerdict, VerdictFunction, VerdictLine};
 
 /// See `assets/README.md`.
 const COMPONENT: &str = include_str!("../assets/d3-flame-graph.min.js");
@@ -79,7 +83,7 @@ const BODY: &str = include_str!("../assets/page/page.html");
 /// with the files.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
     script-src 'sha256-5iOQzc865Jtghd3XQdzy/l0HEzOcbbCRdMKxyApaeHk=' \
-    'sha256-DSs2W9OaSMreQpkRMgj6gAjMqFzM1sMvqnJlVY1xQgk='; \
+    'sha256-nZTJAfk0SQlcwur1MFC9p/4KGM0inT5BS0ipNQghN2Y='; \
     style-src 'sha256-AEN9QiOQJaOCnpH3a1KnJJTPN4HwZoRy6g7lATwHGbk='; \
     img-src data:; base-uri 'none'; form-action 'none'";
 
@@ -109,21 +113,15 @@ struct Data<'a> {
     /// How many standard errors by samples a difference by chance may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<f64>,
+    /// The HTTP requests of the two profiles, if their time per request is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<[u64; 2]>,
     findings: Vec<PageFinding>,
+    /// What stands above the findings, in place of their number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<PageLines<'a>>,
-}
-
-/// A finding, and its place on the page.
-#[derive(Serialize)]
-struct PageFinding {
-    id: &'static str,
-    share: f64,
-    of: &'static str,
-    sentence: String,
-    /// The finding's function, and the sample type of its share.
-    function: Option<usize>,
-    r#type: Option<usize>,
 }
 
 /// The page of one profile. It first shows this view, and the reader can choose another. With a
@@ -250,6 +248,32 @@ pub fn differential<S: SampleSource + ?Sized>(
     differential_within(before, after, view, title, scale, LARGEST)
 }
 
+/// The page that compares two profiles and says what a verdict says. What the verdict names has a
+/// colour of its own.
+///
+/// # Errors
+/// The same as for [`differential`].
+pub fn verdict_page<S: SampleSource + ?Sized>(
+    before: &S,
+    after: &S,
+    view: &View,
+    title: &str,
+    verdict: &PageVerdict,
+) -> Result<String, ViewError> {
+    let room = LARGEST;
+    both(
+        before,
+        after,
+        view,
+        title,
+        BothExtras {
+            scale: verdict.scale,
+            verdict: Some(verdict),
+            room,
+        },
+    )
+}
+
 /// The same with at most this many bytes.
 ///
 /// # Errors
@@ -262,6 +286,39 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     scale: NoiseScale,
     room: usize,
 ) -> Result<String, ViewError> {
+    both(
+        before,
+        after,
+        view,
+        title,
+        BothExtras {
+            scale,
+            verdict: None,
+            room,
+        },
+    )
+}
+
+/// What a page of two profiles has apart from them, and its most bytes.
+#[derive(Clone, Copy)]
+struct BothExtras<'a> {
+    scale: NoiseScale,
+    verdict: Option<&'a PageVerdict>,
+    room: usize,
+}
+
+fn both<S: SampleSource + ?Sized>(
+    before: &S,
+    after: &S,
+    view: &View,
+    title: &str,
+    extras: BothExtras<'_>,
+) -> Result<String, ViewError> {
+    let BothExtras {
+        scale,
+        verdict,
+        room,
+    } = extras;
     let chosen = view.index(after.head())?;
     let mut order = Vec::new();
     for (name, _) in after.head().sample_types() {
@@ -276,9 +333,12 @@ pub fn differential_within<S: SampleSource + ?Sized>(
     tables.together = before.count() + after.count() > TOLD_APART;
     let samples = tables.samples(after, view, &[])?;
     let earlier = tables.samples(before, view, &order)?;
-    let mut data = data(after.head(), title, chosen, tables, samples, Vec::new());
+    let said = verdict.map_or_else(Vec::new, |it| it.said(&tables, chosen));
+    let mut data = data(after.head(), title, chosen, tables, samples, said);
     data.before = Some(earlier);
     data.errors = Some(scale.errors());
+    data.verdict = verdict.map(|it| it.summary.as_str());
+    data.requests = verdict.and_then(|it| it.requests);
     let texts = &SourceTexts::default();
     html(
         &data,
@@ -323,31 +383,11 @@ fn data<'a>(
         samples,
         before: None,
         errors: None,
+        requests: None,
         findings,
+        verdict: None,
         lines: tables.lines.finish(),
     }
-}
-
-/// The findings, with the numbers of their functions.
-fn said(tables: &PageTables<'_>, profile: &Profile, found: Vec<Finding>) -> Vec<PageFinding> {
-    let functions = || tables.numbers.functions.iter();
-    let said = found.into_iter().map(|one| PageFinding {
-        id: one.id,
-        share: one.share,
-        of: one.of.words(),
-        sentence: one.sentence,
-        function: one.function.and_then(|it| {
-            functions().position(|other| other.name == it.name && other.file == it.file)
-        }),
-        r#type: match one.of {
-            Measure::Wall => profile.value_index("wall"),
-            Measure::Cpu => profile.value_index("cpu"),
-            Measure::Workers => None,
-            Measure::Limit => profile.value_index("heap_growth"),
-            Measure::Samples => profile.value_index("samples"),
-        },
-    });
-    said.collect()
 }
 
 fn html(data: &Data<'_>, extras: PageExtras<'_>) -> Result<String, ViewError> {

@@ -3,6 +3,7 @@ use phpprof_profile::change::{
     ChangeBasis, ChangeEstimate, ChangeReason, ChangedFunction, MovedTime, OneSidedRoute,
     RouteChange, SideFacts,
 };
+use phpprof_profile::{Builder, FrameRef, Settings};
 use serde_json::Value;
 
 use super::*;
@@ -230,4 +231,52 @@ fn pods_that_differ_need_more_pods() {
         ..report()
     };
     assert_eq!(failure(&report).unwrap().hint, "record more pods of both");
+}
+
+fn profiled(milliseconds: i64) -> ComparedSide {
+    let mut builder = Builder::new(Settings::default());
+    let frame = FrameRef {
+        name: "ErrorHandler::cleanTrace",
+        file: "/srv/app/src/ErrorHandler.php",
+        start_line: 1,
+        line: 2,
+    };
+    let time = milliseconds * 1_000_000;
+    builder.add(&[frame], &[milliseconds, time, time], &[]);
+    builder.comment(r#"{"requests":{"read":40}}"#);
+    ComparedSide {
+        profile: builder.finish(),
+        cells: None,
+    }
+}
+
+#[test]
+fn page_has_verdict_functions_and_requests() {
+    let sides = ComparedSides {
+        before: profiled(200),
+        after: profiled(400),
+        likeness: Likeness::default(),
+    };
+    let page = page::html(&report(), TITLES, &sides).unwrap();
+    for part in [
+        r#""verdict":"Worse: a request takes 458 ms of wall time instead of 202 ms"#,
+        r#""requests":[40,40]"#,
+        r#"{"amount":"+90.0 ms","sentence":"of a request (± 3.97 ms) in ErrorHandler::cleanTrace: 6.00 ms before, 96.0 ms after","function":0,"type":2}"#,
+        // No stack has it, so the graph cannot show it.
+        r#"in ErrorHandler::handleError (new): 0.000 ms before, 74.0 ms after","function":null"#,
+        "moved: 5.00 ms of a request from Cart::total to Cart::sum",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn output_is_a_form_or_a_page() {
+    let parse = VerdictOutput::parse;
+    assert_eq!(parse("md"), Ok(VerdictOutput::Form(VerdictForm::Md)));
+    assert_eq!(
+        parse("a.html"),
+        Ok(VerdictOutput::Page("a.html".to_owned()))
+    );
+    assert!(parse("a.svg").unwrap_err().contains(".html"));
 }

@@ -40,10 +40,14 @@ const ofChange = (before, after) => {
 };
 const FOUND = "#e05cff";
 const GREY = hex(0, 0, 0.8);
+// What a verdict names.
+const NAMED = hex(42, 1, 0.55);
+const named = new Set(data.verdict ? data.findings.map((one) => one.function).filter((f) => f !== null) : []);
 const colours = new Map();
 const colour = (d) => {
   if (lit) return lit(d.data.f) ? FOUND : GREY;
-  if (compared) return isNoise(d.data) ? GREY : ofChange(share(d.data.before, drawn.before), share(d.data.after, drawn.after));
+  if (named.has(d.data.f)) return NAMED;
+  if (compared) return isNoise(d.data) ? GREY : ofChange(partBefore(d.data), partAfter(d.data));
   if (state.shape === "folders") return ofFolder(d.data);
   const known = colours.get(d.data.f);
   if (known) return known;
@@ -55,7 +59,10 @@ const colour = (d) => {
 const legend = () => {
   const tone = (hue) => hex(...hue);
   if (lit) return [[FOUND, "found"], [GREY, "not found"]];
-  if (compared) return [[ofChange(0, 1), "takes more than before"], [ofChange(1, 0), "takes less"], [GREY, "no more than chance"]];
+  if (compared) {
+    const tones = [[ofChange(0, 1), "takes more than before"], [ofChange(1, 0), "takes less"], [GREY, "no more than chance"]];
+    return named.size > 0 ? [[NAMED, "named by the verdict"], ...tones] : tones;
+  }
   if (state.shape === "folders") return Object.entries(HUES_OF_FOLDERS).map(([origin, hue]) => [tone(hue), ORIGINS[origin]]);
   return [[tone(HUES.own), "PHP code"], [tone(HUES.builtin), "built in"], [tone(HUES.engine), "the engine"]];
 };

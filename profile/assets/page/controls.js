@@ -104,7 +104,8 @@ const drawFacts = () => {
   if (unseen > 0 || unseenCpu > 0) facts.push("up to " + unseen + " short-lived processes unseen, " + (unseenCpu / 1000).toFixed(2) + " s of CPU time of ended ones in no sample");
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
-  facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + ({ requests: "of recorded requests", parts: "of wall time in whole parts of the run" }[state.moments] || data.types[state.type][0]));
+  if (data.requests) facts.push("time per request, in percent of what one took before: " + data.requests.map((count) => count.toLocaleString("en")).join(" requests before, ") + " after");
+  else facts.push(compared ? "compared with an earlier profile" : amount(drawn.after) + " " + ({ requests: "of recorded requests", parts: "of wall time in whole parts of the run" }[state.moments] || data.types[state.type][0]));
   at("facts").textContent = facts.join(" · ");
 };
 

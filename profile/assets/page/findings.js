@@ -1,12 +1,13 @@
-// What there is to say of the profile, above the graph: each shows its function in the graph, by the sample type that it is a share of.
+// What there is to say of the profile, above the graph: findings, or of two profiles a verdict. Each shows its function in the graph, by the
+// sample type that it is about.
 
 const drawFindings = () => {
-  at("findings").hidden = data.findings.length === 0;
-  at("said").textContent = data.findings.length === 1 ? "1 finding" : data.findings.length + " findings";
+  at("findings").hidden = data.findings.length === 0 && !data.verdict;
+  at("said").textContent = data.verdict || (data.findings.length === 1 ? "1 finding" : data.findings.length + " findings");
   for (const one of data.findings) {
     const line = document.createElement("li");
     const name = document.createElement("b");
-    name.textContent = one.share.toFixed(1) + " % " + one.of;
+    name.textContent = one.amount;
     const focused = one.function !== null;
     const host = focused ? document.createElement("button") : document.createElement("p");
     if (focused) {

@@ -9,8 +9,8 @@ let picked = -1;
 
 const describe = (node) => {
   if (compared) {
-    const words = percent(share(node.before, drawn.before)) + " before, " + percent(share(node.after, drawn.after)) + " after";
-    return words + (isNoise(node) ? ", no more than chance" : "");
+    const words = percent(partBefore(node)) + " before, " + percent(partAfter(node)) + " after";
+    return words + (data.requests ? " of what a request took before" : "") + (isNoise(node) ? ", no more than chance" : "");
   }
   const part = amount(node.after) + ", " + percent(share(node.after, drawn.after)) + " of all";
   return state.shape === "calls" ? part + "; " + amount(ownOf(node).after) + " in itself" : part;

@@ -25,7 +25,7 @@ const difference = (cell, one) => {
   cell.append(points(part));
   cell.classList.add(isNoise(one) ? "same" : part > 0 ? "grew" : "shrank");
   if (isNoise(one)) cell.title = "No more than chance: up to " + points(noiseOf(one)).slice(1) + " points";
-  small(cell, percent(share(one.before, drawn.before)) + " → " + percent(share(one.after, drawn.after)));
+  small(cell, percent(partBefore(one)) + " → " + percent(partAfter(one)));
 };
 const small = (cell, text) => {
   const element = document.createElement("small");

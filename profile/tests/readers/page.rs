@@ -9,6 +9,7 @@ mod noise;
 mod policy;
 mod state;
 mod time;
+mod verdict;
 mod views;
 
 pub use access::{found, with_axe};

@@ -239,7 +239,10 @@ fn heap_is_one_piece_of_the_call() -> Result<()> {
     let pid = script(&mut Command::new("php8.2"), &mut scene)?;
     let pieces = pieces_of_a_read(pid, false)?;
     let more = pieces_of_a_read(pid, true)? - pieces;
-    ensure!((0.5..1.5).contains(&more), "{more:.2} more than {pieces:.2}");
+    ensure!(
+        (0.5..1.5).contains(&more),
+        "{more:.2} more than {pieces:.2}"
+    );
     Ok(())
 }
 

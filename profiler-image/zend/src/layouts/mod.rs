@@ -176,6 +176,13 @@ pub struct FunctionLayout {
     pub literals: usize,
     /// A pointer up to 7.3, then a `ZEND_MAP_PTR`.
     pub run_time_cache: usize,
+    /// The number of its variables; their zvals are the first in its frames.
+    pub last_var: usize,
+    /// A pointer to a `zend_array`: the values of a function that was not called yet, up to 7.3 of
+    /// each.
+    pub static_variables: usize,
+    /// A `ZEND_MAP_PTR` to the same of one that was called; 0 up to 7.3.
+    pub static_variables_ptr: usize,
     /// The number of functions that it declares, such as its closures; 0 before 8.1, which has no
     /// such list.
     pub num_dynamic_func_defs: usize,
@@ -255,6 +262,15 @@ pub struct ClassEntry {
     pub type_: usize,
     /// `info.user.line_start`.
     pub line_start: usize,
+    /// 32 bits, like the next one.
+    pub default_properties_count: usize,
+    pub default_static_members_count: usize,
+    /// The pointer after it is `static_members_table`: to zvals up to 7.3, then a `ZEND_MAP_PTR`.
+    pub default_static_members_table: usize,
+    /// A `zend_array`, not a pointer to one: `zend_property_info`s by name.
+    pub properties_info: usize,
+    /// `ZEND_ACC_STATIC`, in the flags of a `zend_property_info`.
+    pub static_member: u32,
 }
 
 /// `zend_object` (Zend/zend_types.h). It begins with a `zend_refcounted_h`.
@@ -263,6 +279,17 @@ pub struct ZendObject {
     /// Its place in the table of objects: 32 bits.
     pub handle: usize,
     pub ce: usize,
+    /// A pointer to a `zend_array` with the dynamic properties, or with all; 0 if there is none.
+    pub properties: usize,
+    /// The zvals of the declared properties.
+    pub properties_table: usize,
+}
+
+/// `zend_closure` (Zend/zend_closures.c). It begins with a `zend_object`; its function follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZendClosure {
+    /// A zval; 0 if no header or source was compiled for the version.
+    pub this_ptr: usize,
 }
 
 /// `zend_generator` (Zend/zend_generators.h).
@@ -373,6 +400,7 @@ pub struct Layout {
     pub zend_array: ZendArray,
     pub class_entry: ClassEntry,
     pub zend_object: ZendObject,
+    pub zend_closure: ZendClosure,
     pub generator: Generator,
     pub module_entry: ModuleEntry,
     pub sapi_globals: SapiGlobals,

@@ -157,6 +157,69 @@ pub fn values<M: Memory + ?Sized>(
     Some(values)
 }
 
+/// What kind of key an entry has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKey {
+    /// Its place in a list.
+    Position,
+    /// An integer.
+    Number,
+    /// A string.
+    Text,
+}
+
+/// Hands over each entry of an array. They are read in pieces, so that a large array takes little
+/// memory. `None` if it has more than `most`, or could not be read to its end; else how many places
+/// it has.
+pub fn entries<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    table: u64,
+    most: u32,
+    each: &mut dyn FnMut(EntryKey, Zval),
+) -> Option<u32> {
+    const TOGETHER: u64 = 2048;
+    let row = &layout.zend_array;
+    let table = TableHead::read(memory, layout, table)?;
+    if table.used > most {
+        return None;
+    }
+    let size = if table.is_packed {
+        packed_size(layout)
+    } else {
+        row.bucket_sizeof
+    };
+    let used = u64::from(table.used);
+    let mut bytes = vec![0; TOGETHER.min(used) as usize * size];
+    for begin in (0..used).step_by(TOGETHER as usize) {
+        let count = TOGETHER.min(used - begin) as usize;
+        let bytes = bytes.get_mut(..count * size)?;
+        let address = table.data.checked_add(begin * size as u64)?;
+        memory.read(address, bytes).ok()?;
+        for entry in bytes.chunks_exact(size) {
+            let zval = Zval(word_at(entry, 0), byte_at(entry, TYPE));
+            let key = if table.is_packed {
+                EntryKey::Position
+            } else if word_at(entry, row.bucket_key) == 0 {
+                EntryKey::Number
+            } else {
+                EntryKey::Text
+            };
+            each(key, direct(memory, row.is_indirect, zval));
+        }
+    }
+    Some(table.used)
+}
+
+/// The value of a zval that points to another one, as those of global variables do.
+fn direct<M: Memory + ?Sized>(memory: &M, is_indirect: u8, zval: Zval) -> Zval {
+    let mut other = [0; ZVAL];
+    if zval.1 != is_indirect || memory.read(zval.0, &mut other).is_err() {
+        return zval;
+    }
+    Zval(word_at(&other, 0), byte_at(&other, TYPE))
+}
+
 /// The value of a key.
 pub fn find<M: Memory + ?Sized>(
     memory: &M,

@@ -11,6 +11,7 @@ pub mod account;
 pub mod bins;
 pub mod blocks;
 mod free;
+pub mod holders;
 pub mod objects;
 pub(crate) mod pages;
 

@@ -15,7 +15,8 @@ mod store;
 
 use std::ops::Range;
 
-pub use classes::{HeapClass, ObjectKind, OtherClasses};
+pub(in crate::heap) use classes::EngineClass;
+pub use classes::{ClassKey, HeapClass, ObjectKind, OtherClasses};
 pub use store::{MAX_PLACES, StoreRefusal};
 
 use crate::closure::FUNCTION;
@@ -24,7 +25,7 @@ use crate::layouts::Layout;
 use crate::memory::{Memory, word_at};
 
 use super::blocks::HeapBlocks;
-use classes::{ClassKey, ClassTotals};
+use classes::ClassTotals;
 use header::{HEADER, SeenObject, class_of};
 use near::NearReads;
 use store::{ObjectsStore, PlaceDraw};

@@ -8,7 +8,7 @@ use crate::closure::FUNCTION;
 use crate::heap::bins::ALL;
 use crate::layouts::Layout;
 use crate::memory::{Memory, MemoryFault};
-use crate::zval::IS_OBJECT;
+use crate::zval::{IS_ARRAY, IS_OBJECT, Zval};
 
 /// What kind of class a test has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,30 @@ impl ObjectsImage {
         class
     }
 
+    /// Makes a list with this many elements, which are at `data`.
+    pub fn put_list(&mut self, at: u64, data: u64, used: u32) {
+        let row = &self.engine.layout.zend_array;
+        self.heap.put(at, &1_u32.to_le_bytes());
+        self.heap.put(at + 4, &u32::from(IS_ARRAY).to_le_bytes());
+        self.heap
+            .put(at + row.flags as u64, &row.packed.to_le_bytes());
+        self.heap.put_word(at + row.ar_data as u64, data);
+        for (offset, value) in [
+            (row.n_num_used, used),
+            (row.n_table_size, used.next_power_of_two()),
+        ] {
+            self.heap.put(at + offset as u64, &value.to_le_bytes());
+        }
+    }
+
+    /// Writes a zval.
+    pub fn put_zval(&mut self, at: u64, zval: Zval) {
+        self.heap.put_word(at, zval.0);
+        self.heap.put(at + 8, &u64::from(zval.1).to_le_bytes());
+    }
+
     /// An element of a bin.
-    fn element(&mut self, bin: usize) -> u64 {
+    pub fn element(&mut self, bin: usize) -> u64 {
         let (mut run, mut taken) = self.runs[bin];
         if run == 0 || taken == ALL[bin].elements {
             (run, taken) = (self.heap.small(bin), 0);

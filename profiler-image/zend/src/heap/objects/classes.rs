@@ -50,6 +50,8 @@ pub struct HeapClass {
     pub instances: u64,
     /// The bytes of their blocks.
     pub bytes: u64,
+    /// What the engine tells it apart by: `eval` may declare classes that look the same.
+    pub keys: Vec<ClassKey>,
 }
 
 /// The objects of classes without a row.
@@ -82,6 +84,7 @@ pub struct ClassKey {
 }
 
 impl ClassKey {
+    /// That of any other class.
     pub fn of(class: u64) -> Self {
         Self::of_closure(class, None)
     }
@@ -197,6 +200,7 @@ impl NamedClasses {
         };
         match self.classes.iter_mut().find(is_same) {
             Some(same) => {
+                same.keys.extend(class.keys);
                 same.instances += instances;
                 same.bytes = same.bytes.saturating_add(bytes);
             }
@@ -210,14 +214,14 @@ impl NamedClasses {
 }
 
 /// A `zend_class_entry`.
-struct EngineClass {
+pub struct EngineClass {
     name: ClassName,
     is_internal: bool,
     is_enum: bool,
 }
 
 impl EngineClass {
-    fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<Self> {
+    pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<Self> {
         let row = &layout.class_entry;
         let (mut kind, mut flags) = ([0], [0; 4]);
         let at = |offset: usize| class.checked_add(offset as u64);
@@ -241,7 +245,7 @@ impl EngineClass {
         })
     }
 
-    fn kind(&self) -> ObjectKind {
+    pub fn kind(&self) -> ObjectKind {
         match &*self.name.stored.bytes {
             b"Closure" if self.is_internal => ObjectKind::Closure,
             b"Generator" if self.is_internal => ObjectKind::Generator,
@@ -270,8 +274,12 @@ fn name_of<M: Memory + ?Sized>(
     (class == key.class).then_some(named)
 }
 
-fn name_of_class<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<HeapClass> {
-    let class = EngineClass::read(memory, layout, class)?;
+fn name_of_class<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    class_address: u64,
+) -> Option<HeapClass> {
+    let class = EngineClass::read(memory, layout, class_address)?;
     let mut name = String::new();
     class.name.show(&mut name);
     Some(HeapClass {
@@ -280,6 +288,7 @@ fn name_of_class<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) ->
         place: None,
         instances: 0,
         bytes: 0,
+        keys: vec![ClassKey::of(class_address)],
     })
 }
 
@@ -311,5 +320,6 @@ fn name_of_closure<M: Memory + ?Sized>(
         place: function.is_user().then(place),
         instances: 0,
         bytes: 0,
+        keys: vec![*key],
     })
 }

@@ -1,0 +1,212 @@
+//! Who holds the objects of a heap: for each object the shortest path from what PHP keeps itself.
+//!
+//! The walk begins at static properties, static variables, global variables and running calls. It
+//! goes through arrays, references, properties, bound variables and generators, level by level, so
+//! that the first path to an object is a shortest one. What an extension holds is not reached.
+//! Invariant: only what is in a block of the heap is followed, and each block once; there are at
+//! most [`MAX_NODES`] of them, [`paths::MAX_PATHS`] paths and [`MAX_ENTRIES`] entries of arrays.
+
+mod edges;
+mod names;
+pub(crate) mod paths;
+mod roots;
+mod steps;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::layouts::Layout;
+use crate::memory::Memory;
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, Zval};
+
+use super::blocks::HeapBlocks;
+use super::objects::{ClassKey, EngineClass, ObjectKind};
+use paths::{HeldPath, PathTree};
+
+/// How many objects, arrays and references are followed. With their places in the queue, that is
+/// some 12 MiB.
+pub const MAX_NODES: usize = 1 << 18;
+/// How many entries of arrays are read.
+pub const MAX_ENTRIES: u64 = 1 << 24;
+/// How many counts of a class below a path are kept.
+const MAX_HELD: usize = 1 << 14;
+/// How many classes are remembered.
+const MAX_SHAPES: usize = 8192;
+
+/// The memory that is walked.
+pub struct HeldMemory<'a, M: ?Sized> {
+    /// Reads it.
+    pub memory: &'a M,
+    /// The version's row.
+    pub layout: &'a Layout,
+    /// The heap's blocks.
+    pub blocks: &'a HeapBlocks,
+    /// The address of the executor's globals.
+    pub executor_globals: u64,
+    /// The address of the compiler's globals; 0 if it is not known.
+    pub compiler_globals: u64,
+}
+
+/// The objects that were reached, by class and path.
+#[derive(Debug, Default)]
+pub struct HeldObjects {
+    paths: PathTree,
+    held: HashMap<(ClassKey, HeldPath), u64>,
+    /// The objects that were reached.
+    pub objects: u64,
+    /// Whether the walk came to its end, within its bounds and its time.
+    pub is_whole: bool,
+}
+
+/// A path to objects of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldingPath {
+    /// In PHP's syntax: `Shop\Cache::$items[string key] → Shop\Order::$lines[n]`.
+    pub path: String,
+    /// How many objects of the class it leads to.
+    pub instances: u64,
+}
+
+impl HeldObjects {
+    /// Walks the heap until `is_over`.
+    pub fn read<M: Memory + ?Sized>(place: &HeldMemory<'_, M>, is_over: &dyn Fn() -> bool) -> Self {
+        let mut walk = HoldersWalk {
+            place,
+            seen: HashSet::new(),
+            open: VecDeque::new(),
+            shapes: HashMap::new(),
+            entries: 0,
+            is_cut: false,
+            found: Self::default(),
+        };
+        walk.roots();
+        while let Some(node) = walk.open.pop_front() {
+            if is_over() {
+                walk.is_cut = true;
+                break;
+            }
+            walk.follow(node);
+        }
+        walk.found.is_whole = !walk.is_cut;
+        walk.found
+    }
+
+    /// The paths to the objects of classes with these keys that lead to most of them, at most this
+    /// many.
+    pub fn of<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        classes: &[ClassKey],
+        most: usize,
+    ) -> Vec<HoldingPath> {
+        let of_class = self
+            .held
+            .iter()
+            .filter(|((key, _), _)| classes.contains(key));
+        let mut counts: Vec<_> = of_class.map(|((_, path), &count)| (*path, count)).collect();
+        counts.sort_unstable_by_key(|&(path, count)| (std::cmp::Reverse(count), path));
+        let shown = counts.into_iter().take(most);
+        let named = shown.map(|(path, instances)| HoldingPath {
+            path: self.paths.text(memory, layout, path),
+            instances,
+        });
+        named.collect()
+    }
+}
+
+/// What is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeKind {
+    Object,
+    Array,
+    Reference,
+}
+
+/// A block that was reached and is not followed yet.
+#[derive(Debug, Clone, Copy)]
+struct OpenNode {
+    address: u64,
+    path: HeldPath,
+    kind: NodeKind,
+}
+
+/// What the walk knows of a class.
+#[derive(Debug, Clone, Copy)]
+struct ClassShape {
+    kind: ObjectKind,
+    /// How many declared properties its objects have.
+    properties: u32,
+}
+
+struct HoldersWalk<'a, M: ?Sized> {
+    place: &'a HeldMemory<'a, M>,
+    seen: HashSet<u64>,
+    open: VecDeque<OpenNode>,
+    /// `None` for what is not a class.
+    shapes: HashMap<u64, Option<ClassShape>>,
+    entries: u64,
+    is_cut: bool,
+    found: HeldObjects,
+}
+
+impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
+    /// Goes to what a value refers to, by this path.
+    fn value(&mut self, zval: Zval, path: HeldPath) {
+        let kind = match zval.1 {
+            IS_OBJECT => NodeKind::Object,
+            IS_ARRAY => NodeKind::Array,
+            IS_REFERENCE => NodeKind::Reference,
+            _ => return,
+        };
+        self.visit(zval.0, kind, path);
+    }
+
+    fn visit(&mut self, address: u64, kind: NodeKind, path: HeldPath) {
+        if !address.is_multiple_of(8) || self.place.blocks.block(address).is_none() {
+            return;
+        }
+        if self.seen.len() >= MAX_NODES {
+            self.is_cut |= !self.seen.contains(&address);
+        } else if self.seen.insert(address) {
+            self.open.push_back(OpenNode {
+                address,
+                path,
+                kind,
+            });
+        }
+    }
+
+    fn count(&mut self, class: ClassKey, path: HeldPath) {
+        self.found.objects += 1;
+        let has_room = self.found.held.len() < MAX_HELD;
+        match self.found.held.get_mut(&(class, path)) {
+            Some(count) => *count += 1,
+            None if has_room => _ = self.found.held.insert((class, path), 1),
+            None => {}
+        }
+    }
+
+    /// A class, which is asked of the engine once.
+    fn shape(&mut self, class: u64) -> Option<ClassShape> {
+        if let Some(known) = self.shapes.get(&class) {
+            return *known;
+        }
+        let (memory, layout) = (self.place.memory, self.place.layout);
+        let read = || {
+            let found = EngineClass::read(memory, layout, class)?;
+            let at = class.checked_add(layout.class_entry.default_properties_count as u64)?;
+            Some(ClassShape {
+                kind: found.kind(),
+                properties: memory.half(at).ok()?,
+            })
+        };
+        let shape = read();
+        if self.shapes.len() < MAX_SHAPES {
+            self.shapes.insert(class, shape);
+        }
+        shape
+    }
+}
+
+#[cfg(test)]
+mod tests;

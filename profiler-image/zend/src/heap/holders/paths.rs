@@ -1,0 +1,157 @@
+//! The paths to what a heap has, as a tree: paths with the same beginning share it.
+//!
+//! Invariant: a step that repeats, as along a list, does not make a path longer; there are at most
+//! [`MAX_PATHS`] paths of at most [`MAX_DEPTH`] steps.
+
+use std::collections::HashMap;
+
+use crate::layouts::Layout;
+use crate::memory::Memory;
+
+use super::names::{name_of, separator};
+use super::steps::HoldingStep;
+
+/// How many paths are told apart; what further ones lead to has the path before them.
+pub const MAX_PATHS: usize = 1 << 14;
+/// How many steps a path has; what is further has the path up to there.
+const MAX_DEPTH: u8 = 24;
+/// The longest text of a path, in bytes; of a longer one, its end is shown.
+const MAX_TEXT: usize = 480;
+
+/// The number of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct HeldPath(u32);
+
+#[derive(Debug, Clone, Copy)]
+struct PathRow {
+    parent: HeldPath,
+    step: HoldingStep,
+    depth: u8,
+}
+
+/// All paths.
+#[derive(Debug, Default)]
+pub struct PathTree {
+    /// Those after the root, which has the number 0.
+    rows: Vec<PathRow>,
+    ids: HashMap<(HeldPath, HoldingStep), HeldPath>,
+}
+
+impl PathTree {
+    /// The path that has one more step.
+    pub fn child(&mut self, parent: HeldPath, step: HoldingStep) -> HeldPath {
+        let before = self.row(parent);
+        if before.is_some_and(|row| row.step == step) {
+            return parent;
+        }
+        // Of a list of arrays, or of children in arrays, two steps repeat.
+        let two_before = before.map(|row| row.parent);
+        let repeats = two_before.filter(|&it| self.row(it).is_some_and(|row| row.step == step));
+        if let Some(same) = repeats {
+            return same;
+        }
+        let depth = before.map_or(0, |row| row.depth);
+        if let Some(&known) = self.ids.get(&(parent, step)) {
+            return known;
+        }
+        if self.rows.len() >= MAX_PATHS || depth >= MAX_DEPTH {
+            return parent;
+        }
+        self.rows.push(PathRow {
+            parent,
+            step,
+            depth: depth + 1,
+        });
+        let id = HeldPath(self.rows.len() as u32);
+        self.ids.insert((parent, step), id);
+        id
+    }
+
+    fn row(&self, id: HeldPath) -> Option<PathRow> {
+        let index = id.0.checked_sub(1)?;
+        self.rows.get(index as usize).copied()
+    }
+
+    /// In PHP's syntax. What is not a name of a class, a function or a declared property is in
+    /// brackets.
+    pub fn text<M: Memory + ?Sized>(&self, memory: &M, layout: &Layout, path: HeldPath) -> String {
+        let mut steps = Vec::new();
+        let mut at = path;
+        while let Some(row) = self.row(at) {
+            steps.push(row.step);
+            at = row.parent;
+        }
+        let mut text = String::new();
+        for step in steps.into_iter().rev() {
+            text += separator(step, text.is_empty());
+            text += &name_of(memory, layout, step);
+        }
+        within(text)
+    }
+}
+
+fn within(text: String) -> String {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let begin = text.len() - MAX_TEXT + '…'.len_utf8();
+    let begin = (begin..text.len()).find(|&at| text.is_char_boundary(at));
+    format!(
+        "…{}",
+        begin.and_then(|at| text.get(at..)).unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEXT: HoldingStep = HoldingStep::Property {
+        class: 8,
+        offset: 40,
+    };
+
+    #[test]
+    fn path_has_one_number() {
+        let mut tree = PathTree::default();
+        let root = tree.child(HeldPath::default(), HoldingStep::Global);
+        let next = tree.child(root, NEXT);
+        assert!(root != next);
+        assert_eq!(tree.child(root, NEXT), next);
+        assert_eq!(tree.child(HeldPath::default(), HoldingStep::Global), root);
+    }
+
+    #[test]
+    fn repeated_steps_make_no_longer_path() {
+        let mut tree = PathTree::default();
+        let root = tree.child(HeldPath::default(), HoldingStep::Global);
+        let next = tree.child(root, NEXT);
+        assert_eq!(tree.child(next, NEXT), next);
+        let element = tree.child(next, HoldingStep::Position);
+        assert_eq!(tree.child(element, NEXT), next);
+        assert_eq!(tree.rows.len(), 3);
+    }
+
+    #[test]
+    fn long_text_keeps_its_end() {
+        let long = "ä".repeat(MAX_TEXT) + "::$end";
+        let text = within(long);
+        assert!(text.len() <= MAX_TEXT && text.starts_with("…ä") && text.ends_with("::$end"));
+        assert_eq!(within("Shop".to_owned()), "Shop");
+    }
+
+    #[test]
+    fn paths_are_bounded_in_length_and_number() {
+        let mut tree = PathTree::default();
+        let mut at = HeldPath::default();
+        let step = |number: u32| HoldingStep::StaticProperty { class: 8, number };
+        for number in 0..100 {
+            at = tree.child(at, step(number));
+        }
+        assert_eq!(tree.rows.len(), usize::from(MAX_DEPTH));
+        for number in 0..2 * MAX_PATHS as u32 {
+            tree.child(HeldPath::default(), step(1000 + number));
+        }
+        assert_eq!(tree.rows.len(), MAX_PATHS);
+    }
+}

@@ -1,0 +1,181 @@
+//! Heaps whose objects are held by a static property, and heaps that lie.
+
+use super::*;
+use crate::heap::account;
+use crate::layouts::ROWS;
+use crate::testing::objects::{ObjectsImage, TestClass};
+use crate::zval::ZVAL;
+
+/// The bin of 56 bytes.
+const ARRAY: usize = 6;
+
+/// A heap with a class whose static property is a list.
+struct StaticList {
+    image: ObjectsImage,
+    layout: &'static Layout,
+    cache: u64,
+    /// The list, and its elements.
+    list: u64,
+    data: u64,
+}
+
+impl StaticList {
+    fn new(layout: &'static Layout) -> Self {
+        let mut image = ObjectsImage::new(layout);
+        let cache = image.class("Shop\\Cache", TestClass::User);
+        let (list, data) = (image.element(ARRAY), image.heap.large(1));
+        image.put_list(list, data, 8);
+        let statics = image.element(ARRAY);
+        image.put_zval(statics, Zval(list, IS_ARRAY));
+        let row = &layout.class_entry;
+        let engine = &mut image.engine;
+        engine.put_half(cache, row.default_static_members_count, 1);
+        engine.put_word(cache, row.default_static_members_table + 8, statics);
+        // A private property.
+        let (name, property) = (engine.string("\0Shop\\Cache\0items"), engine.block());
+        engine.room(property, 64);
+        engine.put_half(property, 4, row.static_member);
+        engine.put_word(property, 8, name);
+        engine.put_table(cache + row.properties_info as u64, &[("items", property)]);
+        let classes = engine.block();
+        engine.put_table(classes, &[("shop\\cache", cache)]);
+        let (globals, row) = (engine.executor_globals, &layout.executor_globals);
+        engine.put_word(globals, row.class_table, classes);
+        engine.put_table(globals + row.symbol_table as u64, &[]);
+        Self {
+            image,
+            layout,
+            cache,
+            list,
+            data,
+        }
+    }
+
+    fn keep(&mut self, number: u64, zval: Zval) {
+        let layout = self.layout;
+        let size = if layout.rules.packed_arrays_of_zvals {
+            ZVAL
+        } else {
+            layout.zend_array.bucket_sizeof
+        };
+        self.image.put_zval(self.data + number * size as u64, zval);
+    }
+
+    fn walk(&mut self) -> HeldObjects {
+        self.image.settle();
+        let (image, layout) = (&self.image, self.layout);
+        let heap = account::read(image.heap.memory(), layout, image.heap.heap()).unwrap();
+        let place = HeldMemory {
+            memory: image,
+            layout,
+            blocks: &heap.blocks,
+            executor_globals: image.engine.executor_globals,
+            compiler_globals: 0,
+        };
+        HeldObjects::read(&place, &|| false)
+    }
+
+    fn paths(&self, held: &HeldObjects, class: u64) -> Vec<(String, u64)> {
+        let paths = held.of(&self.image, self.layout, &[ClassKey::of(class)], 3);
+        let paths = paths.into_iter().map(|it| (it.path, it.instances));
+        paths.collect()
+    }
+}
+
+#[test]
+fn static_list_holds_its_objects_in_each_version() {
+    for layout in ROWS {
+        let mut kept = StaticList::new(layout);
+        let order = kept.image.class("Shop\\Order", TestClass::User);
+        for number in 0..3 {
+            let object = kept.image.object(order, 11);
+            kept.keep(number, Zval(object, IS_OBJECT));
+        }
+        // It is in no list.
+        kept.image.object(order, 11);
+        let held = kept.walk();
+        assert!(held.is_whole && held.objects == 3, "{held:?}");
+        let expected = [("Shop\\Cache::$items[n]".to_owned(), 3)];
+        assert_eq!(kept.paths(&held, order), expected, "{}", layout.minor);
+        assert_eq!(kept.paths(&held, kept.cache), []);
+    }
+}
+
+#[test]
+fn properties_lead_further_and_cycles_end() {
+    let layout = &ROWS[0];
+    let mut kept = StaticList::new(layout);
+    let node = kept.image.class("Node", TestClass::User);
+    let row = &layout.class_entry;
+    let engine = &mut kept.image.engine;
+    engine.put_half(node, row.default_properties_count, 1);
+    let (name, property) = (engine.string("next"), engine.block());
+    engine.room(property, 64);
+    let offset = layout.zend_object.properties_table;
+    engine.put_half(property, 0, offset as u32);
+    engine.put_word(property, 8, name);
+    engine.put_table(node + row.properties_info as u64, &[("next", property)]);
+    let nodes: Vec<u64> = (0..5).map(|_| kept.image.object(node, 11)).collect();
+    for (index, at) in nodes.iter().enumerate() {
+        let next = Zval(nodes[(index + 1) % nodes.len()], IS_OBJECT);
+        kept.image.put_zval(at + offset as u64, next);
+    }
+    kept.keep(0, Zval(nodes[0], IS_OBJECT));
+    // A list that is in itself.
+    kept.keep(1, Zval(kept.list, IS_ARRAY));
+    let held = kept.walk();
+    let expected = [
+        ("Shop\\Cache::$items[n] → Node::$next".to_owned(), 4),
+        ("Shop\\Cache::$items[n]".to_owned(), 1),
+    ];
+    assert_eq!(kept.paths(&held, node), expected);
+    assert!(held.is_whole);
+}
+
+#[test]
+fn lying_values_are_not_followed() {
+    let layout = &ROWS[0];
+    let mut kept = StaticList::new(layout);
+    let order = kept.image.class("Shop\\Order", TestClass::User);
+    let object = kept.image.object(order, 11);
+    for (number, zval) in (0..).zip([
+        Zval(object + 1, IS_OBJECT),
+        Zval(0x7f00_0000_0000, IS_OBJECT),
+        Zval(u64::MAX, IS_ARRAY),
+        // An object as an array, and a list as an object.
+        Zval(object, IS_ARRAY),
+        Zval(kept.list, IS_OBJECT),
+    ]) {
+        kept.keep(number, zval);
+    }
+    let held = kept.walk();
+    assert_eq!((held.objects, held.is_whole), (0, true));
+}
+
+#[test]
+fn list_beyond_the_bound_is_said() {
+    let mut kept = StaticList::new(&ROWS[0]);
+    let (list, data) = (kept.list, kept.data);
+    kept.image.put_list(list, data, 1 << 30);
+    assert!(!kept.walk().is_whole);
+}
+
+#[test]
+fn time_that_is_over_is_said() {
+    let mut kept = StaticList::new(&ROWS[0]);
+    kept.image.settle();
+    let heap = account::read(
+        kept.image.heap.memory(),
+        kept.layout,
+        kept.image.heap.heap(),
+    )
+    .unwrap();
+    let place = HeldMemory {
+        memory: &kept.image,
+        layout: kept.layout,
+        blocks: &heap.blocks,
+        executor_globals: kept.image.engine.executor_globals,
+        compiler_globals: 0,
+    };
+    assert!(!HeldObjects::read(&place, &|| true).is_whole);
+}

@@ -18,7 +18,10 @@ use crate::top_levels::plain;
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
-pub use classes::{ClassKind, ClassReport, ClassesReport, LostObjectsReport, OtherClassesReport};
+pub use classes::{
+    ClassKind, ClassReport, ClassesReport, HeldByReport, LostObjectsReport, OtherClassesReport,
+    ReachedReport,
+};
 use further::further;
 pub use further::without_sample;
 pub use memory::{

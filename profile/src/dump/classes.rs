@@ -15,8 +15,13 @@ use crate::text::{columns, ending, mebibytes, percent, printable};
 const LINES: usize = 15;
 /// The most columns of a name in the text, if it is not the longest that is shown.
 const NAME: usize = 60;
+/// Of how many of these the text says who holds them, and the most columns of a path.
+const HELD: usize = 5;
+const PATH: usize = 100;
 /// What a label has besides its rows.
 const AROUND_ROWS: usize = 1024;
+/// How many bytes of a label are paths.
+const PATHS: usize = 4096;
 
 /// The objects of a worker's heap. Sizes are bytes of the blocks that objects are in, without what
 /// they refer to.
@@ -36,6 +41,9 @@ pub struct ClassesReport {
     /// numbers are estimates, those of the part times the same factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_of: Option<u64>,
+    /// How far paths to them were followed; absent from an older sampler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<ReachedReport>,
     /// The classes with the most bytes, largest first.
     pub by_class: Vec<ClassReport>,
     /// All other objects.
@@ -62,6 +70,30 @@ pub struct ClassReport {
     pub instances: u64,
     /// The bytes of their blocks.
     pub bytes: u64,
+    /// The paths that lead to most of them, of the largest classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldByReport>,
+}
+
+/// A path to objects of a class: one of the shortest from what PHP keeps itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldByReport {
+    /// In PHP's syntax: `Shop\Cache::$items[string key] → Shop\Order::$lines[n]`. Keys, names of
+    /// variables and dynamic properties are not in it.
+    pub path: String,
+    /// How many objects of the class it leads to.
+    pub instances: u64,
+}
+
+/// The objects to which a path leads from what PHP keeps itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReachedReport {
+    /// How many there are.
+    pub objects: u64,
+    /// All paths were followed. Then an object that was not reached is held by an extension, or by
+    /// nothing but a cycle, which waits for the collector.
+    pub is_whole: bool,
 }
 
 /// What the objects of a class are.
@@ -113,7 +145,13 @@ impl ClassesReport {
     pub fn within_a_label(mut self) -> Self {
         self.by_class.sort_by_key(|row| Reverse(row.bytes));
         let (mut room, mut kept) = (MAX_STRING - AROUND_ROWS, 0);
-        for row in &self.by_class {
+        let mut of_paths = 0;
+        for row in &mut self.by_class {
+            // Classes are more than paths to a few of them.
+            of_paths += row.held_by.iter().map(|it| it.path.len()).sum::<usize>();
+            if of_paths > PATHS {
+                row.held_by.clear();
+            }
             // With the comma. Serialising strings and numbers cannot fail.
             let length = serde_json::to_string(row).map_or(0, |row| row.len() + 1);
             if length > room {
@@ -200,6 +238,7 @@ pub(super) fn class_lines(classes: &ClassesReport, heap: u64, line: &mut impl Fn
             &share(more.bytes),
         );
     }
+    held_lines(classes, &names, line);
     if !classes.is_moment {
         line(
             "Torn",
@@ -213,6 +252,39 @@ pub(super) fn class_lines(classes: &ClassesReport, heap: u64, line: &mut impl Fn
             lost.outside, lost.inconsistent, lost.unreadable, lost.late, lost.unnamed
         );
         line("lost", &said);
+    }
+}
+
+/// Writes who holds the objects of the first classes, and how many objects nobody was seen to hold.
+fn held_lines(classes: &ClassesReport, names: &[String], line: &mut impl FnMut(&str, &str)) {
+    let mut key = "held by";
+    for (name, row) in names.iter().zip(&classes.by_class).take(HELD) {
+        for path in &row.held_by {
+            let shown = printable(&path.path);
+            let shown = if columns(&shown) > PATH {
+                format!("…{}", ending(&shown, PATH - 1))
+            } else {
+                shown.into_owned()
+            };
+            line(key, &format!("{} {name}: {shown}", path.instances));
+            key = "";
+        }
+    }
+    let Some(reached) = classes.reached else {
+        return;
+    };
+    let missed = classes.objects.saturating_sub(reached.objects);
+    if reached.is_whole && missed > 0 {
+        let said = format!(
+            "{missed} objects: they are in cycles that wait for the collector, or are held by extensions"
+        );
+        line("no path", &said);
+    } else if !reached.is_whole {
+        let said = format!(
+            "the paths to {} objects were followed, not all",
+            reached.objects
+        );
+        line("no path", &said);
     }
 }
 
@@ -244,6 +316,14 @@ mod tests {
             place: (kind == ClassKind::Closure).then(|| "/srv/app/a.php:12".to_owned()),
             instances,
             bytes,
+            held_by: Vec::new(),
+        }
+    }
+
+    fn held(path: &str, instances: u64) -> HeldByReport {
+        HeldByReport {
+            path: path.to_owned(),
+            instances,
         }
     }
 
@@ -270,8 +350,17 @@ mod tests {
             row(&name, ClassKind::Class, 1, 160 - number)
         });
         by_class.extend(others);
+        by_class[0].held_by = vec![
+            held("Shop\\Cache::$items[string key]", 10_000),
+            held("[global variable]\u{1b}[2J", 7),
+        ];
+        by_class[3].held_by = vec![held(&"Deep\\Class::$next → ".repeat(12), 4)];
         ClassesReport {
             is_moment: true,
+            reached: Some(ReachedReport {
+                objects: 11_000,
+                is_whole: true,
+            }),
             objects: 11_100,
             bytes: 1_700_000,
             free: 7,
@@ -326,6 +415,23 @@ mod tests {
             assert_eq!(ClassesReport::parse(&report.label()), Some(report));
         }
         assert_eq!(ClassesReport::parse("{"), None);
+    }
+
+    #[test]
+    fn paths_take_a_part_of_a_label_only() {
+        let mut rows = Vec::new();
+        for number in (1..=40).rev() {
+            let mut row = row(&format!("C{number}"), ClassKind::Class, 1, number);
+            row.held_by = vec![held(&"x".repeat(400), 1)];
+            rows.push(row);
+        }
+        let report = ClassesReport {
+            by_class: rows,
+            ..ClassesReport::default()
+        };
+        let report = report.within_a_label();
+        let with_path = report.by_class.iter().map(|row| row.held_by.len());
+        assert_eq!((report.by_class.len(), with_path.sum()), (40, 10));
     }
 
     #[test]

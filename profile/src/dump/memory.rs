@@ -366,6 +366,7 @@ mod tests {
                     place: None,
                     instances: 1,
                     bytes: 56,
+                    held_by: Vec::new(),
                 }],
                 ..ClassesReport::default()
             }),

@@ -1,7 +1,9 @@
-//! The account of a heap, and its objects: chunks, lists of free elements, huge blocks, the table
-//! of objects, classes and closures.
+//! The account of a heap, its objects, and who holds them: chunks, lists of free elements, huge
+//! blocks, the table of objects, classes and closures; tables of classes and functions, calls,
+//! arrays, references and properties.
 
 use phpprof_zend::heap::account::{MmReading, read};
+use phpprof_zend::heap::holders::{HeldMemory, HeldObjects, MAX_NODES};
 use phpprof_zend::heap::objects::{HeapObjects, ObjectsWalk};
 use phpprof_zend::heap::of_chunk;
 use phpprof_zend::layouts::{Layout, ROWS};
@@ -18,6 +20,10 @@ pub struct FuzzedHeap {
     pub read: MmReading,
     /// The objects, if there is a table of them.
     pub objects: Option<HeapObjects>,
+    /// Who holds them.
+    pub held: HeldObjects,
+    /// The longest path to objects of the largest classes.
+    pub longest_path: usize,
 }
 
 /// The heap of an image, whose words are a row, the address of any of the heap's chunks, and that
@@ -32,7 +38,24 @@ pub fn of_image(input: &[u8]) -> Option<FuzzedHeap> {
         is_over: &|| false,
     };
     let objects = walk.read(&image, layout, globals, &read.blocks).ok();
-    Some(FuzzedHeap { read, objects })
+    let place = HeldMemory {
+        memory: &image,
+        layout,
+        blocks: &read.blocks,
+        executor_globals: globals,
+        // The same words serve as the compiler's.
+        compiler_globals: globals,
+    };
+    let held = HeldObjects::read(&place, &|| false);
+    let classes = objects.iter().flat_map(|objects| objects.classes.iter());
+    let paths = classes.flat_map(|class| held.of(&image, layout, &class.keys, 3));
+    let longest_path = paths.map(|it| it.path.len()).max().unwrap_or(0);
+    Some(FuzzedHeap {
+        read,
+        objects,
+        held,
+        longest_path,
+    })
 }
 
 /// One run of the fuzzer.
@@ -43,6 +66,7 @@ pub fn run(input: &[u8]) {
     let account = heap.read.account;
     let _ = (account.unaccounted(), account.reclaimable());
     assert!(account.chunks > 0 && account.free_bytes() <= account.chunks << 21);
+    assert!(heap.held.objects <= MAX_NODES as u64 && heap.longest_path <= 480);
     if let Some(objects) = heap.objects {
         assert!(objects.classes.len() <= 256 && objects.one_of <= 1 << 13);
     }

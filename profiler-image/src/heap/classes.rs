@@ -1,4 +1,4 @@
-//! The objects of a worker's heap by class, as a report.
+//! The objects of a worker's heap by class, and who holds them, as a report.
 //!
 //! Invariant: names are those of profiles, without the folders of volumes' versions; no object is
 //! read after the time is over.
@@ -6,35 +6,61 @@
 use std::time::Instant;
 
 use phpprof_profile::dump::{
-    ClassKind, ClassReport, ClassesReport, LostObjectsReport, OtherClassesReport,
+    ClassKind, ClassReport, ClassesReport, HeldByReport, LostObjectsReport, OtherClassesReport,
+    ReachedReport,
 };
-use phpprof_zend::heap::blocks::HeapBlocks;
+use phpprof_zend::heap::holders::{HeldMemory, HeldObjects, HoldingPath};
 use phpprof_zend::heap::objects::{
     HeapClass, HeapObjects, ObjectKind, ObjectLosses, ObjectsWalk, OtherClasses, StoreRefusal,
 };
-use phpprof_zend::layouts::Layout;
 use phpprof_zend::memory::Memory;
 
 use crate::run::seed;
 use crate::stack::volume::without_versions;
 
-/// Reads the objects of the executor with these globals, whose heap has these blocks.
+/// For how many of the classes with the most bytes is said who holds their objects, and by how many
+/// paths of each.
+const HELD_CLASSES: usize = 16;
+const PATHS: usize = 3;
+
+/// The objects of a heap, and who holds those of the largest classes.
+pub struct ReadClasses {
+    objects: HeapObjects,
+    held: HeldObjects,
+    /// The paths of each of the first classes.
+    paths: Vec<Vec<HoldingPath>>,
+}
+
+/// Reads the objects of a heap.
 pub fn read<M: Memory + ?Sized>(
-    memory: &M,
-    layout: &Layout,
-    executor_globals: u64,
-    blocks: &HeapBlocks,
+    place: &HeldMemory<'_, M>,
     until: Instant,
-) -> Result<HeapObjects, StoreRefusal> {
+) -> Result<ReadClasses, StoreRefusal> {
+    let is_over = || Instant::now() >= until;
     let walk = ObjectsWalk {
         seed: seed().into(),
-        is_over: &|| Instant::now() >= until,
+        is_over: &is_over,
     };
-    walk.read(memory, layout, executor_globals, blocks)
+    let (memory, layout) = (place.memory, place.layout);
+    let objects = walk.read(memory, layout, place.executor_globals, place.blocks)?;
+    let held = HeldObjects::read(place, &is_over);
+    let classes = objects.classes.iter().take(HELD_CLASSES);
+    let paths = classes.map(|class| held.of(memory, layout, &class.keys, PATHS));
+    let paths = paths.collect();
+    Ok(ReadClasses {
+        objects,
+        held,
+        paths,
+    })
 }
 
 /// The report of these objects.
-pub fn report(objects: HeapObjects, is_moment: bool) -> ClassesReport {
+pub fn report(read: ReadClasses, is_moment: bool) -> ClassesReport {
+    let ReadClasses {
+        objects,
+        held,
+        paths,
+    } = read;
     let of_rows = |of: fn(&HeapClass) -> u64| objects.classes.iter().map(of).sum::<u64>();
     let OtherClasses {
         classes,
@@ -60,19 +86,30 @@ pub fn report(objects: HeapObjects, is_moment: bool) -> ClassesReport {
         unnamed,
         late,
     };
+    let paths = paths.into_iter().chain(std::iter::repeat_with(Vec::new));
+    let (all, bytes_of_all) = (
+        of_rows(|it| it.instances).saturating_add(instances),
+        of_rows(|it| it.bytes).saturating_add(bytes),
+    );
+    let classes = objects.classes.into_iter().zip(paths);
+    let classes = classes.map(|(class, paths)| class_report(class, paths));
     ClassesReport {
         is_moment,
-        objects: of_rows(|it| it.instances).saturating_add(instances),
-        bytes: of_rows(|it| it.bytes).saturating_add(bytes),
+        objects: all,
+        bytes: bytes_of_all,
         free: objects.free,
         sampled_of: (objects.one_of > 1).then_some(objects.places),
         other_classes: (others != OtherClassesReport::default()).then_some(others),
         lost: (lost != LostObjectsReport::default()).then_some(lost),
-        by_class: objects.classes.into_iter().map(class_report).collect(),
+        reached: Some(ReachedReport {
+            objects: held.objects,
+            is_whole: held.is_whole,
+        }),
+        by_class: classes.collect(),
     }
 }
 
-fn class_report(class: HeapClass) -> ClassReport {
+fn class_report(class: HeapClass, paths: Vec<HoldingPath>) -> ClassReport {
     let shown = |text: String| without_versions(&text).into_owned();
     ClassReport {
         name: shown(class.name),
@@ -86,6 +123,13 @@ fn class_report(class: HeapClass) -> ClassReport {
         place: class.place.map(shown),
         instances: class.instances,
         bytes: class.bytes,
+        held_by: paths
+            .into_iter()
+            .map(|it| HeldByReport {
+                path: shown(it.path),
+                instances: it.instances,
+            })
+            .collect(),
     }
 }
 
@@ -112,8 +156,14 @@ mod tests {
         image.settle();
         let heap = account::read(image.heap.memory(), layout, image.heap.heap()).unwrap();
         let globals = image.engine.executor_globals;
-        let objects = read(&image, layout, globals, &heap.blocks, until).unwrap();
-        report(objects, true)
+        let place = HeldMemory {
+            memory: &image,
+            layout,
+            blocks: &heap.blocks,
+            executor_globals: globals,
+            compiler_globals: 0,
+        };
+        report(read(&place, until).unwrap(), true)
     }
 
     #[test]

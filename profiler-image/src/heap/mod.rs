@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use phpprof_profile::dump::{BinReport, DumpWorker, HeapReport, LostReport, MemoryReport};
 use phpprof_zend::heap::account::{self, MmAccount, MmLosses, MmRefusal};
 use phpprof_zend::heap::bins;
+use phpprof_zend::heap::holders::HeldMemory;
 
 use crate::run::WorkerLabels;
 use crate::target::process::ProcessMemory;
@@ -96,7 +97,7 @@ fn heap(
     until: Instant,
 ) -> Result<HeapRead, MmRefusal> {
     let engine = &seen.engine;
-    let (layout, globals) = (engine.layout, engine.executor_globals);
+    let layout = engine.layout;
     let read = |is_last: bool| {
         let off = OffCpu::begin(seen.pid, tid);
         let stayed = || off.as_ref().is_some_and(OffCpu::stayed);
@@ -107,8 +108,15 @@ fn heap(
             // They take most of the time: of accounts that are torn, only the last one has them.
             let has_classes = stayed() || is_last;
             let classes = has_classes.then(|| {
-                let objects = classes::read(memory, layout, globals, &read.blocks, until);
-                objects.map(|objects| classes::report(objects, heap.is_moment && stayed()))
+                let place = HeldMemory {
+                    memory,
+                    layout,
+                    blocks: &read.blocks,
+                    executor_globals: engine.executor_globals,
+                    compiler_globals: engine.phase_globals.compiler_globals.unwrap_or(0),
+                };
+                let read = classes::read(&place, until);
+                read.map(|read| classes::report(read, heap.is_moment && stayed()))
             });
             HeapRead { heap, classes }
         });

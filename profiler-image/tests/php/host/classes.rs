@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use phpprof::run::own_cpu;
 use phpprof::target::process::{ProcessMemory, maps};
 use phpprof_testing::{Running, wait_for};
-use phpprof_zend::engine::find;
-use phpprof_zend::heap::account;
+use phpprof_zend::engine::{Engine, find};
+use phpprof_zend::heap::account::{self, MmReading};
+use phpprof_zend::heap::holders::{HeldMemory, HeldObjects};
 use phpprof_zend::heap::objects::{HeapObjects, ObjectsWalk};
 use phpprof_zend::memory::Memory as _;
 use serde_json::Value;
@@ -82,8 +83,8 @@ fgets(STDIN);
 "#;
 
 /// A PHP that waits after it has planted its objects.
-struct Planted {
-    running: Running,
+pub struct Planted {
+    pub running: Running,
     /// What it said.
     said: String,
     _commands: ChildStdin,
@@ -92,7 +93,7 @@ struct Planted {
 
 impl Planted {
     /// Starts the command in a folder that has the script.
-    fn start(script: &str, command: impl Fn(&Path) -> Command) -> Result<Self> {
+    pub fn start(script: &str, command: impl Fn(&Path) -> Command) -> Result<Self> {
         let scene = Scene::new()?;
         let script = scene.file("plants.php", script)?;
         let mut command = command(&script);
@@ -110,7 +111,7 @@ impl Planted {
         Ok(planted)
     }
 
-    fn host(script: &str) -> Result<Self> {
+    pub fn host(script: &str) -> Result<Self> {
         Self::start(script, |script| {
             let mut command = Command::new(PHP);
             command.args(["-n", "-d", "memory_limit=-1"]).arg(script);
@@ -119,7 +120,7 @@ impl Planted {
     }
 
     /// The classes of a moment in which it waits.
-    fn classes(&self) -> Result<Value> {
+    pub fn classes(&self) -> Result<Value> {
         wait_for("classes of one moment", || {
             let classes = memory(self.running.pid())?["classes"].clone();
             Ok((classes["isMoment"] == true).then_some(classes))
@@ -128,10 +129,10 @@ impl Planted {
 }
 
 /// How a PHP runs a script.
-type ScriptRun = Box<dyn Fn(&Path) -> Command>;
+pub type ScriptRun = Box<dyn Fn(&Path) -> Command>;
 
 /// Each PHP of this machine and of the tests' cache, with its name.
-fn runtimes() -> Vec<(&'static str, ScriptRun)> {
+pub fn runtimes() -> Vec<(&'static str, ScriptRun)> {
     let cache = std::env::var_os("PHPPROF_CACHE").filter(|cache| !cache.is_empty());
     let cache = PathBuf::from(cache.unwrap_or_else(|| "/var/cache/phpprof".into()));
     let runtimes = cache.join("runtimes");
@@ -172,7 +173,7 @@ fn runtimes() -> Vec<(&'static str, ScriptRun)> {
 }
 
 /// The rows whose name contains this.
-fn rows<'a>(classes: &'a Value, name: &str) -> Vec<&'a Value> {
+pub fn rows<'a>(classes: &'a Value, name: &str) -> Vec<&'a Value> {
     let rows = classes["byClass"].as_array().into_iter().flatten();
     let is_it = |row: &&Value| row["name"].as_str().is_some_and(|it| it.contains(name));
     rows.filter(is_it).collect()
@@ -266,31 +267,55 @@ fn scattered(kept: usize) -> String {
     )
 }
 
-/// Reads the objects here, and says how much CPU time that took.
-fn read_here(planted: &Planted) -> Result<(HeapObjects, f64)> {
-    let pid = planted.running.pid();
-    let memory = ProcessMemory::open(pid).map_err(|fault| anyhow!("{fault}"))?;
-    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let exe = fs::read_link(format!("/proc/{pid}/exe"))?;
-    let modules = maps::parse(&text, &exe.to_string_lossy()).modules;
-    let engine = find(&memory, &modules).map_err(|refusal| anyhow!("{refusal:?}"))?;
-    let (layout, globals) = (engine.layout, engine.executor_globals);
-    let stack = memory.word(globals + layout.executor_globals.vm_stack as u64)?;
-    let heap = phpprof_zend::heap::find(&memory, layout, stack).context("no heap")?;
-    let read = account::read(&memory, layout, heap)?;
-    let walk = ObjectsWalk {
-        seed: 5,
-        is_over: &|| false,
-    };
-    let before = own_cpu();
-    let objects = walk.read(&memory, layout, globals, &read.blocks)?;
-    Ok((objects, (own_cpu() - before) as f64 / 1e6))
+impl Planted {
+    /// Its engine, and its heap.
+    fn read(&self) -> Result<(ProcessMemory, Engine, MmReading)> {
+        let pid = self.running.pid();
+        let memory = ProcessMemory::open(pid).map_err(|fault| anyhow!("{fault}"))?;
+        let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let exe = fs::read_link(format!("/proc/{pid}/exe"))?;
+        let modules = maps::parse(&text, &exe.to_string_lossy()).modules;
+        let engine = find(&memory, &modules).map_err(|refusal| anyhow!("{refusal:?}"))?;
+        let (layout, globals) = (engine.layout, engine.executor_globals);
+        let stack = memory.word(globals + layout.executor_globals.vm_stack as u64)?;
+        let heap = phpprof_zend::heap::find(&memory, layout, stack).context("no heap")?;
+        let read = account::read(&memory, layout, heap)?;
+        Ok((memory, engine, read))
+    }
+
+    /// Its objects, and how much CPU time reading them took.
+    fn objects(&self) -> Result<(HeapObjects, f64)> {
+        let (memory, engine, read) = self.read()?;
+        let walk = ObjectsWalk {
+            seed: 5,
+            is_over: &|| false,
+        };
+        let (layout, globals) = (engine.layout, engine.executor_globals);
+        let before = own_cpu();
+        let objects = walk.read(&memory, layout, globals, &read.blocks)?;
+        Ok((objects, (own_cpu() - before) as f64 / 1e6))
+    }
+
+    /// Who holds them, and how much CPU time that took.
+    pub fn held(&self) -> Result<(HeldObjects, f64)> {
+        let (memory, engine, read) = self.read()?;
+        let place = HeldMemory {
+            memory: &memory,
+            layout: engine.layout,
+            blocks: &read.blocks,
+            executor_globals: engine.executor_globals,
+            compiler_globals: engine.phase_globals.compiler_globals.unwrap_or(0),
+        };
+        let before = own_cpu();
+        let held = HeldObjects::read(&place, &|| false);
+        Ok((held, (own_cpu() - before) as f64 / 1e6))
+    }
 }
 
 #[test]
 fn classes_cost_of_a_hundred_thousand_objects() -> Result<()> {
     let planted = Planted::host(&scattered(100_000))?;
-    let (objects, milliseconds) = read_here(&planted)?;
+    let (objects, milliseconds) = planted.objects()?;
     println!("100,000 objects: {milliseconds:.1} ms");
     let found: u64 = objects.classes.iter().map(|it| it.instances).sum();
     ensure!(found >= 100_000 && objects.free >= 200_000, "{objects:?}");
@@ -301,7 +326,7 @@ fn classes_cost_of_a_hundred_thousand_objects() -> Result<()> {
 #[test]
 fn classes_of_two_million_places_are_estimated() -> Result<()> {
     let planted = Planted::host(&scattered(700_000))?;
-    let (objects, milliseconds) = read_here(&planted)?;
+    let (objects, milliseconds) = planted.objects()?;
     println!(
         "a million of {} places: {milliseconds:.1} ms",
         objects.places

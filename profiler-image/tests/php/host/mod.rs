@@ -8,6 +8,7 @@ mod dump;
 mod dump_many;
 mod files;
 mod formats;
+mod holders;
 mod memory;
 mod program;
 mod scene;

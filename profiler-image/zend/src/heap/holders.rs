@@ -23,7 +23,7 @@ use super::objects::{ClassKey, EngineClass, ObjectKind};
 use paths::{HeldPath, PathTree};
 
 /// How many objects, arrays and references are followed. With their places in the queue, that is
-/// some 12 MiB.
+/// up to 14 MiB.
 pub const MAX_NODES: usize = 1 << 18;
 /// How many entries of arrays are read.
 pub const MAX_ENTRIES: u64 = 1 << 24;
@@ -68,20 +68,24 @@ pub struct HoldingPath {
 
 impl HeldObjects {
     /// Walks the heap until `is_over`.
-    pub fn read<M: Memory + ?Sized>(place: &HeldMemory<'_, M>, is_over: &dyn Fn() -> bool) -> Self {
+    pub fn read<'a, M: Memory + ?Sized>(
+        place: &'a HeldMemory<'a, M>,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Self {
         let mut walk = HoldersWalk {
             place,
             seen: HashSet::new(),
             open: VecDeque::new(),
             shapes: HashMap::new(),
+            functions: HashSet::new(),
+            is_over,
             entries: 0,
             is_cut: false,
             found: Self::default(),
         };
         walk.roots();
         while let Some(node) = walk.open.pop_front() {
-            if is_over() {
-                walk.is_cut = true;
+            if walk.is_late() {
                 break;
             }
             walk.follow(node);
@@ -144,12 +148,22 @@ struct HoldersWalk<'a, M: ?Sized> {
     open: VecDeque<OpenNode>,
     /// `None` for what is not a class.
     shapes: HashMap<u64, Option<ClassShape>>,
+    /// Those whose static variables were followed: a class has its parents' methods, too.
+    functions: HashSet<u64>,
+    is_over: &'a dyn Fn() -> bool,
     entries: u64,
     is_cut: bool,
     found: HeldObjects,
 }
 
 impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
+    /// Whether the time is over; then the walk is not whole.
+    fn is_late(&mut self) -> bool {
+        let is_over = (self.is_over)();
+        self.is_cut |= is_over;
+        is_over
+    }
+
     /// Goes to what a value refers to, by this path.
     fn value(&mut self, zval: Zval, path: HeldPath) {
         let kind = match zval.1 {

@@ -11,9 +11,9 @@ use super::HoldersWalk;
 use super::paths::HeldPath;
 use super::steps::HoldingStep;
 
-/// How many classes, and how many functions of a table, are asked for static values.
+/// How many classes, and how many functions in all, are asked for static values.
 const MAX_CLASSES: usize = 32_768;
-const MAX_FUNCTIONS: usize = 65_536;
+const MAX_FUNCTIONS: usize = 131_072;
 /// How many static properties of a class are read.
 const MAX_STATICS: u32 = 4096;
 /// How many calls of a stack are read, and how many variables of a call.
@@ -35,6 +35,9 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         let word = |at: Option<u64>| at.and_then(|at| self.place.memory.word(at).ok());
         let (classes, functions, call) = (word(classes), word(functions), word(call));
         for class in classes.map_or_else(Vec::new, |it| self.values(it, MAX_CLASSES)) {
+            if self.is_late() {
+                return;
+            }
             self.static_properties(class);
             let methods = class.checked_add(self.place.layout.class_entry.function_table as u64);
             self.functions(methods);
@@ -84,8 +87,14 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
     fn functions(&mut self, table: Option<u64>) {
         let Some(table) = table else { return };
         for function in self.values(table, MAX_FUNCTIONS) {
+            if self.functions.len() >= MAX_FUNCTIONS {
+                self.is_cut = true;
+                return;
+            }
             let mut head = [0; HEAD];
-            if self.place.memory.read(function, &mut head).is_err() {
+            if !self.functions.insert(function)
+                || self.place.memory.read(function, &mut head).is_err()
+            {
                 continue;
             }
             let key = FunctionKey::parse(self.place.layout, &head);

@@ -116,4 +116,11 @@ mod tests {
         }
         Ok(())
     }
+
+    #[test]
+    fn makefile_names_the_second_cluster() {
+        let makefile = include_str!("../../Makefile");
+        let line = format!("SECOND := {}", CLUSTERS[1].name);
+        assert!(makefile.lines().any(|it| it == line), "{line}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What the operator serves: the relay, results and health; and the keys of the first two.
 
 pub mod addresses;
+mod answers;
 pub(crate) mod connections;
 pub(crate) mod grants;
 pub mod health;

@@ -9,7 +9,6 @@
 //! Invariant: nothing is read from the store for a link that this operator did not sign or that has
 //! expired.
 
-mod answers;
 mod archive;
 mod drawn;
 mod live;
@@ -33,9 +32,9 @@ use phpprof_profile::{LARGEST_TIMELINE, start};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use answers::{busy, held, html, json, private, refuse, sized};
 use archive::Before;
 
+use crate::http::answers::{busy, held, html, json, private, refuse, sized};
 use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
 use crate::http::listen::listen;

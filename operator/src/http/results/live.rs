@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use phpprof_crds::TargetStatus;
 use serde::Serialize;
 
-use super::answers::{busy, private, refuse};
+use crate::http::answers::{busy, private, refuse};
 use super::{LARGEST_LIVE, NEW_KEY, Results, drawn, no_question, question};
 
 /// How long a client may take to fetch an answer, while others wait for their turn.

@@ -10,8 +10,8 @@ use phpprof_profile::{
     DecodeLimits as Bounds, NoiseScale, Packed, SampleSource as _, View, ViewError, page, timeline,
 };
 
-use super::answers::{busy, html, refuse, sized};
 use super::{LARGEST_DRAWN, LARGEST_PAGE, NAMES_DRAWN, Results, TAKEN_WITHIN, drawn};
+use crate::http::answers::{busy, html, refuse, sized};
 use crate::sampler::object_keys::{MERGED, REQUESTS, UID_LENGTH, below};
 use crate::storage::collector::merged_bounds;
 use crate::storage::store::StoreError;

@@ -33,7 +33,7 @@ use crate::{ProfileComparisonStatus, ProfileTarget};
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.before == oldSelf.before && self.after == oldSelf.after && self.measure == oldSelf.measure && self.maxIncreasePercent == oldSelf.maxIncreasePercent && self.minMilliseconds == oldSelf.minMilliseconds && self.visiblePercent == oldSelf.visiblePercent && self.force == oldSelf.force && has(self.durationSeconds) == has(oldSelf.durationSeconds) && (!has(self.durationSeconds) || self.durationSeconds == oldSelf.durationSeconds) && has(self.samplesPerSecond) == has(oldSelf.samplesPerSecond) && (!has(self.samplesPerSecond) || self.samplesPerSecond == oldSelf.samplesPerSecond)"
+    "self.before == oldSelf.before && self.after == oldSelf.after && self.measure == oldSelf.measure && self.maxIncreasePercent == oldSelf.maxIncreasePercent && self.minMilliseconds == oldSelf.minMilliseconds && self.visiblePercent == oldSelf.visiblePercent && self.force == oldSelf.force && self.template == oldSelf.template && has(self.durationSeconds) == has(oldSelf.durationSeconds) && (!has(self.durationSeconds) || self.durationSeconds == oldSelf.durationSeconds) && has(self.samplesPerSecond) == has(oldSelf.samplesPerSecond) && (!has(self.samplesPerSecond) || self.samplesPerSecond == oldSelf.samplesPerSecond)"
 ).message("the spec cannot be changed, except cancel and ttlSecondsAfterFinished; create another ProfileComparison instead"),
 validation = Rule::new("!oldSelf.cancel || self.cancel")
     .message("cancel cannot be undone; create another ProfileComparison instead"),
@@ -92,6 +92,11 @@ pub struct ProfileComparisonSpec {
     /// Compares profiles that were not recorded alike. The verdict's reasons then say what differs.
     #[serde(default)]
     pub force: bool,
+
+    /// The comparison itself is never run. The operator's address /verdict starts a comparison like
+    /// it for each release, named NAME-RUN, if it is asked with the namespace's token.
+    #[serde(default)]
+    pub template: bool,
 
     /// Ends the comparison without a verdict. Requests that it has created and that still run are
     /// cancelled. This cannot be undone.

@@ -271,6 +271,9 @@ impl RequestReason {
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
 )]
 pub enum ComparisonReason {
+    /// In progress: the comparison is a template, which is never run; /verdict of the operator
+    /// starts comparisons like it.
+    Template,
     /// In progress: a side's request is not finished, or does not exist yet; the message says
     /// which.
     WaitingForRequests,
@@ -364,6 +367,7 @@ pub enum ComparisonOutcome {
 impl ComparisonReason {
     /// All of them.
     pub const ALL: &[Self] = &[
+        Self::Template,
         Self::WaitingForRequests,
         Self::Comparing,
         Self::WaitingForStore,
@@ -399,6 +403,7 @@ impl ComparisonReason {
     /// What it says about the verdict.
     pub fn outcome(self) -> ComparisonOutcome {
         match self {
+            Self::Template => ComparisonOutcome::InProgress,
             Self::WaitingForRequests => ComparisonOutcome::InProgress,
             Self::Comparing => ComparisonOutcome::InProgress,
             Self::WaitingForStore => ComparisonOutcome::InProgress,
@@ -436,6 +441,7 @@ impl ComparisonReason {
     #[rustfmt::skip] // One reason a line.
     pub fn meaning(self) -> &'static str {
         match self {
+            Self::Template => "In progress: the comparison is a template, which is never run; /verdict of the operator starts comparisons like it.",
             Self::WaitingForRequests => "In progress: a side's request is not finished, or does not exist yet; the message says which.",
             Self::Comparing => "In progress: both profiles are stored; the operator compares them.",
             Self::WaitingForStore => "In progress: the store does not answer; the operator retries until the deadline in the message.",
@@ -473,6 +479,7 @@ impl ComparisonReason {
     #[rustfmt::skip] // One reason a line.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
+            Self::Template => None,
             Self::WaitingForRequests => None,
             Self::Comparing => None,
             Self::WaitingForStore => Some("Check the store and the operator's credentials; the operator's log has the errors."),

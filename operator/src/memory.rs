@@ -4,7 +4,7 @@
 
 use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, timeline};
 
-use crate::http::{health, live, relay, results, tls};
+use crate::http::{health, live, relay, results, tls, verdict};
 use crate::reconcile::{calls, watches};
 use crate::storage::{archive, collector, comparison, requests};
 
@@ -45,7 +45,10 @@ pub fn parts() -> Vec<(&'static str, usize)> {
             "answers to calls",
             calls::OBJECTS as usize * LARGEST_OBJECT * COPIES,
         ),
-        ("connections", plain.iter().sum::<usize>() + uploading),
+        (
+            "connections",
+            plain.iter().sum::<usize>() + uploading + verdict::PAYLOADS,
+        ),
         ("bodies of the relay", relay_room),
         (
             "live seconds",

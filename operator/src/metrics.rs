@@ -72,6 +72,7 @@ pub struct Metrics {
     verification_seconds: Histogram,
     merge_seconds: Histogram,
     relay: Family<ByCode, Counter>,
+    verdicts: Family<ByCode, Counter>,
     api: Family<ByCode, Counter>,
     store_errors: StoreErrors,
     connections: ConnectionMetrics,
@@ -128,6 +129,7 @@ impl Metrics {
             verification_seconds: seconds(),
             merge_seconds: seconds(),
             relay: Family::default(),
+            verdicts: Family::default(),
             api: Family::default(),
             store_errors: StoreErrors::default(),
             connections: ConnectionMetrics::default(),
@@ -206,6 +208,11 @@ impl Metrics {
     /// Counts an answer of the relay.
     pub fn relayed(&self, code: u16) {
         self.relay.get_or_create(&ByCode { code }).inc();
+    }
+
+    /// Counts an answer about a verdict.
+    pub fn asked_for_verdict(&self, code: u16) {
+        self.verdicts.get_or_create(&ByCode { code }).inc();
     }
 
     /// Counts an answer of the API server, or that there was none.

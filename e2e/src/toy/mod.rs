@@ -7,7 +7,9 @@
 pub mod control_plane;
 pub mod node;
 mod operator;
+pub mod release;
 pub mod sampler;
+mod secrets;
 
 use std::path::PathBuf;
 

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::control_plane::ControlPlane;
 use super::operator::{self, OperatorPod};
+use super::release::ToyRelease;
 use super::sampler::{self, Canned, SamplerEnd};
 
 /// The node's name.
@@ -235,9 +236,10 @@ impl Life {
                 container.clone(),
                 self.address,
             );
+            let release = ToyRelease::of(&pod);
             tokio::spawn(async move {
                 let name = container.name.clone();
-                let ended = sample(&shared, &news, container, address).await;
+                let ended = sample(&shared, &news, container, address, release).await;
                 let ended = ended.unwrap_or_else(|error| SamplerEnd {
                     exit_code: 1,
                     message: error.to_string(),
@@ -315,6 +317,7 @@ async fn sample(
     news: &mpsc::UnboundedSender<SamplerNews>,
     container: EphemeralContainer,
     address: Ipv4Addr,
+    release: Option<ToyRelease>,
 ) -> Result<SamplerEnd> {
     tokio::time::sleep(START).await;
     let running = json!({"running": {"startedAt": Timestamp::now()}});
@@ -334,5 +337,9 @@ async fn sample(
             .build()?)
     };
     let seconds = sampler::duration(&container)?.as_secs();
-    sampler::sample(client, &container, &Canned::of(seconds)).await
+    let canned = match release {
+        Some(release) => Canned::of_release(seconds, release)?,
+        None => Canned::of(seconds),
+    };
+    sampler::sample(client, &container, &canned).await
 }

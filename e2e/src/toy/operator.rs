@@ -13,6 +13,7 @@ use kube::{Api, ResourceExt as _};
 use tokio::process::Child;
 
 use super::control_plane::{ControlPlane, start};
+use super::secrets::MountedSecret;
 use crate::run;
 
 /// Before it is started again, as the kubelet does after a first failure.
@@ -33,6 +34,7 @@ pub(super) struct OperatorPod {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     health: String,
+    _secret: Option<MountedSecret>,
 }
 
 /// Whether this is a pod of the operator.
@@ -64,11 +66,12 @@ impl OperatorPod {
         environment.push(("KUBECONFIG".to_owned(), kubeconfig));
         environment.push(("HOSTNAME".to_owned(), name.clone()));
         let bundle = bundle(plane, logs, pod).await?;
+        let secret = MountedSecret::of(plane, logs, pod)?;
         let arguments = container.args.iter().flatten();
         let mut arguments: Vec<String> = arguments
             .map(|argument| match &bundle {
                 Some(file) if argument.starts_with(BUNDLE) => format!("{BUNDLE}{file}"),
-                _ => argument.clone(),
+                _ => moved(argument, secret.as_ref()),
             })
             .collect();
         arguments.extend([
@@ -82,6 +85,7 @@ impl OperatorPod {
             arguments,
             environment,
             health: format!("http://{address}:{HEALTH}/readyz"),
+            _secret: secret,
         })
     }
 
@@ -136,6 +140,14 @@ async fn bundle(plane: &ControlPlane, logs: &Path, pod: &Pod) -> Result<Option<S
     let file = logs.join(format!("{}.crt", pod.name_any()));
     std::fs::write(&file, data.get("ca.crt").context("no ca.crt")?)?;
     Ok(Some(file.display().to_string()))
+}
+
+/// An argument, with the path of a mounted Secret on this machine.
+fn moved(argument: &str, secret: Option<&MountedSecret>) -> String {
+    match secret.and_then(|it| argument.strip_suffix(&it.mount).zip(Some(&it.folder))) {
+        Some((flag, folder)) => format!("{flag}{}", folder.display()),
+        None => argument.to_owned(),
+    }
 }
 
 /// The container's variables. Those of the node's resources are left out.

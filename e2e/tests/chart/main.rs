@@ -9,6 +9,7 @@ mod notes;
 mod presets;
 mod schedules;
 mod upgrade;
+mod verdicts;
 
 use std::process::Command;
 

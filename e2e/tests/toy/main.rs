@@ -15,3 +15,4 @@ mod refusals;
 mod replicas;
 mod restarts;
 mod specs;
+mod verdicts;

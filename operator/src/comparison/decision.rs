@@ -1,7 +1,7 @@
 //! The next step of a comparison.
 //!
 //! Invariant: a comparison that has ended is only deleted, when its time to live is over. Both
-//! requests are created in one step, before any is waited for.
+//! requests are created in one step, before any is waited for. A template creates none.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -49,6 +49,8 @@ pub enum ComparisonStep {
     Delete,
     /// Nothing until then.
     Rest(Timestamp),
+    /// A template: nothing until it changes.
+    Hold(ComparisonWords),
     /// Create the requests of these sides.
     Create(Vec<SideName>),
     /// Look again soon.
@@ -91,6 +93,11 @@ pub fn decide(
         let reason = ComparisonReason::ComparisonCancelled;
         let why = ComparisonWords::new(reason, "the comparison was cancelled");
         return end(comparison, seen, why);
+    }
+    if comparison.spec.template {
+        let found = "/verdict of the operator starts comparisons like this one";
+        let words = ComparisonWords::new(ComparisonReason::Template, found);
+        return ComparisonStep::Hold(words);
     }
     let new = sides.clone().filter(|it| *it.1 == SideRequest::NotCreated);
     let new: Vec<SideName> = new.map(|(side, _)| side).collect();

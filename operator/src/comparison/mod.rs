@@ -5,6 +5,7 @@
 
 pub mod decision;
 pub mod requests;
+pub mod runs;
 pub mod status;
 pub(crate) mod verdict;
 

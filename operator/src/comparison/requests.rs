@@ -3,7 +3,7 @@
 //! Invariant: what is created follows from the comparison alone, so creating it again creates
 //! nothing else.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource as _, ResourceExt as _};
 use phpprof_crds::{
     ComparedRequest, ComparisonSide, ProfileComparison, ProfileComparisonStatus, ProfileRequest,
@@ -112,7 +112,7 @@ pub fn request_of(
 }
 
 /// Without `blockOwnerDeletion`, which would need the right to update the comparison's finalizers.
-fn owner(comparison: &ProfileComparison) -> OwnerReference {
+pub(super) fn owner(comparison: &ProfileComparison) -> OwnerReference {
     OwnerReference {
         api_version: ProfileComparison::api_version(&()).into_owned(),
         kind: ProfileComparison::kind(&()).into_owned(),
@@ -126,7 +126,12 @@ fn owner(comparison: &ProfileComparison) -> OwnerReference {
 /// Whether the comparison has created this request.
 #[must_use]
 pub fn is_owned(request: &ProfileRequest, comparison: &ProfileComparison) -> bool {
-    let owners = request.metadata.owner_references.iter().flatten();
+    is_controlled(&request.metadata, comparison)
+}
+
+/// Whether an object says that the comparison is its controller.
+pub(super) fn is_controlled(metadata: &ObjectMeta, comparison: &ProfileComparison) -> bool {
+    let owners = metadata.owner_references.iter().flatten();
     let uid = comparison.uid().unwrap_or_default();
     let is_owner = |owner: &OwnerReference| owner.controller == Some(true) && owner.uid == uid;
     !uid.is_empty() && owners.into_iter().any(is_owner)

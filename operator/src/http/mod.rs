@@ -16,3 +16,4 @@ pub mod runs;
 mod shares;
 pub mod source;
 pub mod tls;
+pub mod verdict;

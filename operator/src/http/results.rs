@@ -40,6 +40,7 @@ use crate::http::keyring::Keyring;
 use crate::http::listen::listen;
 use crate::http::live::Live;
 use crate::http::shares::Shares;
+use crate::http::verdict::Verdicts;
 use crate::lifecycle::checkpoints::lists_requests;
 use crate::metrics::PortMetrics;
 use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, below, folder};
@@ -231,14 +232,15 @@ struct LinkPlace {
     path: String,
 }
 
-/// Serves until the process ends.
+/// Serves results, and verdicts for controllers of rollouts, until the process ends.
 pub async fn serve(
     address: SocketAddr,
     results: Results,
+    verdicts: Verdicts,
     metrics: PortMetrics,
 ) -> std::io::Result<()> {
     let listener = listen(address).await?;
-    let router = results.router();
+    let router = results.router().merge(verdicts.router());
     match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }
 

@@ -103,6 +103,11 @@ impl Metrics {
             it.relay,
         );
         all.register(
+            "verdict_answers",
+            "Responses about verdicts to controllers of rollouts, by HTTP status: 401 without the token, 409 and 425 if a rollout may not go on",
+            it.verdicts,
+        );
+        all.register(
             "api_calls",
             "Responses of the API server, by HTTP status; 0 if there was none",
             it.api,
@@ -160,6 +165,9 @@ impl Metrics {
         }
         for code in [200, 403, 503] {
             let _ = self.relay.get_or_create(&ByCode { code });
+        }
+        for code in [200, 401, 404, 409, 425, 429, 503] {
+            let _ = self.verdicts.get_or_create(&ByCode { code });
         }
         for code in [0, 200, 409, 500] {
             let _ = self.api.get_or_create(&ByCode { code });

@@ -12,7 +12,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::DeserializeGuard;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
@@ -36,6 +35,7 @@ use crate::reconcile::events;
 use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::strip_all_but_who_asked;
 use crate::reconcile::scopes::scopes;
+use crate::reconcile::verdicts::GuardedComparison;
 use crate::reconcile::watches::paged;
 use crate::storage::comparison::{ComparisonQuestion, NotCompared};
 
@@ -45,8 +45,6 @@ const CONCURRENCY: u16 = 4;
 const LOOK: Duration = Duration::from_secs(2);
 /// The pause after a failed reconciliation.
 const PAUSE: Duration = Duration::from_secs(5);
-
-type GuardedComparison = DeserializeGuard<ProfileComparison>;
 
 /// Why the reconciliation of a comparison must be repeated.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +66,10 @@ pub enum CompareError {
 /// Runs while the process runs. If `namespaces` is empty, all namespaces are included.
 pub async fn run(context: Arc<Context>, namespaces: Vec<String>) {
     let scopes: Vec<Api<GuardedComparison>> = scopes(&context.cluster.client, &namespaces);
-    let loops = scopes.into_iter().map(|api| {
-        let (known, writer) = reflector::store();
+    let (stores, writers): (Vec<_>, Vec<_>) = scopes.iter().map(|_| reflector::store()).unzip();
+    context.cluster.comparisons.know(stores.clone());
+    let loops = scopes.into_iter().zip(stores.into_iter().zip(writers));
+    let loops = loops.map(|(api, (known, writer))| {
         let arriving = watcher(api, paged()).default_backoff().modify(strip);
         let changed = reflected(writer, arriving);
         Controller::for_stream(changed, known)
@@ -192,7 +192,7 @@ impl<'a> ComparisonLook<'a> {
 
     async fn act(mut self) -> Result<Action, CompareError> {
         let is_over = self.status.completion_time.is_some();
-        let seen = if is_over {
+        let seen = if is_over || self.comparison.spec.template {
             [SideRequest::Missing, SideRequest::Missing]
         } else {
             [
@@ -205,6 +205,7 @@ impl<'a> ComparisonLook<'a> {
             ComparisonStep::Rest(until) => Ok(Action::requeue(
                 Duration::try_from(until.duration_since(self.now)).unwrap_or(PAUSE),
             )),
+            ComparisonStep::Hold(words) => self.hold(&words).await,
             ComparisonStep::Create(sides) => self.create(&sides).await,
             ComparisonStep::Wait(words) => self.wait(&words).await,
             ComparisonStep::Compare { requests, notes } => {
@@ -302,6 +303,10 @@ impl<'a> ComparisonLook<'a> {
         status::wait(&mut self.status, words, generation, self.now);
         self.write().await?;
         Ok(Action::requeue(LOOK))
+    }
+
+    async fn hold(self, words: &ComparisonWords) -> Result<Action, CompareError> {
+        self.wait(words).await.map(|_| Action::await_change())
     }
 
     /// Compares, once the status says so.

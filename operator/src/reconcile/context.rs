@@ -15,6 +15,7 @@ use crate::http::addresses::RelayAddresses;
 use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::Live;
+use crate::http::verdict::VerdictTokens;
 use crate::lease::Role;
 use crate::metrics::{Metrics, Now};
 use crate::reconcile::archives::Archives;
@@ -22,6 +23,7 @@ use crate::reconcile::fleet::Fleet;
 use crate::reconcile::halts::Halts;
 use crate::reconcile::ledger::Ledger;
 use crate::reconcile::requests::RequestLookup;
+use crate::reconcile::verdicts::ComparisonLookup;
 use crate::reconcile::watches::{PodWatches, reference};
 use crate::sampler::cancellation::Cancellations;
 use crate::sampler::container::SamplerConfig;
@@ -56,6 +58,8 @@ pub struct ClusterView {
     pub role: Arc<Role>,
     /// Knows the requests, and whether the request of a key still exists.
     pub requests: Arc<RequestLookup>,
+    /// Knows the comparisons, and starts the runs of templates.
+    pub comparisons: Arc<ComparisonLookup>,
     /// Pods of namespaces with a request.
     pub watches: PodWatches,
     /// Where profiling is stopped.
@@ -104,6 +108,8 @@ pub struct AdminPolicy {
     pub sampler: SamplerConfig,
     /// The templates of `status.links`.
     pub links: Vec<LinkTemplate>,
+    /// The tokens for verdicts, if they are on.
+    pub verdict_tokens: Option<VerdictTokens>,
 }
 
 impl Context {

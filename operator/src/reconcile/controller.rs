@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 
 use crate::http::health::Readiness;
 use crate::http::results::{self, Results};
+use crate::http::verdict::Verdicts;
 use crate::lifecycle::decision::{NextLook, decide};
 use crate::lifecycle::effect::{self, Done, Effect, Job};
 use crate::lifecycle::observed::ObservedCluster;
@@ -112,6 +113,7 @@ pub async fn run(
     let served = results::serve(
         results_address,
         results(&context),
+        verdicts(&context),
         context.metrics.port(Port::Results),
     );
     let (routes, changes) = routed(changes, namespaces);
@@ -193,6 +195,12 @@ fn results(context: &Context) -> Results {
         live: context.contact.live.clone(),
         live_turns: Results::live_turns(),
     }
+}
+
+fn verdicts(context: &Context) -> Verdicts {
+    let tokens = context.policy.verdict_tokens.clone();
+    let comparisons = &context.cluster.comparisons;
+    comparisons.verdicts(tokens, context.metrics.clone())
 }
 
 /// Sets readiness once all requests can be listed. The controller's own store cannot tell, because

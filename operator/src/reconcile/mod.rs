@@ -24,4 +24,5 @@ mod resolve;
 mod scopes;
 pub mod store_watch;
 pub(crate) mod strip;
+pub mod verdicts;
 pub mod watches;

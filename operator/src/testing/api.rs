@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::reconcile::archives::Archives;
 use crate::reconcile::context::{AdminPolicy, ClusterView, Contact, Context, Storage};
 use crate::reconcile::requests::RequestLookup;
+use crate::reconcile::verdicts::ComparisonLookup;
 use crate::reconcile::watches::{PodWatches, RequestRef};
 use crate::storage::archive::Archive;
 use crate::storage::collector::Collector;
@@ -151,6 +152,7 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
     };
     let cluster = ClusterView {
         requests: Arc::new(RequestLookup::new(client.clone(), store.prefix())),
+        comparisons: Arc::new(ComparisonLookup::new(client.clone())),
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         halts: Default::default(),
         client,
@@ -169,6 +171,7 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         limits: AdminLimits::default(),
         sampler: Default::default(),
         links: Vec::new(),
+        verdict_tokens: None,
     };
     let context = Context {
         cluster,

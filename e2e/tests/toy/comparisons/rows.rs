@@ -55,6 +55,7 @@ pub fn invalid() -> Vec<ComparisonRow> {
         ("measure", json!("cpu"), VALUES),
         ("measure", json!("Heap"), VALUES),
         ("force", json!("yes"), TYPE),
+        ("template", json!("web"), TYPE),
         ("cancel", json!(1), TYPE),
         ("duration", json!(60), UNKNOWN),
         ("before", json!({}), SIDE),
@@ -142,6 +143,7 @@ pub fn valid() -> Vec<(&'static str, Value)> {
         ("whole numbers", pods("maxIncreasePercent", json!(5))),
         ("the smallest", pods("visiblePercent", json!(0.001))),
         ("the largest", pods("maxIncreasePercent", json!(1000))),
+        ("a template", pods("template", json!(true))),
         ("CPU time", requests("measure", json!("CPU"))),
         (
             "deleted at once",
@@ -151,7 +153,7 @@ pub fn valid() -> Vec<(&'static str, Value)> {
 }
 
 /// Changes of a stored, cancelled comparison of two requests, and words of the refusal.
-pub fn changes() -> [(Value, &'static str); 7] {
+pub fn changes() -> [(Value, &'static str); 8] {
     const FIXED: &str = "the spec cannot be changed, except cancel and ttlSecondsAfterFinished";
     [
         (json!({"before": {"request": "other"}}), FIXED),
@@ -162,6 +164,7 @@ pub fn changes() -> [(Value, &'static str); 7] {
         (json!({"measure": "CPU"}), FIXED),
         (json!({"maxIncreasePercent": 1}), FIXED),
         (json!({"force": true}), FIXED),
+        (json!({"template": true}), FIXED),
         (json!({"cancel": false}), "cancel cannot be undone"),
         (json!({"ttlSecondsAfterFinished": 9}), ""),
     ]

@@ -166,6 +166,10 @@ pub struct Args {
     /// status then links to its flame graph
     #[arg(long)]
     pub results_url: Option<String>,
+    /// Folder with a token for each namespace, in a file of its name, that opens /verdict on the
+    /// port of the results. Without it, verdicts are off
+    #[arg(long)]
+    pub verdict_tokens: Option<PathBuf>,
     /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload},
     /// {service}, {accessKey}, {from} and {to}. May be repeated
     #[arg(long)]

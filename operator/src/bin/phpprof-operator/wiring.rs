@@ -7,12 +7,13 @@ use futures::channel::mpsc::UnboundedReceiver;
 use jiff::Timestamp;
 use kube::client::ClientBuilder;
 use kube::runtime::events::Recorder;
-use phpprof_operator::export::links;
+use phpprof_operator::export::links::{self, LinkTemplate};
 use phpprof_operator::http::addresses::RelayAddresses;
 use phpprof_operator::http::keyring::{KeySecret, Keyring};
 use phpprof_operator::http::live::Live;
 use phpprof_operator::http::relay::{Gone, RelayParts};
 use phpprof_operator::http::runs::Runs;
+use phpprof_operator::http::verdict::VerdictTokens;
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::archives::{ArchiveChanges, Archives};
@@ -20,6 +21,7 @@ use phpprof_operator::reconcile::context::{AdminPolicy, ClusterView, Contact, Co
 use phpprof_operator::reconcile::halts::Halts;
 use phpprof_operator::reconcile::requests::RequestLookup;
 use phpprof_operator::reconcile::residents;
+use phpprof_operator::reconcile::verdicts::ComparisonLookup;
 use phpprof_operator::reconcile::watches::{PodWatches, RequestRef};
 use phpprof_operator::sampler::cancellation::Cancellations;
 use phpprof_operator::storage::archive::Archive;
@@ -83,9 +85,6 @@ pub fn context(
     let ca_bundle = args.ca_bundle()?;
     let store = ProfileStore::open(&args.store(ca_bundle.clone()))?.counted(metrics.store_errors());
     let exporter = args.exporter.clone().open(ca_bundle.as_deref())?;
-    let page = args.results_url.as_deref().map(links::page);
-    let grafana = args.exporter.templates()?;
-    let links = page.into_iter().chain(grafana);
     let archive = Arc::new(Archive::new(store.clone()));
     let (archives, archives_changed) = Archives::new(
         client.clone(),
@@ -99,11 +98,13 @@ pub fn context(
     let policy = AdminPolicy {
         limits: args.limits(&store, !exporter.is_empty()),
         sampler: args.sampler(ca_bundle)?,
-        links: links.chain(args.link.clone()).collect(),
+        links: templates(args)?,
+        verdict_tokens: args.verdict_tokens.clone().map(VerdictTokens::new),
     };
     let live = Live::new(role.clone(), collector.desk());
     let cluster = ClusterView {
         requests: Arc::new(RequestLookup::new(client.clone(), store.prefix())),
+        comparisons: Arc::new(ComparisonLookup::new(client.clone())),
         recorder: Recorder::new(client.clone(), "phpprof-operator".into()),
         halts: Arc::new(halts(args)),
         client,
@@ -132,6 +133,13 @@ pub fn context(
         archives: archives_changed,
     };
     Ok((Arc::new(context), queues))
+}
+
+/// The links of each status, those that the administrator has added last.
+fn templates(args: &Args) -> Result<Vec<LinkTemplate>, Failed> {
+    let page = args.results_url.as_deref().map(links::page);
+    let links = page.into_iter().chain(args.exporter.templates()?);
+    Ok(links.chain(args.link.clone()).collect())
 }
 
 fn halts(args: &Args) -> Halts {

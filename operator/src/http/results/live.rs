@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use phpprof_crds::TargetStatus;
 use serde::Serialize;
 
-use crate::http::answers::{busy, private, refuse};
 use super::{LARGEST_LIVE, NEW_KEY, Results, drawn, no_question, question};
+use crate::http::answers::{busy, private, refuse};
 
 /// How long a client may take to fetch an answer, while others wait for their turn.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);

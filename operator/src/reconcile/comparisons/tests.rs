@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use axum::http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
+use kube::core::DeserializeGuard;
 use phpprof_crds::REQUESTED_BY;
 use serde_json::Value;
 use tower::service_fn;
@@ -216,6 +217,22 @@ async fn two_releases_get_their_verdict() {
     // Its end is written once.
     scene.look().await;
     assert_eq!(scene.take_writes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_template_says_so_and_creates_nothing() {
+    let pod = |name: &str| json!({"target": {"podName": name}});
+    let spec = json!({"before": pod("a"), "after": pod("b"), "template": true});
+    let scene = scene(spec);
+    assert_eq!(scene.look().await, "Template");
+    assert_eq!(scene.take_writes(), [STATUS]);
+    assert_eq!(scene.look().await, "Template");
+    assert_eq!(scene.take_writes(), [""; 0]);
+    let status = scene.status();
+    assert_eq!(status["conditions"][0]["status"], "False");
+    scene.change(|it| it.comparison["spec"]["cancel"] = json!(true));
+    assert_eq!(scene.look().await, "ComparisonCancelled");
+    assert_eq!(scene.take_writes(), [STATUS]);
 }
 
 #[tokio::test]

@@ -25,8 +25,7 @@ pub fn objects(file: &Path, namespace: &str) -> Result<Vec<Value>> {
     Ok(documents.collect::<Result<_, _>>()?)
 }
 
-/// The spec of the Job that an object contains. This cluster does not know Argo's own kinds, so
-/// only their Jobs are tested.
+/// The spec of the Job that an object contains.
 pub fn job(object: &Value) -> Option<&Value> {
     match object["kind"].as_str()? {
         "Job" => object.pointer("/spec"),

@@ -26,6 +26,7 @@ mod proxy;
 pub mod release;
 pub mod requests;
 pub mod results;
+pub mod rollouts;
 mod runner;
 pub mod samples;
 mod sign;

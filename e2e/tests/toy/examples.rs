@@ -2,20 +2,23 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::examples::{files, job, objects};
-use e2e::{Fixture, RESTRICTED, run, shared};
+use e2e::{Fixture, RESTRICTED, rollouts, run, shared};
 use serde_json::{Value, json};
 
 async fn dry_run(object: &Value) -> Result<()> {
-    let create = ["create", "--dry-run=server", "--filename=-"];
+    let create = [
+        "create",
+        "--dry-run=server",
+        "--validate=strict",
+        "--filename=-",
+    ];
     let said = run("kubectl", &create, object.to_string().as_bytes()).await;
     said.with_context(|| object.to_string())?;
     Ok(())
 }
 
 async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
-    if object["kind"] != "AnalysisTemplate" {
-        dry_run(object).await?;
-    }
+    dry_run(object).await?;
     let Some(job) = job(object) else {
         return Ok(());
     };
@@ -32,8 +35,9 @@ async fn try_object(fixture: &Fixture, object: &Value) -> Result<()> {
 #[test]
 fn the_api_server_takes_every_example() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
+        rollouts::install_kinds().await?;
         let mut count = 0;
-        for folder in ["requests", "schedules", "argo"] {
+        for folder in ["requests", "schedules", "argo", "flagger"] {
             for file in files(folder)? {
                 // These values are for the chart: presets.rs.
                 if file.ends_with("schedules/values.yaml") {
@@ -47,7 +51,7 @@ fn the_api_server_takes_every_example() -> Result<()> {
                 }
             }
         }
-        ensure!(count >= 15, "{count} objects");
+        ensure!(count >= 19, "{count} objects");
         Ok(())
     })
 }

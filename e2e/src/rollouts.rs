@@ -1,13 +1,15 @@
-//! The kinds of Argo Rollouts and Flagger in the cluster. `tools/build` has them from the modules of
-//! both, and `make api` says where they are.
+//! Argo Rollouts: its real controller as a process of this machine, and its kinds in the cluster.
+//! `tools/build argo-rollouts` builds it, and `make api` says where it is.
 //!
-//! Invariant: no controller runs, so an object of these kinds is only checked.
+//! Invariant: a controller looks after one namespace, and ends with its test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use tokio::process::Child;
 
-use crate::kubectl;
+use crate::toy::control_plane::{free_port, start};
+use crate::{Fixture, kubectl, toy};
 
 /// The folder with the program and its kinds.
 const FOLDER: &str = "PHPPROF_ARGO_ROLLOUTS";
@@ -35,4 +37,21 @@ pub async fn install_kinds() -> Result<()> {
     let wait = ["wait", "--for=condition=Established", "--timeout=30s"];
     kubectl(&[&wait[..], &kinds].concat()).await?;
     Ok(())
+}
+
+/// Starts the controller for the fixture's namespace. It ends when this is dropped.
+pub async fn control(fixture: &Fixture) -> Result<Child> {
+    let logs = toy::logs().context("only a cluster without containers has this controller")?;
+    let kubeconfig = std::env::var("KUBECONFIG")?;
+    let log = logs.join(format!("argo-rollouts-{}.log", fixture.namespace));
+    let arguments = [
+        "--namespaced".to_owned(),
+        "--leader-elect=false".to_owned(),
+        format!("--namespace={}", fixture.namespace),
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--metricsPort={}", free_port()?),
+        format!("--healthzPort={}", free_port()?),
+    ];
+    let program = path(FOLDER)?.join("rollouts-controller");
+    start(Path::new(&program), &log, &arguments, &[])
 }

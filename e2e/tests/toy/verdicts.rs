@@ -1,13 +1,14 @@
-//! Verdicts over HTTP: who may ask, and what is started. The toy's samplers store the files of
-//! releases whose speed is known.
+//! Verdicts over HTTP: who may ask, what is started, and what the real controller of Argo Rollouts
+//! makes of the answers. The toy's samplers store the files of releases whose speed is known.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::comparisons::verdict_of;
+use e2e::examples::{files, objects};
 use e2e::release::{self, Values};
 use e2e::toy::release::ANNOTATION;
-use e2e::{Fixture, kubectl, pods, poll, run, shared_on};
+use e2e::{Fixture, kubectl, pods, poll, rollouts, run, shared_on};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use phpprof_crds::{ComparisonVerdict, ProfileComparison};
@@ -20,6 +21,7 @@ const STABLE: &str = "10";
 const SLOWER: &str = "40";
 /// Longer than a run of three seconds takes on a busy machine.
 const VERDICT: Duration = Duration::from_secs(60);
+const ROLLOUT: Duration = Duration::from_secs(120);
 const MOUNTED: Duration = Duration::from_secs(20);
 
 async fn apply(object: &Value, manager: &str) -> Result<()> {
@@ -204,6 +206,130 @@ fn the_operator_creates_only_runs() -> Result<()> {
         }
         let said = created_by_operator(fixture, json!([owner])).await?;
         ensure!(said.is_empty(), "{said}");
+        Ok(())
+    })
+}
+
+/// The objects of the example, as they are used here: with the operator's address, and quicker.
+async fn example(fixture: &Fixture, door: &VerdictDoor) -> Result<()> {
+    let mut all = Vec::new();
+    for file in files("argo")? {
+        if file.ends_with("rollouts-verdict.yaml") {
+            all = objects(&file, &fixture.namespace)?;
+        }
+    }
+    ensure!(all.len() == 2, "the example has other objects");
+    all[0]["spec"]["durationSeconds"] = json!(3);
+    let metric = &mut all[1]["spec"]["metrics"][0];
+    metric["interval"] = json!("1s");
+    let url = metric["provider"]["web"]["url"]
+        .as_str()
+        .context("no URL")?;
+    let url = url.replace("phpprof-operator.phpprof-system.svc:8080", &door.address);
+    let url = url.replace("/shop/", &format!("/{}/", fixture.namespace));
+    metric["provider"]["web"]["url"] = json!(url);
+    all.push(json!({
+        "apiVersion": "v1", "kind": "Secret", "stringData": {"token": door.token},
+        "metadata": {"name": "phpprof-verdict", "namespace": fixture.namespace},
+    }));
+    for object in all {
+        apply(&object, "e2e").await?;
+    }
+    Ok(())
+}
+
+fn rollout(namespace: &str, cart: &str, version: &str) -> Value {
+    let hash = json!({"name": "canary-hash", "valueFrom": {"podTemplateHashValue": "Latest"}});
+    let analysis = json!({"templates": [{"templateName": "verdict-web"}], "args": [hash]});
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {ANNOTATION: cart, "version": version}},
+                "spec": pods::php("web")["spec"],
+            },
+            "strategy": {"canary": {
+                "stableMetadata": {"labels": {"role": "stable"}},
+                "canaryMetadata": {"labels": {"role": "canary"}},
+                "steps": [{"setWeight": 50}, {"analysis": analysis}],
+            }},
+        },
+    })
+}
+
+/// The rollout once it has this phase, with the revision that was asked for.
+async fn settled(fixture: &Fixture, phase: &str, version: &str) -> Result<Value> {
+    let get = ["--namespace", &fixture.namespace, "get", "--output=json"];
+    poll(
+        &format!("version {version} is {phase}"),
+        ROLLOUT,
+        async || {
+            let now = kubectl(&[&get[..], &["rollout", "web"]].concat()).await?;
+            let now: Value = serde_json::from_str(&now)?;
+            let seen = now["status"]["observedGeneration"].as_str();
+            let is_seen = seen.is_some_and(|it| now["metadata"]["generation"].to_string() == it);
+            Ok((is_seen && now["status"]["phase"] == phase).then_some(now))
+        },
+    )
+    .await
+}
+
+/// The phase of the newest analysis, and what it has measured last.
+async fn analysis(fixture: &Fixture, hash: &str) -> Result<(String, String)> {
+    let selector = format!("--selector=rollouts-pod-template-hash={hash}");
+    let get = ["--namespace", &fixture.namespace, "get", "analysisruns"];
+    let found = kubectl(&[&get[..], &[&selector, "--output=json"]].concat()).await?;
+    let found: Value = serde_json::from_str(&found)?;
+    let status = &found["items"][0]["status"];
+    let measured = status["metricResults"][0]["measurements"].as_array();
+    let last = measured.and_then(|all| all.last()?["value"].as_str());
+    Ok((
+        status["phase"].as_str().unwrap_or_default().to_owned(),
+        last.unwrap_or_default().to_owned(),
+    ))
+}
+
+#[test]
+fn argo_rollouts_aborts_a_slower_canary_only() -> Result<()> {
+    shared_on(WITH_VERDICTS, async |fixture| {
+        rollouts::install_kinds().await?;
+        let door = VerdictDoor::open(fixture).await?;
+        example(fixture, &door).await?;
+        let _controller = rollouts::control(fixture).await?;
+        let namespace = &fixture.namespace;
+        let (get_hash, stable) = ("/status/currentPodHash", "/status/stableRS");
+        apply(&rollout(namespace, STABLE, "1"), "e2e").await?;
+        let first = settled(fixture, "Healthy", "1").await?;
+        let hash_of = |rollout: &Value, place: &str| {
+            let hash = rollout.pointer(place).and_then(Value::as_str);
+            hash.map(str::to_owned).with_context(|| rollout.to_string())
+        };
+        // The same speed.
+        apply(&rollout(namespace, STABLE, "2"), "e2e").await?;
+        let second = settled(fixture, "Healthy", "2").await?;
+        let promoted = hash_of(&second, get_hash)?;
+        ensure!(promoted != hash_of(&first, get_hash)?, "{second}");
+        ensure!(promoted == hash_of(&second, stable)?, "{second}");
+        let (phase, measured) = analysis(fixture, &promoted).await?;
+        ensure!(
+            phase == "Successful" && measured.contains(r#""verdict":"NoChange""#),
+            "{phase}: {measured}"
+        );
+        apply(&rollout(namespace, SLOWER, "3"), "e2e").await?;
+        let third = settled(fixture, "Degraded", "3").await?;
+        ensure!(
+            third["status"]["abort"] == true && hash_of(&third, stable)? == promoted,
+            "{third}"
+        );
+        let (phase, measured) = analysis(fixture, &hash_of(&third, get_hash)?).await?;
+        ensure!(
+            phase == "Failed" && measured.contains(r#""verdict":"Worse""#),
+            "{phase}: {measured}"
+        );
+        let runs = runs(fixture).await?;
+        ensure!(runs.len() == 2, "{} runs for two releases", runs.len());
         Ok(())
     })
 }

@@ -1,18 +1,22 @@
 //! The account of a heap, its objects, and who holds them: chunks, lists of free elements, huge
-//! blocks, the table of objects, classes and closures; tables of classes and functions, calls,
-//! arrays, references and properties.
+//! blocks, the table of objects, classes, closures, and suspended fibers with their stacks; tables
+//! of classes and functions, calls, arrays, references and properties.
 
 use phpprof_zend::heap::account::{MmReading, read};
+use phpprof_zend::heap::blocks::HeapBlocks;
 use phpprof_zend::heap::holders::{HeldMemory, HeldObjects, MAX_NODES};
-use phpprof_zend::heap::objects::{HeapObjects, ObjectsWalk};
+use phpprof_zend::heap::objects::{FibersWalk, HeapObjects, ObjectsWalk};
 use phpprof_zend::heap::of_chunk;
 use phpprof_zend::layouts::{Layout, ROWS};
+use phpprof_zend::unwind::{Copy, MAX_FRAMES};
 
 use crate::image::FuzzImage;
 
 /// The largest cost of a heap that fits into the fuzzer's bytes.
 const READS: u64 = 500_000;
 const BYTES: u64 = 1 << 31;
+/// How many stacks of fibers are read.
+const FIBERS: usize = 64;
 
 /// What was found in an image.
 pub struct FuzzedHeap {
@@ -24,6 +28,8 @@ pub struct FuzzedHeap {
     pub held: HeldObjects,
     /// The longest path to objects of the largest classes.
     pub longest_path: usize,
+    /// How many frames each suspended fiber has whose stack could be read.
+    pub fibers: Vec<usize>,
 }
 
 /// The heap of an image, whose words are a row, the address of any of the heap's chunks, and that
@@ -50,12 +56,30 @@ pub fn of_image(input: &[u8]) -> Option<FuzzedHeap> {
     let classes = objects.iter().flat_map(|objects| objects.classes.iter());
     let paths = classes.flat_map(|class| held.of(&image, layout, &class.keys, 3));
     let longest_path = paths.map(|it| it.path.len()).max().unwrap_or(0);
+    let fibers = fibers(&image, layout, globals, &read.blocks);
     Some(FuzzedHeap {
         read,
         objects,
         held,
         longest_path,
+        fibers,
     })
+}
+
+fn fibers(image: &FuzzImage, layout: &Layout, globals: u64, blocks: &HeapBlocks) -> Vec<usize> {
+    let walk = FibersWalk {
+        seed: globals,
+        most: FIBERS,
+        is_over: &|| false,
+    };
+    let found = walk.read(image, layout, globals, blocks);
+    let (mut copy, mut frames) = (Copy::default(), Vec::new());
+    let kept = found.map(|found| found.kept).unwrap_or_default();
+    let depths = kept.iter().filter_map(|fiber| {
+        let read = fiber.read_stack(image, layout, blocks, &mut copy, &mut frames);
+        read.is_ok().then_some(frames.len())
+    });
+    depths.collect()
 }
 
 /// One run of the fuzzer.
@@ -64,6 +88,7 @@ pub fn run(input: &[u8]) {
         return;
     };
     let account = heap.read.account;
+    assert!(heap.fibers.len() <= FIBERS && heap.fibers.iter().all(|&depth| depth < MAX_FRAMES));
     let _ = (account.unaccounted(), account.reclaimable());
     assert!(account.chunks > 0 && account.free_bytes() <= account.chunks << 21);
     assert!(heap.held.objects <= MAX_NODES as u64 && heap.longest_path <= 480);

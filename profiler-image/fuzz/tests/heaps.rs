@@ -11,6 +11,10 @@ use phpprof_zend::heap::objects::ObjectLosses;
 use phpprof_zend::layouts::{Layout, ROWS};
 use phpprof_zend::testing::heap::HeapImage;
 use phpprof_zend::testing::objects::{ObjectsImage, TestClass};
+use phpprof_zend::unwind::Frame;
+
+/// How many fibers an image of a version with fibers has.
+const FIBERS: usize = 2;
 
 /// A heap with blocks of each kind.
 fn filled(mut image: HeapImage) -> HeapImage {
@@ -29,7 +33,8 @@ fn filled(mut image: HeapImage) -> HeapImage {
     image
 }
 
-/// The same with objects: of two classes, an enum and a closure, and a free place.
+/// The same with objects: of two classes, an enum and a closure, a free place, and two suspended
+/// fibers.
 fn with_objects(layout: &'static Layout, heap: HeapImage) -> ObjectsImage {
     let mut image = ObjectsImage::new(layout);
     image.heap = heap;
@@ -46,6 +51,14 @@ fn with_objects(layout: &'static Layout, heap: HeapImage) -> ObjectsImage {
     let closure = image.class("Closure", TestClass::Internal);
     image.closure(closure, "{closure}", 12);
     image.places.push(1);
+    let fiber = image.class("Fiber", TestClass::Internal);
+    let frames = ["suspend", "task"].map(|name| Frame {
+        func: image.engine.internal(name, 0),
+        ..Frame::default()
+    });
+    for _ in 0..FIBERS {
+        image.fiber(fiber, &frames);
+    }
     image.settle();
     image
 }
@@ -88,7 +101,10 @@ fn seeds_are_whole_heaps() -> Result<()> {
         ensure!((account.huge_blocks, account.cached_chunks) == (2, 1));
         let objects = heap.objects.context("no objects")?;
         let found: u64 = objects.classes.iter().map(|it| it.instances).sum();
-        ensure!((found, objects.free) == (61, 1), "{objects:?}");
+        let fibers = if layout.fiber.is_some() { FIBERS } else { 0 };
+        ensure!(heap.fibers == vec![2; fibers], "{:?}", heap.fibers);
+        let expected = (61 + fibers as u64, 1);
+        ensure!((found, objects.free) == expected, "{objects:?}");
         ensure!(objects.losses == ObjectLosses::default(), "{objects:?}");
         phpprof_fuzz::heap::run(&seed);
     }

@@ -15,7 +15,7 @@ use super::{
     CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
     FunctionLayout, GcGlobals, Generator, Layout, Machine, MmChunk, MmHeap, MmHugeList,
     ModuleEntry, OpTypes, SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendClosure,
-    ZendObject, ZendOp, ZendStringLayout,
+    ZendFiber, ZendObject, ZendOp, ZendStringLayout,
 };
 
 /// All rows.
@@ -53,6 +53,8 @@ const ROW: &str = "
 
 const TSRM: &str = "Some(TsrmTlsEntry { storage: {tsrm_tls_entry.storage}, count: {tsrm_tls_entry.count}, thread_id: {tsrm_tls_entry.thread_id}, next: {tsrm_tls_entry.next}, sizeof: {tsrm_tls_entry.sizeof} })";
 
+const FIBER: &str = "Some(ZendFiber { kind: {zend_fiber.context.kind}, status: {zend_fiber.context.status}, caller: {zend_fiber.caller}, execute_data: {zend_fiber.execute_data}, stack_bottom: {zend_fiber.stack_bottom}, sizeof: {zend_fiber.sizeof} })";
+
 /// The text of `rows.rs`, or an error that names what the JSON lacks.
 pub fn rows(json: &str) -> Result<String, String> {
     let data: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
@@ -74,12 +76,17 @@ pub fn rows(json: &str) -> Result<String, String> {
                 number(&numbers, "ZEND_MODULE_API_NO"),
             );
             text += &filled(ROW, &numbers);
-            let tsrm = if numbers.contains_key("tsrm_tls_entry.sizeof") {
-                filled(TSRM, &numbers)
-            } else {
-                "None".to_owned()
+            let optional = |template: &str, size: &str| {
+                let has_it = numbers.contains_key(size);
+                let filled = has_it.then(|| filled(template, &numbers));
+                filled.unwrap_or_else(|| "None".to_owned())
             };
-            let _ = writeln!(text, "    tsrm_tls_entry: {tsrm},\n}},");
+            let fiber = optional(FIBER, "zend_fiber.sizeof");
+            let tsrm = optional(TSRM, "tsrm_tls_entry.sizeof");
+            let _ = writeln!(
+                text,
+                "    fiber: {fiber},\n    tsrm_tls_entry: {tsrm},\n}},"
+            );
         }
     }
     text += "];\n";

@@ -190,43 +190,16 @@ pub fn read<M: Memory + ?Sized>(
     layout: &Layout,
     heap: u64,
 ) -> Result<MmReading, MmRefusal> {
+    let (mut walk, header) = Walk::begin(memory, layout, heap)?;
     let chunk = heap & !(CHUNK_SIZE - 1);
-    if chunk == 0 || heap != chunk + layout.mm_chunk.heap_slot as u64 {
-        return Err(MmRefusal::NoHeap);
-    }
-    let header = header_of(memory, chunk).map_err(MmRefusal::Unreadable)?;
     let slot = header.get(layout.mm_chunk.heap_slot..).unwrap_or(&[]);
-    let head = slot.get(..length(layout)).unwrap_or(&[]);
-    let sizes = sizes(layout, head).ok_or(MmRefusal::NoHeap)?;
-    let form = TailForm::of(layout, &header, chunk).ok_or(MmRefusal::UnknownForm)?;
-    let mut walk = Walk {
-        memory,
-        layout,
-        form,
-        heap,
-        blocks: HeapBlocks::default(),
-        account: MmAccount {
-            sizes,
-            real_size: word_at(head, layout.mm_heap.real_size),
-            bins: [BinUse::default(); BINS],
-            large_runs: 0,
-            large_pages: 0,
-            huge_blocks: 0,
-            huge_bytes: 0,
-            chunks: 0,
-            cached_chunks: 0,
-            free_pages: 0,
-            losses: MmLosses::default(),
-            is_steady: false,
-        },
-    };
     walk.chunks(&header, chunk);
     walk.cached(slot);
     walk.huge(slot);
     walk.free_lists(slot);
     let after = header_of(memory, chunk).map_err(MmRefusal::Unreadable)?;
     let heap_of = |header: &[u8]| {
-        let heap = header.get(layout.mm_chunk.heap_slot..form.free_map);
+        let heap = header.get(layout.mm_chunk.heap_slot..walk.form.free_map);
         heap.unwrap_or(&[]).to_vec()
     };
     walk.account.is_steady = heap_of(&header) == heap_of(&after);
@@ -234,6 +207,22 @@ pub fn read<M: Memory + ?Sized>(
         account: walk.account,
         blocks: walk.blocks,
     })
+}
+
+/// Reads only where the blocks of a heap are: no list of free elements is followed, whose cost
+/// grows with the heap.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_blocks<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    heap: u64,
+) -> Result<HeapBlocks, MmRefusal> {
+    let (mut walk, header) = Walk::begin(memory, layout, heap)?;
+    walk.chunks(&header, heap & !(CHUNK_SIZE - 1));
+    walk.huge(header.get(layout.mm_chunk.heap_slot..).unwrap_or(&[]));
+    Ok(walk.blocks)
 }
 
 fn header_of<M: Memory + ?Sized>(memory: &M, chunk: u64) -> Result<[u8; HEADER], MemoryFault> {
@@ -251,7 +240,47 @@ struct Walk<'a, M: ?Sized> {
     account: MmAccount,
 }
 
-impl<M: Memory + ?Sized> Walk<'_, M> {
+impl<'a, M: Memory + ?Sized> Walk<'a, M> {
+    /// An account of nothing yet, and the header of the heap's first chunk.
+    fn begin(
+        memory: &'a M,
+        layout: &'a Layout,
+        heap: u64,
+    ) -> Result<(Self, [u8; HEADER]), MmRefusal> {
+        let chunk = heap & !(CHUNK_SIZE - 1);
+        if chunk == 0 || heap != chunk + layout.mm_chunk.heap_slot as u64 {
+            return Err(MmRefusal::NoHeap);
+        }
+        let header = header_of(memory, chunk).map_err(MmRefusal::Unreadable)?;
+        let slot = header.get(layout.mm_chunk.heap_slot..).unwrap_or(&[]);
+        let head = slot.get(..length(layout)).unwrap_or(&[]);
+        let sizes = sizes(layout, head).ok_or(MmRefusal::NoHeap)?;
+        let form = TailForm::of(layout, &header, chunk).ok_or(MmRefusal::UnknownForm)?;
+        let account = MmAccount {
+            sizes,
+            real_size: word_at(head, layout.mm_heap.real_size),
+            bins: [BinUse::default(); BINS],
+            large_runs: 0,
+            large_pages: 0,
+            huge_blocks: 0,
+            huge_bytes: 0,
+            chunks: 0,
+            cached_chunks: 0,
+            free_pages: 0,
+            losses: MmLosses::default(),
+            is_steady: false,
+        };
+        let walk = Self {
+            memory,
+            layout,
+            form,
+            heap,
+            blocks: HeapBlocks::default(),
+            account,
+        };
+        Ok((walk, header))
+    }
+
     /// A field of the heap's tail.
     fn tail(&self, slot: &[u8], offset: usize) -> u64 {
         word_at(slot, offset + self.form.moved)

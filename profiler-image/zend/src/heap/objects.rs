@@ -9,6 +9,8 @@
 //! that was read is counted once: as an object, as free, or in [`ObjectLosses`].
 
 mod classes;
+mod fiber_stack;
+mod fibers;
 mod header;
 mod near;
 mod store;
@@ -17,6 +19,8 @@ use std::ops::Range;
 
 pub(in crate::heap) use classes::EngineClass;
 pub use classes::{ClassKey, HeapClass, ObjectKind, OtherClasses};
+pub use fiber_stack::{FiberFault, SuspendedFiber};
+pub use fibers::{FiberLosses, FibersWalk, FoundFibers};
 pub use store::{MAX_PLACES, StoreRefusal};
 
 use crate::closure::FUNCTION;

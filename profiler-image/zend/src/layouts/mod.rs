@@ -292,6 +292,22 @@ pub struct ZendClosure {
     pub this_ptr: usize,
 }
 
+/// `zend_fiber` (Zend/zend_fibers.h). It begins with a `zend_object`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZendFiber {
+    /// `context.kind`: once it was started, its class.
+    pub kind: usize,
+    /// `context.status`: 32 bits.
+    pub status: usize,
+    /// The context of the fiber that has started or resumed it; NULL while it is suspended.
+    pub caller: usize,
+    /// The top frame while it is suspended.
+    pub execute_data: usize,
+    /// The frame without a name at the bottom.
+    pub stack_bottom: usize,
+    pub sizeof: usize,
+}
+
 /// `zend_generator` (Zend/zend_generators.h).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generator {
@@ -410,6 +426,8 @@ pub struct Layout {
     pub mm_heap: MmHeap,
     pub mm_chunk: MmChunk,
     pub mm_huge_list: MmHugeList,
+    /// `None` before 8.1, which has no fibers.
+    pub fiber: Option<ZendFiber>,
     /// `None` if no header has it.
     pub tsrm_tls_entry: Option<TsrmTlsEntry>,
     pub rules: VersionRules,

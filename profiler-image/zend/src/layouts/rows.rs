@@ -4,7 +4,7 @@ use super::{
     CallInfo, ClassEntry, CompilerGlobals, CoreGlobals, ExecuteData, ExecutorGlobals, FcgiRequest,
     FunctionLayout, GcGlobals, Generator, Layout, Machine, MmChunk, MmHeap, MmHugeList,
     ModuleEntry, OpTypes, SapiGlobals, TsrmTlsEntry, VersionRules, ZendArray, ZendClosure,
-    ZendObject, ZendOp, ZendStringLayout,
+    ZendFiber, ZendObject, ZendOp, ZendStringLayout,
 };
 
 /// All rows.
@@ -37,6 +37,7 @@ Layout { major: 7, minor: 0, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.0.33 from git colopl/php-src php-7.0.33 = bf574c2b67a1f786e36cf679f41b758b973a82c4
@@ -65,6 +66,7 @@ Layout { major: 7, minor: 0, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.1.33 from git colopl/php-src php-7.1.33 = 326cd05dae2eb411d5fdacede8a4bfa7a0798182
@@ -93,6 +95,7 @@ Layout { major: 7, minor: 1, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.1.33 from git colopl/php-src php-7.1.33 = 326cd05dae2eb411d5fdacede8a4bfa7a0798182
@@ -121,6 +124,7 @@ Layout { major: 7, minor: 1, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.2.34 from git colopl/php-src php-7.2.34 = 05eb475499359800a9c698f1759e442042c4f841
@@ -149,6 +153,7 @@ Layout { major: 7, minor: 2, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.2.34 from git colopl/php-src php-7.2.34 = 05eb475499359800a9c698f1759e442042c4f841
@@ -177,6 +182,7 @@ Layout { major: 7, minor: 2, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: true, cache_slots_in_literals: true, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.3.33 from git colopl/php-src php-7.3.33 = c796a801599b13943c2413589e339c39d1d4bb47
@@ -205,6 +211,7 @@ Layout { major: 7, minor: 3, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.3.33 from git colopl/php-src php-7.3.33 = c796a801599b13943c2413589e339c39d1d4bb47
@@ -233,6 +240,7 @@ Layout { major: 7, minor: 3, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: false, has_assign_op: false, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.4.33 from Debian bullseye source php7.4_7.4.33.orig.tar.xz
@@ -261,6 +269,7 @@ Layout { major: 7, minor: 4, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 7.4.33 from Debian bullseye source php7.4_7.4.33.orig.tar.xz
@@ -289,6 +298,7 @@ Layout { major: 7, minor: 4, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: true, trait_alias_keeps_name: true, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.0.30 from git remicollet/php-src-security 8213daa932be1c2ae04726233e4e56e5df63980e = 8213daa932be1c2ae04726233e4e56e5df63980e ("Update versions for PHP 8.0.30")
@@ -317,6 +327,7 @@ Layout { major: 8, minor: 0, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.0.30 from git remicollet/php-src-security 8213daa932be1c2ae04726233e4e56e5df63980e = 8213daa932be1c2ae04726233e4e56e5df63980e ("Update versions for PHP 8.0.30")
@@ -345,6 +356,7 @@ Layout { major: 8, minor: 0, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: true, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: None,
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.1.21-dev from git subveyninja/php-src-kos 1c85278fbe44c8196e9e98268aef2f303365c430 = 1c85278fbe44c8196e9e98268aef2f303365c430 (PHP-8.1 branch commit of 2023-06-16, 8.1.21-dev)
@@ -373,6 +385,7 @@ Layout { major: 8, minor: 1, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 96, caller: 152, execute_data: 264, stack_bottom: 272, sizeof: 296 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.1.21-dev from git subveyninja/php-src-kos 1c85278fbe44c8196e9e98268aef2f303365c430 = 1c85278fbe44c8196e9e98268aef2f303365c430 (PHP-8.1 branch commit of 2023-06-16, 8.1.21-dev)
@@ -401,6 +414,7 @@ Layout { major: 8, minor: 1, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: false },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 96, caller: 152, execute_data: 264, stack_bottom: 272, sizeof: 296 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.2.32 from Debian bookworm source php8.2_8.2.32.orig.tar.xz
@@ -429,6 +443,7 @@ Layout { major: 8, minor: 2, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 280, stack_bottom: 288, sizeof: 320 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.2.32 from Debian bookworm source php8.2_8.2.32.orig.tar.xz
@@ -457,6 +472,7 @@ Layout { major: 8, minor: 2, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 280, stack_bottom: 288, sizeof: 320 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.3.6 from Ubuntu noble source php8.3_8.3.6.orig.tar.xz
@@ -485,6 +501,7 @@ Layout { major: 8, minor: 3, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.3.6 from Ubuntu noble source php8.3_8.3.6.orig.tar.xz
@@ -513,6 +530,7 @@ Layout { major: 8, minor: 3, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.4.24 from Debian trixie source php8.4_8.4.24.orig.tar.xz
@@ -541,6 +559,7 @@ Layout { major: 8, minor: 4, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.4.24 from Debian trixie source php8.4_8.4.24.orig.tar.xz
@@ -569,6 +588,7 @@ Layout { major: 8, minor: 4, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.5.4 from Ubuntu resolute source php8.5_8.5.4.orig.tar.xz
@@ -597,6 +617,7 @@ Layout { major: 8, minor: 5, machine: Machine::X86_64, pre_release: false, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.5.4 from Ubuntu resolute source php8.5_8.5.4.orig.tar.xz
@@ -625,6 +646,7 @@ Layout { major: 8, minor: 5, machine: Machine::Aarch64, pre_release: false, modu
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: true, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.6.0~rc3 from Debian experimental packages php8.6-dev 8.6.0~rc3-1 (amd64, arm64)
@@ -653,6 +675,7 @@ Layout { major: 8, minor: 6, machine: Machine::X86_64, pre_release: true, module
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: false, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 // 8.6.0~rc3 from Debian experimental packages php8.6-dev 8.6.0~rc3-1 (amd64, arm64)
@@ -681,6 +704,7 @@ Layout { major: 8, minor: 6, machine: Machine::Aarch64, pre_release: true, modul
     rules: VersionRules { literals_in_op_array: false, cache_slots_in_literals: false, dummy_frames: false, placeholder_ends_at_root: false, trait_alias_keeps_name: false, fast_tsrm_offsets: false, has_assign_op: true, packed_arrays_of_zvals: true },
     vm_stack_header: 2 * 16,
     vm_stack_prev: 16,
+    fiber: Some(ZendFiber { kind: 72, status: 104, caller: 168, execute_data: 288, stack_bottom: 296, sizeof: 328 }),
     tsrm_tls_entry: Some(TsrmTlsEntry { storage: 0, count: 8, thread_id: 16, next: 24, sizeof: 32 }),
 },
 ];

@@ -3,11 +3,13 @@
 //! Invariant: after [`ObjectsImage::settle`], the executor's globals have the table.
 
 use super::heap::HeapImage;
-use super::{BLOCK, EngineImage, NewOp};
+use super::{BLOCK, EngineImage, FRAME, NewOp};
 use crate::closure::FUNCTION;
+use crate::function::FunctionKey;
 use crate::heap::bins::ALL;
 use crate::layouts::Layout;
 use crate::memory::{Memory, MemoryFault};
+use crate::unwind::Frame;
 use crate::zval::{IS_ARRAY, IS_OBJECT, Zval};
 
 /// What kind of class a test has.
@@ -19,6 +21,17 @@ pub enum TestClass {
     User,
     /// An enum of PHP code.
     Enum,
+}
+
+/// Where a fiber is.
+#[derive(Debug, Clone, Copy)]
+pub struct TestFiber {
+    /// The object.
+    pub address: u64,
+    /// The page of its VM stack.
+    pub page: u64,
+    /// Its top frame.
+    pub top: u64,
 }
 
 /// An engine and its heap, with objects.
@@ -135,6 +148,69 @@ impl ObjectsImage {
         let at = self.object(class, 16);
         self.heap.put(at + FUNCTION, &head);
         at
+    }
+
+    /// A suspended fiber with these frames, leaf first, and the engine's own below them. Their
+    /// addresses and callers follow from their order. `None` in a version without fibers.
+    pub fn fiber(&mut self, class: u64, frames: &[Frame]) -> Option<TestFiber> {
+        let layout = self.engine.layout;
+        let row = layout.fiber.as_ref()?;
+        let bin = ALL.iter().position(|bin| bin.size >= row.sizeof as u64)?;
+        let page = self.heap.large(4);
+        let bottom = page + layout.vm_stack_header;
+        let nameless = self.engine.block();
+        let key = FunctionKey {
+            kind: 1,
+            ..FunctionKey::default()
+        };
+        self.engine.put_function(nameless, &key);
+        let own = Frame {
+            address: bottom,
+            func: nameless,
+            ..Frame::default()
+        };
+        let mut last = own;
+        self.put_frame(&own);
+        for frame in frames.iter().rev() {
+            last = Frame {
+                address: last.address + FRAME,
+                prev: last.address,
+                ..*frame
+            };
+            self.put_frame(&last);
+        }
+        let address = self.object(class, bin);
+        for (offset, word) in [
+            (row.kind, class),
+            (row.status, 2),
+            (row.caller, 0),
+            (row.execute_data, last.address),
+            (row.stack_bottom, bottom),
+        ] {
+            self.heap.put_word(address + offset as u64, word);
+        }
+        Some(TestFiber {
+            address,
+            page,
+            top: last.address,
+        })
+    }
+
+    /// Writes a frame into the heap.
+    pub fn put_frame(&mut self, frame: &Frame) {
+        let (layout, at) = (self.engine.layout, frame.address);
+        let row = &layout.execute_data;
+        for (offset, word) in [
+            (row.opline, frame.opline),
+            (row.func, frame.func),
+            (row.this, frame.this),
+            (row.prev_execute_data, frame.prev),
+        ] {
+            self.heap.put_word(at + offset as u64, word);
+        }
+        let info = frame.call_info << layout.call_info.shift | u32::from(frame.this_type);
+        let at = at + row.this_type_info as u64;
+        self.heap.put(at, &info.to_le_bytes());
     }
 
     /// Writes the table, and makes the executor active.

@@ -221,6 +221,7 @@ pub struct EngineClass {
 }
 
 impl EngineClass {
+    /// Reads it; `None` if it is inconsistent.
     pub fn read<M: Memory + ?Sized>(memory: &M, layout: &Layout, class: u64) -> Option<Self> {
         let row = &layout.class_entry;
         let (mut kind, mut flags) = ([0], [0; 4]);
@@ -245,6 +246,7 @@ impl EngineClass {
         })
     }
 
+    /// What its objects are.
     pub fn kind(&self) -> ObjectKind {
         match &*self.name.stored.bytes {
             b"Closure" if self.is_internal => ObjectKind::Closure,

@@ -88,7 +88,18 @@ impl Default for Settings {
 /// first is never negative, the second may be.
 pub const HEAP: [(&str, &str); 2] = [("heap_growth", "bytes"), ("heap_change", "bytes")];
 
+/// How many fibers visits have seen suspended, and for how long they were: neither is of a sample.
+pub const FIBERS: [(&str, &str); 2] = [("fibers", "count"), ("suspended", "nanoseconds")];
+
 impl Settings {
+    /// The same with [`FIBERS`] before CPU time. The default stays the last one.
+    #[must_use]
+    pub fn with_fibers(mut self) -> Self {
+        let at = self.sample_types.len().saturating_sub(2);
+        self.sample_types.splice(at..at, FIBERS);
+        self
+    }
+
     /// The same with [`HEAP`] after the samples. The default stays the last one.
     #[must_use]
     pub fn with_heap(mut self) -> Self {

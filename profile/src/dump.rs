@@ -4,6 +4,7 @@
 //! workers that may be stuck come first, and no name can move the terminal's cursor.
 
 mod classes;
+mod fibers;
 mod further;
 mod memory;
 
@@ -14,7 +15,6 @@ use serde::Serialize;
 
 use crate::proto::{Profile, Sample};
 use crate::text::{columns, printable};
-use crate::top_levels::plain;
 use crate::waiting::CPU;
 use crate::{Lookup, SampleTag};
 
@@ -22,6 +22,8 @@ pub use classes::{
     ClassKind, ClassReport, ClassesReport, HeldByReport, LostObjectsReport, OtherClassesReport,
     ReachedReport,
 };
+use fibers::{DumpedWorkerKey, dump_frame, key_of};
+pub use fibers::{SUSPENDED, SuspendedFibers};
 use further::further;
 pub use further::without_sample;
 pub use memory::{
@@ -95,6 +97,9 @@ pub struct DumpWorker {
     /// What its memory is made of, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
+    /// Its suspended fibers, if they were asked for: those with the same stack together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fibers: Option<Vec<SuspendedFibers>>,
 }
 
 impl DumpWorker {
@@ -174,22 +179,18 @@ pub struct DumpFrame {
 /// The workers in order. Empty if the profile is not that of a snapshot.
 pub fn workers(profile: &Profile) -> Vec<DumpWorker> {
     let lookup = Lookup::new(profile);
-    let mut found: BTreeMap<(String, String, i64, i64), (i64, DumpWorker)> = BTreeMap::new();
+    let mut found: BTreeMap<DumpedWorkerKey, (i64, DumpWorker)> = BTreeMap::new();
     for sample in &profile.sample {
         let Some(worker) = worker(profile, &lookup, sample) else {
             continue;
         };
         let weight = sample.value.first().copied().unwrap_or_default();
-        let key = (
-            worker.pod.clone().unwrap_or_default(),
-            worker.container.clone().unwrap_or_default(),
-            worker.pid,
-            worker.thread.unwrap_or_default(),
-        );
+        let key = key_of(&worker);
         if found.get(&key).is_none_or(|(before, _)| *before < weight) {
             found.insert(key, (weight, worker));
         }
     }
+    fibers::add(profile, &lookup, &mut found);
     ordered(found.into_values().map(|(_, worker)| worker).collect())
 }
 
@@ -215,11 +216,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
         "running" => DumpState::Running,
         _ => DumpState::Idle,
     };
-    let frames = lookup.frames(sample).map(|frame| DumpFrame {
-        function: plain(frame.name, frame.file).into_owned(),
-        file: frame.file.to_owned(),
-        line: frame.line,
-    });
+    let frames = lookup.frames(sample).map(dump_frame);
     Some(DumpWorker {
         pod: word("pod"),
         container: word("container"),
@@ -248,6 +245,7 @@ fn worker(profile: &Profile, lookup: &Lookup<'_>, sample: &Sample) -> Option<Dum
             classes: word("classes"),
         }
         .report(),
+        fibers: None,
     })
 }
 
@@ -267,11 +265,12 @@ pub fn json(workers: &[DumpWorker], without_sample: usize) -> String {
     text.unwrap_or_default() + "\n"
 }
 
-/// Each worker that is not idle, with its stack, leaf first; and how many idle workers, and further
-/// ones without a sample, there are.
+/// Each worker that is not idle or has suspended fibers, with its stack, leaf first, and those of
+/// its fibers; and how many idle workers, and further ones without a sample, there are.
 pub fn text(workers: &[DumpWorker], without_sample: usize) -> String {
     let mut text = String::new();
-    for worker in workers.iter().filter(|it| it.state != DumpState::Idle) {
+    let is_shown = |it: &&DumpWorker| it.state != DumpState::Idle || fibers::count(it) > 0;
+    for worker in workers.iter().filter(is_shown) {
         text += &(head(worker) + "\n");
         for frame in worker.stack.iter().take(FRAMES) {
             text += &(line(frame) + "\n");
@@ -279,6 +278,7 @@ pub fn text(workers: &[DumpWorker], without_sample: usize) -> String {
         if let Some(more @ 1..) = worker.stack.len().checked_sub(FRAMES) {
             text += &format!("    and {more} more\n");
         }
+        text += &fibers::text(worker);
         text.push('\n');
     }
     let count = |state| workers.iter().filter(|it| it.state == state).count();
@@ -289,7 +289,9 @@ pub fn text(workers: &[DumpWorker], without_sample: usize) -> String {
         stopped => format!("{stopped} stopped, "),
     };
     let further = further(without_sample);
-    text + &format!("{stopped}{waiting} waiting, {running} running, {idle} idle{further}\n")
+    let suspended = fibers::all(workers);
+    let states = format!("{stopped}{waiting} waiting, {running} running, {idle} idle");
+    text + &format!("{states}{suspended}{further}\n")
 }
 
 fn head(worker: &DumpWorker) -> String {
@@ -385,6 +387,7 @@ mod tests {
                 request_seconds: None,
                 stack: Vec::new(),
                 memory: None,
+                fibers: None,
             }
         }
     }

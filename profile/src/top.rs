@@ -8,8 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use crate::builder::FIBERS;
 use crate::lookup::Lookup;
-use crate::proto::Profile;
+use crate::proto::{Profile, Sample};
 use crate::source::SampleSource;
 use crate::text::printable;
 
@@ -106,15 +107,22 @@ pub fn table(rows: &[TopRow], count: usize, total: i64, unit: &str) -> String {
     text
 }
 
+/// The samples that have this type: suspended fibers have only their own types, and no other sample
+/// has these.
 pub(crate) fn values<'a>(
     profile: &'a Profile,
     sample_type: &str,
-) -> impl Iterator<Item = (&'a crate::proto::Sample, i64)> {
+) -> impl Iterator<Item = (&'a Sample, i64)> {
     let index = profile.value_index(sample_type);
-    profile
-        .sample
-        .iter()
-        .filter_map(move |sample| Some((sample, *sample.value.get(index?)?)))
+    let fibers = profile.value_index(FIBERS[0].0);
+    let is_of_fibers = FIBERS.iter().any(|(name, _)| *name == sample_type);
+    let has_type = move |sample: &Sample| {
+        let count = fibers.and_then(|index| sample.value.get(index));
+        count.is_none_or(|&count| (count != 0) == is_of_fibers)
+    };
+    let samples = profile.sample.iter();
+    let samples = samples.filter(move |sample| has_type(sample));
+    samples.filter_map(move |sample| Some((sample, *sample.value.get(index?)?)))
 }
 
 fn percent(value: i64, total: i64) -> String {

@@ -40,12 +40,18 @@ pub fn check(profile: &impl SampleSource) -> Result<(), String> {
 }
 
 /// In any order, because older samplers had another order. With or without the sample types of
-/// heaps.
+/// heaps, and those of fibers.
 fn check_types(head: &Profile) -> Result<(), String> {
     let ours = Settings::default().sample_types;
     let theirs: Vec<_> = head.sample_types().collect();
     let are = |ours: &[_]| theirs.len() == ours.len() && ours.iter().all(|it| theirs.contains(it));
-    let same = are(&ours) || are(&Settings::default().with_heap().sample_types);
+    let [heap, fibers] = [
+        Settings::default().with_heap(),
+        Settings::default().with_fibers(),
+    ];
+    let both = heap.clone().with_fibers();
+    let further = [heap, fibers, both];
+    let same = are(&ours) || further.iter().any(|it| are(&it.sample_types));
     let words = |types: &[(&str, &str)]| {
         let words: Vec<_> = types
             .iter()
@@ -95,7 +101,12 @@ mod tests {
         older.sample_types.swap(1, 2);
         check_profile(older, &[1, 2, 3], &[], "");
         let of_heap = Settings::default().with_heap();
-        check_profile(of_heap, &[1, 2, -3, 4, 5], &[], "");
+        check_profile(of_heap.clone(), &[1, 2, -3, 4, 5], &[], "");
+        let of_fibers = Settings::default().with_fibers();
+        check_profile(of_fibers.clone(), &[0, 2, 3, 0, 0], &[], "");
+        check_profile(of_heap.with_fibers(), &[1, 2, -3, 4, 5, 6, 7], &[], "");
+        let negative = "a sample has a negative value";
+        check_profile(of_fibers, &[0, 2, -3, 0, 0], &[], negative);
     }
 
     #[test]

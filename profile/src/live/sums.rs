@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use crate::builder::FIBERS;
 use crate::lookup::Lookup;
 use crate::noise::{NoisePart, NoiseScale, points, squared_error};
 use crate::proto::{Profile, Sample};
@@ -214,9 +215,14 @@ impl Sums {
         let mut tick = Tick::default();
         let indices = ["wall", "cpu"].map(|name| profile.value_index(name));
         let count = profile.value_index("samples");
+        let fibers = profile.value_index(FIBERS[0].0);
         for sample in &profile.sample {
             let value = |index: Option<usize>| sample.value.get(index?).copied();
             let times = indices.map(|index| value(index).unwrap_or(0).max(0));
+            // A suspended fiber is not a sample of its worker.
+            if times == [0, 0] && value(fibers).unwrap_or(0) != 0 {
+                continue;
+            }
             let used = Used {
                 flat: times,
                 cum: times,

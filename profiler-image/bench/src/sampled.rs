@@ -58,6 +58,7 @@ pub fn options(
         include_idle: false,
         only_running: false,
         heap: false,
+        fibers: None,
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: Some(quiescent_cpus),

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod delivery;
+pub mod fibers;
 pub mod heap;
 #[cfg(feature = "host")]
 pub mod host;

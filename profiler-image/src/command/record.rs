@@ -20,6 +20,7 @@ use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::heap::add_memory;
 use phpprof::now::{self, Begin};
 use phpprof::request::asked::RequestSettings;
+use phpprof::run::fibers::FiberSchedule;
 use phpprof::run::snapshot::Keep;
 use phpprof::run::stop::StopSwitch;
 use phpprof::run::{Recording, RecordingOptions, RunEnd, record};
@@ -32,7 +33,7 @@ use ring::digest;
 use super::delivery::Delivery;
 use super::host::{self, Host};
 use super::{
-    HOW, OUTPUT, POD, WHAT, behave, end, failure_of, heap, of_sampler, requests, say,
+    HOW, OUTPUT, POD, WHAT, behave, end, failure_of, fibers, heap, of_sampler, requests, say,
     tell_unread_memory, tell_without_room,
 };
 
@@ -68,6 +69,11 @@ pub struct RecordArguments {
     /// keeps sizes and names of classes, never contents.
     #[arg(long, help_heading = HOW)]
     heap: bool,
+    /// Also show where fibers are suspended, below [suspended], in sample types of their own: how
+    /// many were seen (fibers), and for how long (suspended). Wall and CPU time do not change. With
+    /// --snapshot: the fibers of each worker.
+    #[arg(long, help_heading = HOW)]
+    fibers: bool,
     /// Show once where every worker is, instead of sampling.
     #[arg(long, hide_short_help = true, help_heading = POD)]
     snapshot: bool,
@@ -161,6 +167,7 @@ fn prepare(
     host: &mut Host,
 ) -> Result<Option<Prepared>, SamplerFailure> {
     let asked_of_requests = arguments.requests.asked()?;
+    fibers::check(arguments.fibers, &asked_of_requests.filter)?;
     let list = arguments
         .requests
         .file()
@@ -352,6 +359,11 @@ fn options(
         include_idle: arguments.include_idle || arguments.snapshot,
         only_running: false,
         heap: arguments.heap && !arguments.snapshot,
+        fibers: arguments.fibers.then_some(if arguments.snapshot {
+            FiberSchedule::AtEnd
+        } else {
+            FiberSchedule::Spread
+        }),
         of_program: false,
         cpu_budget_percent: (arguments.cpu_budget_percent > 0)
             .then_some(arguments.cpu_budget_percent),
@@ -430,6 +442,7 @@ fn summarize(recording: &Recording, output: &ProfileFile, options: &RecordingOpt
     tell_missed(recording.facts.missed);
     requests::summarize(recording);
     heap::summarize(recording);
+    fibers::summarize(recording);
     let [asked, kept] = [
         recording.facts.asked_period,
         recording.facts.effective_period,

@@ -17,15 +17,18 @@ use crate::contract;
 use crate::now::without_sample;
 use crate::request::asked::SampleLabel;
 use crate::run::aggregate::{Full, Settlement, StackSum};
+use crate::run::facts::RunFacts;
 use crate::run::requests::RequestReport;
 use crate::run::snapshot::Snapshot;
 use asked::AskedData;
+use fibers::{FiberCounts, add_fibers};
 use heap::HeapData;
 use php::PhpBuild;
 use rows::{frames, of_worker, waits};
 pub use untold::Untold;
 
 mod asked;
+mod fibers;
 mod heap;
 mod php;
 mod rows;
@@ -106,6 +109,8 @@ struct Comment<'a> {
     requests: Option<RequestFates>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heap: Option<HeapData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fibers: Option<FiberCounts>,
 }
 
 impl Comment<'_> {
@@ -247,18 +252,29 @@ fn writer(snapshot: &Snapshot) -> Writer {
         document_roots: (snapshot.facts.requests.as_ref())
             .map(|told| told.document_roots.clone())
             .unwrap_or_default(),
-        ..match snapshot.facts.heap {
-            Some(_) => Settings::default().with_heap(),
-            None => Settings::default(),
-        }
+        ..settings(snapshot)
     })
 }
 
+/// The sample types of what was asked for.
+fn settings(snapshot: &Snapshot) -> Settings {
+    let mut settings = Settings::default();
+    if snapshot.facts.heap.is_some() {
+        settings = settings.with_heap();
+    }
+    if snapshot.facts.fibers.is_some() {
+        settings = settings.with_fibers();
+    }
+    settings
+}
+
 /// The values of a sum, in the order of the sample types.
-fn values(sum: &StackSum, has_heap: bool) -> Vec<i64> {
+fn values(sum: &StackSum, facts: &RunFacts) -> Vec<i64> {
     let heap = [sum.heap_growth, sum.heap_change];
+    let fibers = [sum.fibers, sum.suspended_nanoseconds];
     let mut values = vec![sum.samples];
-    values.extend(heap.iter().filter(|_| has_heap));
+    values.extend(heap.iter().filter(|_| facts.heap.is_some()));
+    values.extend(fibers.iter().filter(|_| facts.fibers.is_some()));
     values.extend([sum.cpu_nanoseconds, sum.wall_nanoseconds]);
     values
 }
@@ -291,7 +307,9 @@ pub fn of_workers(
             .collect();
         let memory = MemoryLabels::of(worker.memory.as_ref());
         all.extend(worker.labels(&memory));
-        writer.add(frames, &[1, 0, 0], &all);
+        let sum = StackSum::of_one(0);
+        writer.add(frames, &values(&sum, &snapshot.facts), &all);
+        add_fibers(&mut writer, snapshot, worker, labels);
     }
     let all = Lost {
         samples: i64::try_from(workers.len()).unwrap_or(i64::MAX),
@@ -362,7 +380,7 @@ pub fn output(
         }
         all.extend(of_worker(snapshot, *tid).into_iter().flatten());
         all.extend(waits(stack.held, frames.first()));
-        writer.add(&frames, &values(sum, snapshot.facts.heap.is_some()), &all);
+        writer.add(&frames, &values(sum, &snapshot.facts), &all);
         untold.count(&stack, &lines);
     });
     writer.comment(comment(snapshot, &lost, unstable, untold, of_sampler).text());
@@ -458,6 +476,7 @@ fn comment<'a>(
             .facts
             .heap
             .map(|told| HeapData::of(snapshot, &told)),
+        fibers: snapshot.facts.fibers.map(FiberCounts::from),
     }
 }
 

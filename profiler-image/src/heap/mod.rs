@@ -248,6 +248,7 @@ mod tests {
                 request_seconds: None,
                 stack: Vec::new(),
                 memory: None,
+                fibers: None,
             }
         });
         (workers.collect(), seen)

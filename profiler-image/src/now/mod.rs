@@ -8,10 +8,11 @@
 
 mod kernel;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use phpprof_profile::dump::{DumpFrame, DumpState, DumpWorker};
+use phpprof_profile::dump::{DumpFrame, DumpState, DumpWorker, SuspendedFibers};
 
 use crate::request::asked::SampleLabels;
 use crate::run::aggregate::{FrameLine, Settlement, StackSum};
@@ -38,7 +39,12 @@ struct SampledWorker {
 /// The workers with a sample.
 pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<DumpWorker> {
     let mut sampled: BTreeMap<i32, SampledWorker> = BTreeMap::new();
+    let mut suspended: BTreeMap<i32, Vec<Settlement>> = BTreeMap::new();
     snapshot.samples.settled.each(|stack| {
+        if stack.sum.fibers > 0 {
+            suspended.entry(stack.tid).or_default().push(stack);
+            return;
+        }
         let known = sampled.get(&stack.tid).map(|known| known.most);
         let other = known.filter(|known| weight(&known.sum) >= weight(&stack.sum));
         let most = other.unwrap_or(stack);
@@ -48,7 +54,12 @@ pub fn workers(snapshot: &Snapshot, said: &HashMap<i32, KernelReport>) -> Vec<Du
     });
     let none = KernelReport::default();
     let worker = |(tid, sampled): (&i32, &SampledWorker)| {
-        worker(snapshot, *tid, sampled, said.get(tid).unwrap_or(&none))
+        let fibers = suspended.get(tid).map_or(&[][..], Vec::as_slice);
+        let worker = worker(snapshot, *tid, sampled, said.get(tid).unwrap_or(&none))?;
+        Some(DumpWorker {
+            fibers: snapshot.facts.fibers.map(|_| groups(snapshot, fibers)),
+            ..worker
+        })
     };
     sampled.iter().filter_map(worker).collect()
 }
@@ -79,6 +90,24 @@ fn frame(snapshot: &Snapshot, line: &FrameLine) -> DumpFrame {
         file: name.file.to_string(),
         line: line.into(),
     }
+}
+
+/// The fibers with each of these stacks.
+fn groups(snapshot: &Snapshot, suspended: &[Settlement]) -> Vec<SuspendedFibers> {
+    let group = |settlement: &Settlement| {
+        let mut lines = Vec::new();
+        snapshot.samples.settled.lines(settlement, &mut lines);
+        // Without the root that all of them have.
+        let is_root = |line: &&FrameLine| line.0 == FunctionNames::SUSPENDED;
+        let frames = lines.iter().rev().filter(|line| !is_root(line));
+        SuspendedFibers {
+            count: settlement.sum.fibers,
+            stack: frames.map(|line| frame(snapshot, line)).collect(),
+        }
+    };
+    let mut groups: Vec<_> = suspended.iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.count));
+    groups
 }
 
 fn worker(
@@ -134,5 +163,6 @@ fn worker(
             lines.map(|line| frame(snapshot, line)).collect()
         },
         memory: None,
+        fibers: None,
     })
 }

@@ -44,6 +44,10 @@ pub struct StackSum {
     pub heap_growth: i64,
     /// How many of the added bytes are still held; negative if older memory was freed.
     pub heap_change: i64,
+    /// Fibers that visits have seen suspended. They are of no sample.
+    pub fibers: i64,
+    /// The time for which they were suspended.
+    pub suspended_nanoseconds: i64,
 }
 
 impl StackSum {
@@ -62,6 +66,15 @@ impl StackSum {
         self.cpu_nanoseconds = self.cpu_nanoseconds.saturating_add(other.cpu_nanoseconds);
         self.heap_growth = self.heap_growth.saturating_add(other.heap_growth);
         self.heap_change = self.heap_change.saturating_add(other.heap_change);
+        self.fibers = self.fibers.saturating_add(other.fibers);
+        let time = other.suspended_nanoseconds;
+        self.suspended_nanoseconds = self.suspended_nanoseconds.saturating_add(time);
+    }
+
+    /// What few stacks have.
+    fn further(&self) -> FurtherSums {
+        let time = self.suspended_nanoseconds;
+        [self.heap_growth, self.heap_change, self.fibers, time]
     }
 }
 
@@ -92,8 +105,11 @@ type SumKey = (Labelled, i32);
 /// Samples, wall time and CPU time: the part of a [`StackSum`] that each stack has.
 type TimeSums = [i64; 3];
 
-/// Growth and change of heaps, for stacks in which they are not zero.
-type Heaps = FxHashMap<SumKey, [i64; 2]>;
+/// Growth and change of heaps, suspended fibers and their time.
+type FurtherSums = [i64; 4];
+
+/// The same for stacks in which they are not all zero.
+type Further = FxHashMap<SumKey, FurtherSums>;
 
 /// All samples of a run.
 #[derive(Debug, Default)]
@@ -101,7 +117,7 @@ pub struct Aggregate {
     sums: FxHashMap<SumKey, TimeSums>,
     /// Its keys are in `sums`, too. It is empty unless it was requested, because a run without it
     /// has no memory for it.
-    heaps: Heaps,
+    further: Further,
     /// Samples whose request has labels that had no room.
     without_labels: i64,
 }
@@ -121,7 +137,7 @@ fn add<const N: usize>(sums: &mut [i64; N], more: [i64; N]) {
 pub struct Settled {
     paths: CallPaths,
     sums: Vec<(SumKey, TimeSums)>,
-    heaps: Heaps,
+    further: Further,
     /// Samples whose request has labels that had no room.
     pub without_labels: i64,
 }
@@ -226,13 +242,16 @@ impl Settled {
     fn settlement(&self, index: u32) -> Option<Settlement> {
         let &(key, times) = self.sums.get(index as usize)?;
         let [samples, wall_nanoseconds, cpu_nanoseconds] = times;
-        let [heap_growth, heap_change] = self.heaps.get(&key).copied().unwrap_or_default();
+        let further = self.further.get(&key).copied().unwrap_or_default();
+        let [heap_growth, heap_change, fibers, suspended_nanoseconds] = further;
         let sum = StackSum {
             samples,
             wall_nanoseconds,
             cpu_nanoseconds,
             heap_growth,
             heap_change,
+            fibers,
+            suspended_nanoseconds,
         };
         Some(self.settlement_of(key.0, key.1, sum))
     }
@@ -311,9 +330,9 @@ impl Aggregate {
         let key = self.key(sample, tid);
         self.note_labels(sample, key, sum.samples);
         add(self.sums.entry(key).or_default(), times(&sum));
-        let heap = [sum.heap_growth, sum.heap_change];
-        if heap != [0, 0] {
-            add(self.heaps.entry(key).or_default(), heap);
+        let further = sum.further();
+        if further != FurtherSums::default() {
+            add(self.further.entry(key).or_default(), further);
         }
     }
 
@@ -325,9 +344,9 @@ impl Aggregate {
             self.note_labels(sample, key, sum[0]);
             add(self.sums.entry(key).or_default(), sum);
         }
-        for ((sample, tid), heap) in other.heaps {
+        for ((sample, tid), further) in other.further {
             let key = self.key(sample, tid);
-            add(self.heaps.entry(key).or_default(), heap);
+            add(self.further.entry(key).or_default(), further);
         }
     }
 
@@ -368,12 +387,13 @@ impl Aggregate {
     /// samples all waited for a CPU has nothing left without that label.
     #[must_use]
     pub fn settle(&self, tree: &CallTree, edges: &Edges) -> Settled {
-        let has_any = |key: &SumKey, sum: &TimeSums| *sum != [0; 3] || self.heaps.contains_key(key);
+        let has_any =
+            |key: &SumKey, sum: &TimeSums| *sum != [0; 3] || self.further.contains_key(key);
         let sums = self.sums.iter().filter(|(key, sum)| has_any(key, sum));
         Settled {
             paths: tree.settle(edges),
             sums: sums.map(|(&key, &sum)| (key, sum)).collect(),
-            heaps: self.heaps.clone(),
+            further: self.further.clone(),
             without_labels: self.without_labels,
         }
     }

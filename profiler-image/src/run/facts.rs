@@ -7,6 +7,7 @@ use std::time::Duration;
 use phpprof_zend::engine::Engine;
 use phpprof_zend::extensions::Extensions;
 
+use super::fibers::FibersTold;
 use super::heap::HeapTold;
 use super::requests::RequestReport;
 use super::seen::{Busy, WorkerLabels};
@@ -37,6 +38,8 @@ pub struct RunFacts {
     pub requests: Option<RequestReport>,
     /// The data about heaps, if it was requested.
     pub heap: Option<HeapTold>,
+    /// The data about suspended fibers, if it was requested.
+    pub fibers: Option<FibersTold>,
     /// The engine of the worker that was found first.
     pub engine: Arc<Engine>,
     /// The JIT had compiled code for a worker.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nix::sched::sched_getcpu;
 
 use super::aggregate::{Aggregate, StackSum};
+use super::fiber_turn::FiberTurn;
 use super::heap::HeapAccount;
 use super::recorder::Recorder;
 use super::requests::{Fate, Served};
@@ -48,6 +49,8 @@ pub struct Member {
     check_at: u64,
     /// When to ask for its error handler again; see [`super::error_handlers`].
     pub handler_due: u64,
+    /// When its suspended fibers are visited.
+    pub fibers: FiberTurn,
     /// What was read on its own CPU in this turn.
     pub read: Option<OwnRead>,
     /// What it was last read as, if it did not run then.
@@ -159,6 +162,7 @@ impl Member {
             sampled_to: None,
             check_at: now,
             handler_due: now,
+            fibers: FiberTurn::new(now),
             read: None,
             unmoved: None,
             held_files: None,
@@ -187,6 +191,12 @@ impl Member {
     #[must_use]
     pub fn is_unsampled(&self) -> bool {
         self.sampled_to.is_none()
+    }
+
+    /// Whether its PHP has fibers.
+    #[must_use]
+    pub fn has_fibers(&self) -> bool {
+        self.worker.process.engine.layout.fiber.is_some()
     }
 
     /// Its CPU time since it is watched, in nanoseconds.

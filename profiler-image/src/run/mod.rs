@@ -32,6 +32,8 @@ pub mod cells;
 mod error_handlers;
 mod event_loops;
 pub mod facts;
+mod fiber_turn;
+pub mod fibers;
 mod first;
 pub mod heap;
 pub mod lateness;
@@ -60,6 +62,7 @@ mod watch;
 
 use aggregate::{ANY_WORKER, Aggregate};
 use budget::Budget;
+use fibers::FiberVisits;
 use heap::HeapAccount;
 use lateness::Lateness;
 use member::Member;
@@ -157,6 +160,7 @@ struct RunLoop<'a> {
     says: turn::Says,
     workers: Workers,
     error_handlers: SeenHandlers,
+    fibers: FiberVisits,
 }
 
 impl<'a> RunLoop<'a> {
@@ -205,6 +209,7 @@ impl<'a> RunLoop<'a> {
             says: turn::Says::default(),
             workers: Workers::default(),
             error_handlers: SeenHandlers::default(),
+            fibers: FiberVisits::default(),
         })
     }
 
@@ -277,6 +282,7 @@ impl<'a> RunLoop<'a> {
         // The proofs at the end do not count as sampled time.
         let took = Duration::from_nanos(self.clock.now() - began);
         self.collect(false);
+        self.visit_fibers_at_the_end(&begun, began + took.as_nanos() as u64);
         self.leave_home();
         let calls = SystemCallCounts::now().since(calls);
         self.ask_at_the_end();
@@ -300,6 +306,7 @@ impl<'a> RunLoop<'a> {
             self.read_extensions(&begun.engine);
         }
         self.read_error_handler(current);
+        self.visit_fibers(begun, current);
         self.keep_so_far(begun, Duration::from_nanos(current - begun.at));
         None
     }

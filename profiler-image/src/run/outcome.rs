@@ -48,6 +48,7 @@ impl RunLoop<'_> {
             },
             requests: self.requests.told(),
             heap: self.options.heap.then_some(totals.heap),
+            fibers: self.options.fibers.map(|_| self.fibers.told),
             engine: Arc::clone(&begun.engine),
             jit: totals.jit,
             extensions: totals.extensions,

@@ -7,6 +7,7 @@ use nix::sched::CpuSet;
 
 use super::aggregate::Aggregate;
 use super::facts::RunFacts;
+use super::fibers::FiberSchedule;
 use super::lateness::Lateness;
 use super::recorder::Recorder;
 use super::snapshot::{Keep, RunEnd, Samples, Snapshot};
@@ -36,6 +37,8 @@ pub struct RecordingOptions {
     pub only_running: bool,
     /// Records the changes of the workers' heaps.
     pub heap: bool,
+    /// When it visits the workers' suspended fibers, if at all.
+    pub fibers: Option<FiberSchedule>,
     /// The target is a program that was started for this run: the run waits for it as long as it
     /// takes, and leaves signals to the code that started it.
     pub of_program: bool,

@@ -153,7 +153,7 @@ impl StackSampler {
     }
 
     /// A node that is not a function.
-    fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
+    pub(super) fn mark(&mut self, parent: PathId, name: NameId) -> Option<PathId> {
         let known = self.tree.child(parent, name, NO_OP);
         known.or_else(|| self.tree.add(parent, name, NO_OP, 0, CallPath::default()))
     }

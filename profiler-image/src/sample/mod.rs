@@ -25,6 +25,7 @@ mod phase;
 mod proof;
 mod quiescent;
 mod standing;
+pub mod suspended;
 mod told;
 
 use phpprof_zend::closure::is_closure;

@@ -151,6 +151,8 @@ impl FunctionNames {
     pub const COLLECTING: NameId = NameId::of(9);
     /// The engine itself, as the caller of a stack's root; not shown.
     pub const ENGINE: NameId = NameId::of(10);
+    /// The root of a suspended fiber's stack.
+    pub const SUSPENDED: NameId = NameId::of(11);
 
     /// The id of a name; a new one at first sight.
     pub fn intern(&mut self, name: FunctionName<'_>) -> NameId {
@@ -309,6 +311,7 @@ impl Default for FunctionNames {
             "[autoload]",
             "[gc]",
             "[engine]",
+            "[suspended]",
         ] {
             names.intern(FunctionName {
                 name,

@@ -16,6 +16,7 @@ mod clock;
 mod commands;
 mod depth;
 mod discovery;
+mod fibers;
 mod finding;
 mod findings;
 mod frames;

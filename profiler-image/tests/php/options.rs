@@ -18,6 +18,7 @@ pub fn options(scope: Scope, samples_per_second: u32, duration: Duration) -> Rec
         include_idle: false,
         only_running: false,
         heap: false,
+        fibers: None,
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,

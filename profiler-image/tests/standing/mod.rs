@@ -57,6 +57,7 @@ pub fn observe(pid: i32, scene: &Scene) -> Result<Observed> {
         include_idle: true,
         only_running: false,
         heap: true,
+        fibers: None,
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,

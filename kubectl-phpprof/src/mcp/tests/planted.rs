@@ -79,6 +79,7 @@ fn snapshot(folder: &Path) -> PathBuf {
         request_seconds: Some(3.0),
         stack: Vec::new(),
         memory: None,
+        fibers: None,
     };
     let mut builder = Builder::new(Settings::default());
     let memory = MemoryLabels::default();

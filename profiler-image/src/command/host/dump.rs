@@ -8,12 +8,15 @@ use phpprof::failure::{Reason, SamplerFailure};
 use phpprof::heap::add_memory;
 use phpprof::now::{self, Begin};
 use phpprof::request::asked::RequestSettings;
+use phpprof::run::fibers::FiberSchedule;
 use phpprof::run::stop::StopSwitch;
 use phpprof::run::{RecordingOptions, record};
 use phpprof::target::Scope;
 use phpprof_profile::dump;
 
-use super::super::{OUTPUT, WHAT, behave, failure_of, say, tell_unread_memory, tell_without_room};
+use super::super::{
+    OUTPUT, WHAT, behave, failure_of, fibers, say, tell_unread_memory, tell_without_room,
+};
 use super::{Common, none_of, of_masters, with_listing};
 
 #[derive(Args)]
@@ -31,6 +34,9 @@ pub struct DumpArguments {
     /// process. It shows sizes, counts and names of classes, no contents.
     #[arg(short, long, help_heading = WHAT)]
     memory: bool,
+    /// Also show where each worker's fibers are suspended, those with the same stack together.
+    #[arg(long, conflicts_with = "memory", help_heading = WHAT)]
+    fibers: bool,
     #[command(flatten)]
     common: Common,
     /// Output format: text or json.
@@ -52,6 +58,7 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
         include_idle: true,
         only_running: false,
         heap: false,
+        fibers: arguments.fibers.then_some(FiberSchedule::AtEnd),
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,
@@ -78,6 +85,7 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
         say(&told);
     }
     tell_without_room(recording.facts.without_room);
+    fibers::summarize(&recording);
     let without_sample = now::without_sample(&recording.facts, &workers);
     let text = match arguments.output.as_str() {
         "json" => dump::json(&workers, without_sample),

@@ -172,6 +172,7 @@ fn options(
         max_samples: None,
         unpaced: false,
         heap: false,
+        fibers: None,
         include_idle: arguments.include_idle,
         only_running: false,
         of_program: false,

@@ -39,6 +39,7 @@ fn snapshot_of(workers: i32) -> Snapshot {
             asked: RunAsked::default(),
             requests: None,
             heap: None,
+            fibers: None,
             engine,
             jit: false,
             extensions: None,
@@ -312,6 +313,14 @@ fn the_comment_has_the_fields_of_the_contract() {
             }),
             refused: 2,
             without_heap: 1,
+        }),
+        fibers: Some(FiberCounts {
+            visits: 31,
+            most: 52,
+            unproven: 3,
+            lost: 4,
+            refused: 1,
+            workers_without_fibers: 2,
         }),
     })
     .unwrap();

@@ -62,6 +62,8 @@ const SUM: StackSum = StackSum {
     cpu_nanoseconds: 5,
     heap_growth: 0,
     heap_change: 0,
+    fibers: 0,
+    suspended_nanoseconds: 0,
 };
 
 #[track_caller]
@@ -70,6 +72,31 @@ fn check(stack: SummedStack, is_proven: bool, leaves: &[FrameLine], unstable: i6
     let (stacks, cut) = settled(of, is_proven);
     let lines = [&[(FunctionNames::TRUNCATED, 7)], leaves].concat();
     assert_eq!((stacks, cut), (vec![(lines, SUM)], unstable));
+}
+
+#[test]
+fn suspended_fibers_are_of_no_sample() {
+    let (edges, tree, mut aggregate) =
+        (Edges::default(), CallTree::default(), Aggregate::default());
+    let fibers = StackSum {
+        fibers: 25,
+        suspended_nanoseconds: 250,
+        ..StackSum::default()
+    };
+    let stack = SummedStack::of_phase(FunctionNames::SUSPENDED);
+    aggregate.add(SummedStack::of_phase(FunctionNames::IDLE), 42, 10);
+    aggregate.merge(stack.into(), 42, fibers);
+    let mut all = Aggregate::default();
+    all.merge(stack.into(), 42, fibers);
+    all.absorb(aggregate);
+    let (stacks, _) = all.settle(&tree, &edges).sum();
+    let sums: Vec<_> = stacks.iter().map(|stack| stack.sum).collect();
+    let twice = StackSum {
+        fibers: 50,
+        suspended_nanoseconds: 500,
+        ..StackSum::default()
+    };
+    assert_eq!(sums, [StackSum::of_one(10), twice]);
 }
 
 #[test]

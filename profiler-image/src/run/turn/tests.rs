@@ -67,6 +67,7 @@ pub(crate) fn options() -> RecordingOptions {
         include_idle: false,
         only_running: false,
         heap: false,
+        fibers: None,
         of_program: false,
         cpu_budget_percent: None,
         quiescent_cpus: None,

@@ -30,7 +30,7 @@ use crate::{ProfileRequestStatus, bounded};
     printcolumn = r#"{"name":"URL","type":"string","description":"URL of the merged profile in the store.","jsonPath":".status.profile.url","priority":1}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.heap == oldSelf.heap && self.uploadMode == oldSelf.uploadMode && self.samplerMode == oldSelf.samplerMode && self.mode == oldSelf.mode && self.labels == oldSelf.labels && has(self.filter) == has(oldSelf.filter) && (!has(self.filter) || self.filter == oldSelf.filter)"
+    "self.target == oldSelf.target && self.durationSeconds == oldSelf.durationSeconds && self.samplesPerSecond == oldSelf.samplesPerSecond && self.includeIdle == oldSelf.includeIdle && self.heap == oldSelf.heap && self.includeSuspended == oldSelf.includeSuspended && self.uploadMode == oldSelf.uploadMode && self.samplerMode == oldSelf.samplerMode && self.mode == oldSelf.mode && self.labels == oldSelf.labels && has(self.filter) == has(oldSelf.filter) && (!has(self.filter) || self.filter == oldSelf.filter)"
 ).message("the spec cannot be changed, except cancel, suspend, profileRetentionSeconds and ttlSecondsAfterFinished; create another ProfileRequest instead"),
 validation = Rule::new("!oldSelf.cancel || self.cancel")
     .message("cancel cannot be undone; create another ProfileRequest instead"),
@@ -40,6 +40,8 @@ validation = Rule::new("self.mode != 'Snapshot' || self.durationSeconds == 1")
     .message("a snapshot has no duration: set durationSeconds to 1"),
 validation = Rule::new("self.mode != 'Snapshot' || !has(self.filter)")
     .message("a snapshot shows every worker: leave filter out"),
+validation = Rule::new("!self.includeSuspended || !has(self.filter)")
+    .message("a suspended fiber belongs to no HTTP request: leave filter out, or includeSuspended"),
 validation = Rule::new("self.mode != 'Live' || self.uploadMode != 'Direct'")
     .message("a live request needs the relay: leave uploadMode out"))]
 #[serde(rename_all = "camelCase")]
@@ -77,6 +79,12 @@ pub struct ProfileRequestSpec {
     /// instead. The result has sizes and names of classes, never contents.
     #[serde(default)]
     pub heap: bool,
+
+    /// Also shows where fibers are suspended, below `[suspended]`: how many were seen (sample type
+    /// fibers), and for how long (suspended). Wall and CPU time do not change. A snapshot shows the
+    /// fibers of each worker. It needs PHP 8.1 or later.
+    #[serde(default)]
+    pub include_suspended: bool,
 
     /// Labels of each sample that describe its HTTP request: Method, Route (the path without its
     /// query, with ids replaced), Script, RequestAge (in bands), TraceID (of the header

@@ -233,3 +233,15 @@ fn a_live_request_goes_over_the_relay() {
         "a live request needs the relay: leave uploadMode out",
     );
 }
+
+#[test]
+fn suspended_fibers_go_without_a_filter() {
+    let filter = json!({"pathPrefix": "/shop"});
+    let with = |is_on: bool, filter: &Value| json!({"target": {"podName": "web"}, "includeSuspended": is_on, "filter": filter});
+    check(with(true, &Value::Null), "");
+    check(with(false, &filter), "");
+    check(
+        with(true, &filter),
+        "a suspended fiber belongs to no HTTP request: leave filter out, or includeSuspended",
+    );
+}

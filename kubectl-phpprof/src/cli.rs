@@ -189,8 +189,8 @@ pub struct Explain {
 /// Which part of a profile is shown.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ViewArguments {
-    /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change. Default:
-    /// the profile's default, which is wall.
+    /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change; with
+    /// --fibers also fibers and suspended. Default: the profile's default, which is wall.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
     /// Only samples with this label. May be repeated.

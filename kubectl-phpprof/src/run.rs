@@ -104,8 +104,8 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
     }
 }
 
-/// A table of the heap needs a request that samples heaps. This is checked before the request is
-/// created.
+/// A table of the heap needs a request that samples heaps, and one of fibers a request that shows
+/// them. This is checked before the request is created.
 fn check_type(arguments: &RunFlags, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
@@ -113,6 +113,18 @@ fn check_type(arguments: &RunFlags, object: &DynamicObject) -> Result<(), Failur
                 Exit::Usage,
                 format!("a request without heap has no {}", wanted.name()),
                 "add --heap, or heap: true to the spec of the file",
+            ))
+        }
+        Some(wanted)
+            if wanted.needs_fibers() && object.data["spec"]["includeSuspended"] != true =>
+        {
+            Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "a request without suspended fibers has no {}",
+                    wanted.name()
+                ),
+                "add --fibers, or includeSuspended: true to the spec of the file",
             ))
         }
         _ => Ok(()),

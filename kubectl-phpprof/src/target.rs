@@ -143,6 +143,7 @@ pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRe
         samples_per_second: run.samples_per_second,
         include_idle: run.include_idle,
         heap: run.heap,
+        include_suspended: run.fibers,
         labels: run.labels.iter().filter_map(|it| it.label()).collect(),
         filter: filter(run),
         sampler_mode: run.sampler_mode.into(),
@@ -166,6 +167,7 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
         duration_seconds: 1,
         include_idle: true,
         heap: dump.memory,
+        include_suspended: dump.fibers,
         labels: vec![
             RequestLabel::Method,
             RequestLabel::Route,
@@ -222,6 +224,7 @@ fn of(target: ProfileTarget) -> ProfileRequestSpec {
         samples_per_second: 99,
         include_idle: false,
         heap: false,
+        include_suspended: false,
         labels: Vec::new(),
         filter: None,
         upload_mode: UploadMode::Auto,
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_dump_is_asked_as_heap() {
+    fn memory_and_fibers_of_a_dump_are_asked() {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -322,10 +325,12 @@ mod tests {
         let asks = |line: &str| {
             let line = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
             let spec = snapshot(&line.dump).unwrap().spec;
-            (spec.mode, spec.heap)
+            assert_eq!(spec.mode, ProfileMode::Snapshot);
+            (spec.heap, spec.include_suspended)
         };
-        assert_eq!(asks("dump pod/web"), (ProfileMode::Snapshot, false));
-        assert_eq!(asks("dump pod/web --memory"), (ProfileMode::Snapshot, true));
+        assert_eq!(asks("dump pod/web"), (false, false));
+        assert_eq!(asks("dump pod/web --memory"), (true, false));
+        assert_eq!(asks("dump pod/web --fibers"), (false, true));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct RequestArguments {
     )]
     pub selector: Option<String>,
     /// A file with a ProfileRequest; - is standard input.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["container", "duration", "samples_per_second", "max_pods", "run_as_user", "run_as_group", "include_idle", "heap", "fibers", "labels", "path_prefix", "method", "script", "min_request_age", "include_young", "sampler_mode"])]
     pub filename: Option<String>,
     /// Container that runs PHP. Default: the pod's default container, else its only one, else the
     /// only one whose name or image names PHP.
@@ -49,6 +49,10 @@ pub struct RequestArguments {
     /// (heap_change).
     #[arg(long)]
     pub heap: bool,
+    /// Also show where fibers are suspended: how many were seen (fibers), and for how long
+    /// (suspended). Needs PHP 8.1.
+    #[arg(long, conflicts_with_all = ["path_prefix", "method", "script", "min_request_age"])]
+    pub fibers: bool,
     /// Labels of samples that describe their HTTP request.
     #[arg(
         long,
@@ -93,6 +97,7 @@ impl RequestArguments {
             run_as_group: None,
             include_idle: false,
             heap: false,
+            fibers: false,
             labels: Vec::new(),
             path_prefix: None,
             method: Vec::new(),
@@ -206,6 +211,9 @@ pub struct Dump {
     /// sizes, counts and names of classes, no contents.
     #[arg(short, long)]
     pub memory: bool,
+    /// Also show where each worker's fibers are suspended, those with the same stack together.
+    #[arg(long, conflicts_with = "memory")]
+    pub fibers: bool,
     #[arg(short, long, help = help(TEXT), value_name = "FORM", default_value = "text", value_parser = OutputFlag::parser(TEXT))]
     pub output: OutputFlag,
     /// How long to wait.
@@ -247,6 +255,8 @@ pub enum RunType {
     HeapGrowth,
     #[value(name = "heap_change")]
     HeapChange,
+    Fibers,
+    Suspended,
 }
 
 impl RunType {
@@ -257,11 +267,17 @@ impl RunType {
             RunType::Samples => "samples",
             RunType::HeapGrowth => "heap_growth",
             RunType::HeapChange => "heap_change",
+            RunType::Fibers => "fibers",
+            RunType::Suspended => "suspended",
         }
     }
 
     pub fn needs_heap(self) -> bool {
         matches!(self, RunType::HeapGrowth | RunType::HeapChange)
+    }
+
+    pub fn needs_fibers(self) -> bool {
+        matches!(self, RunType::Fibers | RunType::Suspended)
     }
 }
 

@@ -53,7 +53,8 @@ pub struct TopAsked {
     /// self (default) or total.
     #[serde(default)]
     pub sort: AskedSort,
-    /// wall (time, the default), cpu, samples, heap_growth or heap_change.
+    /// wall (time, the default), cpu, samples, heap_growth, heap_change, fibers or
+    /// suspended.
     pub sample_type: Option<String>,
     /// Only samples with these labels, for instance {"waiting": "database"}.
     #[serde(default)]
@@ -80,7 +81,8 @@ pub struct CallersAsked {
     pub function: String,
     /// Its file, if functions of several files have that name.
     pub file: Option<String>,
-    /// wall (time, the default), cpu, samples, heap_growth or heap_change.
+    /// wall (time, the default), cpu, samples, heap_growth, heap_change, fibers or
+    /// suspended.
     pub sample_type: Option<String>,
     /// Only samples with these labels.
     #[serde(default)]
@@ -102,7 +104,8 @@ pub struct CalleesAsked {
     /// Instead of a function: a call path from the entry point, to zoom in.
     #[serde(default)]
     pub path: Vec<String>,
-    /// wall (time, the default), cpu, samples, heap_growth or heap_change.
+    /// wall (time, the default), cpu, samples, heap_growth, heap_change, fibers or
+    /// suspended.
     pub sample_type: Option<String>,
     /// Only samples with these labels.
     #[serde(default)]
@@ -120,7 +123,8 @@ pub struct LinesAsked {
     pub function: Option<String>,
     /// Only lines of this file, as an answer has shown it.
     pub file: Option<String>,
-    /// wall (time, the default), cpu, samples, heap_growth or heap_change.
+    /// wall (time, the default), cpu, samples, heap_growth, heap_change, fibers or
+    /// suspended.
     pub sample_type: Option<String>,
     /// Only samples with these labels.
     #[serde(default)]
@@ -153,7 +157,8 @@ pub struct DiffAsked {
     /// Compare profiles that were not recorded alike all the same.
     #[serde(default)]
     pub force: bool,
-    /// wall (time, the default), cpu, samples, heap_growth or heap_change.
+    /// wall (time, the default), cpu, samples, heap_growth, heap_change, fibers or
+    /// suspended.
     pub sample_type: Option<String>,
     /// Only samples with these labels.
     #[serde(default)]
@@ -207,6 +212,9 @@ pub struct ProfilingAsked {
     /// Also sample what makes the heap grow.
     #[serde(default)]
     pub heap: bool,
+    /// Also sample where fibers are suspended (sample types fibers and suspended). Needs PHP 8.1.
+    #[serde(default)]
+    pub fibers: bool,
     /// Instead of sampling: where every worker is now, for the tool dump.
     #[serde(default)]
     pub snapshot: bool,

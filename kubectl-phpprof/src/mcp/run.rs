@@ -191,6 +191,7 @@ fn snapshot(asked: &ProfilingAsked, pods: i32) -> Dump {
         run_as_user: None,
         run_as_group: None,
         memory: false,
+        fibers: false,
         output: OutputFlag::default(),
         timeout: 0,
     }
@@ -202,6 +203,7 @@ fn arguments(asked: &ProfilingAsked, pods: i32, duration: u64) -> RequestArgumen
         duration,
         max_pods: pods,
         heap: asked.heap,
+        fibers: asked.fibers && !asked.snapshot,
         labels: vec![RunLabel::Method, RunLabel::Route, RunLabel::Script],
         ..RequestArguments::of_target(&asked.target)
     }

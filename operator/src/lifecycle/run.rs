@@ -44,6 +44,7 @@ pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDe
         samples_per_second: spec.samples_per_second,
         include_idle: spec.include_idle,
         heap: spec.heap,
+        include_suspended: spec.include_suspended,
         is_snapshot: spec.mode == ProfileMode::Snapshot,
         is_live,
         labels: spec.labels.clone(),

@@ -221,6 +221,7 @@ fn arguments(
     args.extend_from_slice(receipt);
     args.extend(run.include_idle.then(|| "--include-idle".to_owned()));
     args.extend(run.heap.then(|| "--heap".to_owned()));
+    args.extend(run.include_suspended.then(|| "--fibers".to_owned()));
     args.extend(run.is_snapshot.then(|| "--snapshot".to_owned()));
     args.extend(run.is_live.then(|| "--live".to_owned()));
     args.extend(of_requests(run, &config.routes));

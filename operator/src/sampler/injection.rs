@@ -55,6 +55,8 @@ pub struct PodRun {
     pub include_idle: bool,
     /// Also records what the heaps do.
     pub heap: bool,
+    /// Also shows suspended fibers.
+    pub include_suspended: bool,
     pub is_snapshot: bool,
     /// It sends each second to the relay, too.
     pub is_live: bool,

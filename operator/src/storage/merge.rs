@@ -71,6 +71,9 @@ impl Collector {
         if request.spec.heap {
             settings = settings.with_heap();
         }
+        if request.spec.include_suspended {
+            settings = settings.with_fibers();
+        }
         settings.period = 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1));
         let mut merger = Merger::new(&settings, pods, MergeLimits::default(), &labels::OF_WORKERS);
         let mut changed = Vec::new();

@@ -75,6 +75,7 @@ fn fields() -> Vec<SpecRow> {
         ("cancel", json!("true")),
         ("suspend", json!(1)),
         ("includeIdle", json!("yes")),
+        ("includeSuspended", json!("yes")),
         ("heap", json!("yes")),
         ("mode", json!("Dump")),
         ("mode", json!("Snapshot")),
@@ -171,6 +172,10 @@ fn targets() -> Vec<SpecRow> {
             "a resident sampler without the relay",
             json!({"target": {"podName": "web"}, "samplerMode": "Resident", "uploadMode": "Direct"}),
         ),
+        (
+            "suspended fibers of some requests",
+            json!({"target": {"podName": "web"}, "includeSuspended": true, "filter": {"pathPrefix": "/shop"}}),
+        ),
     ])
 }
 
@@ -193,6 +198,7 @@ pub fn changes() -> Vec<Change> {
         ("first", "samplesPerSecond", json!(100)),
         ("first", "includeIdle", json!(true)),
         ("first", "heap", json!(true)),
+        ("first", "includeSuspended", json!(true)),
         ("first", "labels", json!(["Route"])),
         ("first", "filter", json!({"pathPrefix": "/shop"})),
         ("first", "uploadMode", json!("Relay")),

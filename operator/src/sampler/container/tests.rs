@@ -35,6 +35,7 @@ fn run() -> PodRun {
         samples_per_second: 99,
         include_idle: true,
         heap: true,
+        include_suspended: true,
         is_snapshot: true,
         is_live: true,
         labels: vec![RequestLabel::Method, RequestLabel::Route],

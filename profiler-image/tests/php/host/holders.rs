@@ -24,6 +24,7 @@ class Cell { public $other; }
 class Loose extends \stdClass {}
 class Job { public function __construct() { $this->run = function () { return $this; }; } public $run; }
 class Row {}
+class Task {}
 function remember($ticket) { static $all = []; $all[] = $ticket; }
 function rows_of() { $secret_rows = []; for ($i = 0; $i < 7; $i++) $secret_rows[] = new Row; yield 'secret-yielded'; yield $secret_rows; }
 function wait($secret_argument) { $secret_local = new \SplObjectStorage; fwrite(STDOUT, "\n"); fgets(STDIN); return $secret_local; }
@@ -50,6 +51,14 @@ $secret_first = new Order;
 })();
 $secret_loose = new Loose; $secret_loose->secret_property = new \SplStack;
 $secret_rows = rows_of(); $secret_rows->current();
+$secret_fiber = null;
+if (PHP_VERSION_ID >= 80100) {
+    $secret_fiber = new \Fiber(function () {
+        function suspended($secret_task) { $secret_kept = new Task; \Fiber::suspend(); return $secret_kept; }
+        suspended(1);
+    });
+    $secret_fiber->start();
+}
 wait('secret-argument');
 "#;
 
@@ -89,6 +98,12 @@ fn check(classes: &Value) -> Result<()> {
         let found = held.flatten().find(|held| held["path"] == path);
         let found = found.with_context(|| format!("{class} by {path}: {rows:#?}"))?;
         ensure!(found["instances"] == instances, "{class}: {found}");
+    }
+    // There are no fibers before 8.1.
+    if let [task] = rows(classes, "Shop\\Task")[..] {
+        let path = "[global variable] → Shop\\suspended() [variable]";
+        let held = serde_json::json!([{"path": path, "instances": 1}]);
+        ensure!(task["heldBy"] == held, "{task}");
     }
     // The cells are in cycles that nothing else holds.
     let reached = &classes["reached"];

@@ -10,6 +10,7 @@ use crate::zval::{IS_ARRAY, IS_OBJECT, TYPE, ZVAL, Zval};
 
 use super::super::objects::{ClassKey, ObjectKind};
 use super::paths::HeldPath;
+use super::roots::MAX_CALLS;
 use super::steps::HoldingStep;
 use super::{HoldersWalk, NodeKind, OpenNode};
 
@@ -82,7 +83,14 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             ObjectKind::Closure => self.closure(node, &bytes, function.as_ref()),
             ObjectKind::Generator => {
                 let call = word_at(&bytes, layout.generator.execute_data);
-                self.calls(call, node.path);
+                // What has called it is on another stack.
+                self.calls(call, node.path, 1);
+            }
+            ObjectKind::Fiber => {
+                // NULL while it runs: its calls are then the executor's.
+                let at = layout.fiber.as_ref().map(|row| row.execute_data);
+                let call = at.map_or(0, |at| word_at(&bytes, at));
+                self.calls(call, node.path, MAX_CALLS);
             }
             _ => {}
         }

@@ -17,7 +17,7 @@ const MAX_FUNCTIONS: usize = 131_072;
 /// How many static properties of a class are read.
 const MAX_STATICS: u32 = 4096;
 /// How many calls of a stack are read, and how many variables of a call.
-const MAX_CALLS: usize = 4096;
+pub(super) const MAX_CALLS: usize = 4096;
 const MAX_VARIABLES: u32 = 4096;
 /// The type in the second half of a `zend_refcounted_h`.
 const KIND: u32 = 0x0f;
@@ -50,7 +50,7 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
                 .child(HeldPath::default(), HoldingStep::Global);
             self.entries_of(globals, |_| Some(path));
         }
-        self.calls(call.unwrap_or(0), HeldPath::default());
+        self.calls(call.unwrap_or(0), HeldPath::default(), MAX_CALLS);
     }
 
     fn values(&self, table: u64, most: usize) -> Vec<u64> {
@@ -158,10 +158,10 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             && half_at(&head, 4) & KIND == u32::from(IS_ARRAY)
     }
 
-    /// The variables of a call and of those that have called it.
-    pub(super) fn calls(&mut self, first: u64, path: HeldPath) {
+    /// The variables of a call and of those that have called it, at most this many.
+    pub(super) fn calls(&mut self, first: u64, path: HeldPath, most: usize) {
         let mut call = first;
-        for _ in 0..MAX_CALLS {
+        for _ in 0..most {
             if call == 0 {
                 return;
             }
@@ -170,22 +170,14 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             if self.place.memory.read(call, &mut frame).is_err() {
                 return;
             }
-            let (function, before) = (
-                word_at(&frame, row.func),
-                word_at(&frame, row.prev_execute_data),
-            );
+            let function = word_at(&frame, row.func);
             let this = Zval(word_at(&frame, row.this), frame[row.this + TYPE]);
             if this.1 == IS_OBJECT {
                 let path = self.found.paths.child(path, HoldingStep::This);
                 self.value(this, path);
             }
             self.variables(call, function, path);
-            // A generator stands alone: what has called it is on another stack.
-            call = if path == HeldPath::default() {
-                before
-            } else {
-                0
-            };
+            call = word_at(&frame, row.prev_execute_data);
         }
     }
 

@@ -148,6 +148,10 @@ fn answer(
 ) -> Result<AgentAnswer, Failure> {
     let mut next = AgentNexts::default();
     let readable: Vec<&ListRow> = rows.iter().filter(|row| row.is_there).collect();
+    if readable.len() == 2 {
+        // Whoever has two has them to compare.
+        compare(&mut next, &readable);
+    }
     for row in readable.iter().take(2) {
         let name = json!({"profile": row.profile});
         next.add(
@@ -156,16 +160,7 @@ fn answer(
             name,
         );
     }
-    if let [after, before, ..] = readable.as_slice()
-        && after.target == before.target
-    {
-        let both = json!({"before": before.profile, "after": after.profile});
-        next.add(
-            "verdict",
-            "whether requests differ between the newest two",
-            both,
-        );
-    }
+    compare(&mut next, &readable);
     let running = rows.iter().find(|row| !row.is_there && !place.local_files);
     if let Some(row) = running {
         let name = json!({"profile": row.profile});
@@ -192,4 +187,15 @@ fn answer(
         note,
     };
     AgentAnswer::fitted(place, rows.len().min(ROWS), body, &next)
+}
+
+/// Suggests a verdict on the newest two, if they are of one target.
+fn compare(next: &mut AgentNexts, readable: &[&ListRow]) {
+    if let [after, before, ..] = readable
+        && after.target == before.target
+    {
+        let both = json!({"before": before.profile, "after": after.profile});
+        let why = "whether requests differ between the newest two";
+        next.add("verdict", why, both);
+    }
 }

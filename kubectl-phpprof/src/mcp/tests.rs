@@ -3,6 +3,7 @@
 mod double;
 mod follow;
 mod planted;
+mod upgrade;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

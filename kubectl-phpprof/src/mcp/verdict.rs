@@ -195,15 +195,16 @@ fn milliseconds(time: &ChangeEstimate) -> [f64; 2] {
 fn next(report: &ChangeReport, asked: &VerdictAsked) -> AgentNexts {
     let mut next = AgentNexts::default();
     let is_worse = report.verdict == ChangeVerdict::Worse;
-    let grown = report
-        .functions
-        .iter()
-        .filter(|one| is_worse && !one.is_gone);
-    for one in grown.take(FOLLOWED) {
-        let function = json!({"profile": asked.after, "function": quoted(&one.name)});
+    let grown = report.functions.iter().filter(|one| !one.is_gone);
+    let grown = grown.map(|one| (&one.name, &one.file));
+    // The cause is where nearly all of it is called from.
+    let common = report.common_caller.iter();
+    let places = common.map(|(name, file)| (name, file)).chain(grown);
+    for (name, file) in places.take(FOLLOWED).filter(|_| is_worse) {
+        let function = json!({"profile": asked.after, "function": quoted(name)});
         next.add("callers", "which code calls what takes longer", function);
-        if is_code(&one.file) {
-            let place = json!({"profile": asked.after, "function": quoted(&one.name), "file": quoted_path(&one.file)});
+        if is_code(file) {
+            let place = json!({"profile": asked.after, "function": quoted(name), "file": quoted_path(file)});
             next.add("lines", "the hot lines of what takes longer", place);
         }
     }

@@ -1,6 +1,6 @@
 // Asks `kubectl phpprof mcp` as an agent's host does: with the protocol's official client, over the program's own standard input and output.
 // Every tool, failures, cancellation, a cluster that goes away; and whether a client that only follows the answers' own suggestions names
-// the planted place of each recorded program.
+// the planted place of each recorded program, and of the demo's upgrade.
 //
 // Usage: node check.mjs SDK PLUGIN, where SDK is the folder of the client's package.
 import assert from "node:assert/strict";
@@ -17,6 +17,7 @@ const { StdioClientTransport } = await import(path.join(sdk, "dist/esm/client/st
 const here = path.dirname(fileURLToPath(import.meta.url));
 const recorded = path.join(here, "../../../profile/tests/findings");
 const planted = JSON.parse(fs.readFileSync(path.join(here, "planted.json"), "utf8"));
+const upgrade = path.join(here, "upgrade");
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), "phpprof-agents-"));
 // The bar for a client that follows answers.
 const MOST_CALLS = 15;
@@ -111,10 +112,10 @@ function named(tool, data) {
   return row && { function: row.function, file: path.basename(row.file), line: row.line };
 }
 
-// Follows the answers' own suggestions, depth first, until one names the place.
-async function follow(program, usesFindings) {
-  const agent = await Agent.start(path.join(recorded, `${program}-has.pb.gz`));
-  const next = [{ tool: "list_profiles", arguments: {} }];
+// Follows the answers' own suggestions from this call on, depth first, until one names the place.
+async function follow(file, place, first, usesFindings) {
+  const agent = await Agent.start(file);
+  const next = [first];
   const seen = new Set();
   let calls = 0;
   let bytes = 0;
@@ -128,25 +129,34 @@ async function follow(program, usesFindings) {
     const answer = await agent.answered(call.tool, call.arguments);
     calls += 1;
     bytes += answer.bytes;
-    const place = named(call.tool, answer.data);
-    if (place && JSON.stringify(place) === JSON.stringify(planted[program])) {
+    if (JSON.stringify(named(call.tool, answer.data)) === JSON.stringify(place)) {
       await agent.end();
       return { calls, tokens: Math.ceil(bytes / 4) };
     }
     next.push(...[...answer.data.next].reverse());
   }
-  throw new Error(`${program}: not named within ${calls} calls: ${[...seen].join(" ")}`);
+  throw new Error(`${file}: not named within ${calls} calls: ${[...seen].join(" ")}`);
 }
 
 async function followAll() {
+  const list = { tool: "list_profiles", arguments: {} };
+  const profiles = path.join(folder, "upgrade");
+  fs.cpSync(upgrade, profiles, { recursive: true });
+  // The newest is the one after.
+  fs.utimesSync(path.join(profiles, "before.pb.gz"), 1, 1);
+  const both = { before: path.join(profiles, "before.pb.gz"), after: path.join(profiles, "after.pb.gz") };
+  const cause = JSON.parse(fs.readFileSync(path.join(upgrade, "planted.json"), "utf8"));
   for (const usesFindings of [true, false]) {
     const all = [];
-    for (const program of Object.keys(planted)) {
-      all.push(await follow(program, usesFindings));
+    for (const [program, place] of Object.entries(planted)) {
+      all.push(await follow(path.join(recorded, `${program}-has.pb.gz`), place, list, usesFindings));
+    }
+    for (const first of [list, { tool: "verdict", arguments: both }]) {
+      all.push(await follow(profiles, cause, first, usesFindings));
     }
     const most = (field) => Math.max(...all.map((one) => one[field]));
     const how = usesFindings ? "with" : "without";
-    console.log(`    ${all.length} programs ${how} findings: at most ${most("calls")} calls and ${most("tokens")} tokens`);
+    console.log(`    ${all.length} searches ${how} findings: at most ${most("calls")} calls and ${most("tokens")} tokens`);
     assert.ok(most("tokens") <= MOST_TOKENS);
   }
 }
@@ -187,8 +197,8 @@ async function cluster() {
   const { port } = silent.address();
   const agent = await Agent.start("--allow-run", ...kubeconfig(port));
   const { tools } = await agent.client.listTools();
-  assert.deepEqual(tools.map((tool) => tool.name), [...READ_ONLY, "run", "cancel"]);
-  assert.ok(tools.slice(-2).every((tool) => tool.annotations.readOnlyHint === false));
+  assert.deepEqual(tools.map((tool) => tool.name), [...READ_ONLY, "run", "compare", "cancel"]);
+  assert.ok(tools.slice(-3).every((tool) => tool.annotations.readOnlyHint === false));
 
   const cancelled = new AbortController();
   const call = agent.ask("list_profiles", {}, { signal: cancelled.signal });

@@ -374,7 +374,7 @@ pub struct McpFlags {
     /// called.
     #[arg(value_name = "FILE|FOLDER", conflicts_with = "allow_run")]
     pub files: Vec<PathBuf>,
-    /// Also let agents take profiles of pods, one at a time, and cancel those that they have taken.
+    /// Also let agents take profiles of pods, one call at a time, and cancel those they have taken.
     #[arg(long)]
     pub allow_run: bool,
     /// The longest profile that an agent may take; the administrator may allow less.

@@ -10,6 +10,7 @@
 mod answer;
 mod ask;
 mod calls;
+mod compare;
 mod describe;
 mod diff;
 mod dump;

@@ -5,7 +5,7 @@
 //! Invariant: the exit code says what the text says: 0 for `Better` and `NoChange`, 9 for `Worse`,
 //! 10 for `Inconclusive`, unless the user has asked for 0 there.
 
-mod canary;
+pub mod canary;
 mod data;
 mod markdown;
 mod page;

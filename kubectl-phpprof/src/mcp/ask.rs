@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use rmcp::model::JsonObject;
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
@@ -190,7 +190,7 @@ pub struct VerdictAsked {
     pub force: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AskedMeasure {
     #[default]
@@ -219,6 +219,26 @@ pub struct ProfilingAsked {
     #[serde(default)]
     pub snapshot: bool,
     /// How long to wait for the end, at most 300. Default: 45. The profile goes on afterwards.
+    pub wait_seconds: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ReleasesAsked {
+    /// What runs the stable release: deploy/web, sts/db, ds/agent, job/import or pod/web-1.
+    pub before: String,
+    /// What runs the canary at the same time.
+    pub after: String,
+    /// The container that runs PHP, in both, if it is not found without it.
+    pub container: Option<String>,
+    /// How long to sample both. Default: 60, or the server's limit.
+    pub duration_seconds: Option<u64>,
+    /// The most pods of each. Default: 5, or half of the server's limit.
+    pub max_pods: Option<i32>,
+    /// wall (default, with waits) or cpu.
+    #[serde(default)]
+    pub measure: AskedMeasure,
+    /// How long to wait for the end, at most 300. Default: 45. The profiles go on afterwards.
     pub wait_seconds: Option<u64>,
 }
 

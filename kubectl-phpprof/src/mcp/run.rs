@@ -1,7 +1,8 @@
-//! The tools `run` and `cancel`, which are offered with `--allow-run` only.
+//! The tools `run` and `cancel`, which are offered with `--allow-run` only. `compare` is the tool
+//! that runs two at the same time.
 //!
-//! Invariant: one run at a time, within the limits of the command line and of the cluster, with the
-//! user's rights; and only what this server has started is cancelled.
+//! Invariant: one call runs at a time, within the limits of the command line and of the cluster,
+//! with the user's rights; and only what this server has started is cancelled.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,17 +25,19 @@ use crate::run::{as_object, create};
 use crate::target;
 
 const DURATION: u64 = 30;
-const PODS: i32 = 5;
+pub(super) const PODS: i32 = 5;
 const WAIT: u64 = 45;
 const LONGEST_WAIT: u64 = 300;
+/// How many requests a call starts at most.
+const AT_ONCE: usize = 2;
 const POLL: Duration = Duration::from_secs(1);
 /// How long a cancelled call tries to cancel its profile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The limits of the command line, and what was started.
 pub struct AgentRuns {
-    longest: u64,
-    most_pods: i32,
+    pub(super) longest: u64,
+    pub(super) most_pods: i32,
     /// The names of this server's requests, the newest last.
     started: Mutex<Vec<String>>,
     /// Held while a request is created.
@@ -80,24 +83,37 @@ impl AgentRuns {
     ) -> Result<AgentAnswer, Failure> {
         let object = self.object(asked)?;
         let begin = Instant::now();
-        let name = self.begin(cluster, object, cancelled).await?;
-        let wait = asked.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT);
-        let ended = tokio::select! {
-            ended = until_ended(cluster, &name, Duration::from_secs(wait)) => ended?,
-            () = cancelled.cancelled() => {
-                let stopped = tokio::time::timeout(PATIENCE, cancel::one(cluster, &name, None));
-                if !matches!(stopped.await, Ok(Ok(_))) {
-                    eprintln!("{name} goes on: it could not be cancelled");
-                }
-                return Err(Failure::new(
-                    Exit::Interrupted,
-                    "the call was cancelled, and with it the profile",
-                    "its samples so far are kept",
-                ));
-            }
+        let (wait, objects) = (asked.wait_seconds, vec![object]);
+        let ended = self.finished(cluster, objects, wait, cancelled).await?;
+        let Some(ended) = ended.first() else {
+            return Err(nothing_created());
         };
-        let place = place.of_profile(&name);
-        answer(&ended, &place, asked, begin.elapsed().as_secs())
+        let place = place.of_profile(&RequestView::of(ended).name());
+        answer(ended, &place, asked, begin.elapsed().as_secs())
+    }
+
+    /// Creates these requests, at most [`AT_ONCE`], and waits for their end for a while. As they
+    /// are then, in their order. If the call is cancelled, so are they.
+    pub(super) async fn finished(
+        &self,
+        cluster: &Cluster,
+        objects: Vec<DynamicObject>,
+        wait: Option<u64>,
+        cancelled: &CancellationToken,
+    ) -> Result<Vec<DynamicObject>, Failure> {
+        let names = self.begin(cluster, objects, cancelled).await?;
+        let wait = Duration::from_secs(wait.unwrap_or(WAIT).min(LONGEST_WAIT));
+        tokio::select! {
+            ended = until_ended(cluster, &names, wait) => ended,
+            () = cancelled.cancelled() => {
+                stop(cluster, &names).await;
+                Err(Failure::new(
+                    Exit::Interrupted,
+                    format!("the call was cancelled, and with it {}", names.join(" and ")),
+                    "the samples so far are kept",
+                ))
+            }
+        }
     }
 
     /// Cancels a request of this server.
@@ -127,13 +143,14 @@ impl AgentRuns {
         started.clone()
     }
 
-    /// Creates the request, unless the one before goes on. Returns its name.
+    /// Creates the requests, unless those before go on. Returns their names. If one is refused,
+    /// none goes on.
     async fn begin(
         &self,
         cluster: &Cluster,
-        object: DynamicObject,
+        objects: Vec<DynamicObject>,
         cancelled: &CancellationToken,
-    ) -> Result<String, Failure> {
+    ) -> Result<Vec<String>, Failure> {
         let _turn = self.turn.lock().await;
         if cancelled.is_cancelled() {
             return Err(Failure::new(
@@ -142,20 +159,28 @@ impl AgentRuns {
                 "ask again",
             ));
         }
-        if let Some(last) = self.started().last()
-            && goes_on(cluster, last).await?
-        {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("{last} has not ended yet, and only one profile runs at a time"),
-                "ask describe_profile for it, or end it with cancel",
-            ));
+        for last in self.started().iter().rev().take(AT_ONCE) {
+            if goes_on(cluster, last).await? {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("{last} has not ended yet, and only one profile runs at a time"),
+                    "ask describe_profile for it, or end it with cancel",
+                ));
+            }
         }
-        let created = create(cluster, object, false).await?;
-        let name = RequestView::of(&created).name();
+        let mut names = Vec::new();
+        for object in objects.into_iter().take(AT_ONCE) {
+            match create(cluster, object, false).await {
+                Ok(created) => names.push(RequestView::of(&created).name()),
+                Err(failure) => {
+                    stop(cluster, &names).await;
+                    return Err(failure);
+                }
+            }
+        }
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        started.push(name.clone());
-        Ok(name)
+        started.extend(names.iter().cloned());
+        Ok(names)
     }
 
     fn object(&self, asked: &ProfilingAsked) -> Result<DynamicObject, Failure> {
@@ -209,20 +234,54 @@ fn arguments(asked: &ProfilingAsked, pods: i32, duration: u64) -> RequestArgumen
     }
 }
 
-/// The request when it has ended, or when it was waited for long enough.
+/// The requests when all have ended, when one has no profile, or when they were waited for long
+/// enough.
 async fn until_ended(
     cluster: &Cluster,
-    name: &str,
+    names: &[String],
     wait: Duration,
-) -> Result<DynamicObject, Failure> {
+) -> Result<Vec<DynamicObject>, Failure> {
     let begin = Instant::now();
     loop {
-        let object = cluster.request(name).await?;
-        let goes_on = RequestView::of(&object).outcome() == ShownOutcome::InProgress;
+        let mut objects = Vec::new();
+        for name in names {
+            objects.push(cluster.request(name).await?);
+        }
+        let outcomes = objects.iter().map(|it| RequestView::of(it).outcome());
+        let outcomes: Vec<ShownOutcome> = outcomes.collect();
+        let goes_on = outcomes.contains(&ShownOutcome::InProgress)
+            && !outcomes.contains(&ShownOutcome::Failed);
         if !goes_on || begin.elapsed() >= wait {
-            return Ok(object);
+            return Ok(objects);
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Cancels requests of a call that ends early.
+pub(super) async fn stop(cluster: &Cluster, names: &[String]) {
+    for name in names {
+        let stopped = tokio::time::timeout(PATIENCE, cancel::one(cluster, name, None));
+        if !matches!(stopped.await, Ok(Ok(_))) {
+            eprintln!("{name} goes on: it could not be cancelled");
+        }
+    }
+}
+
+fn nothing_created() -> Failure {
+    Failure::new(
+        Exit::Failed,
+        "no profile was asked for",
+        "report this as a fault of phpprof",
+    )
+}
+
+/// In one word or two.
+pub(super) fn state(request: &RequestView<'_>) -> &'static str {
+    match request.outcome() {
+        ShownOutcome::InProgress => "in progress",
+        ShownOutcome::Complete => "complete",
+        ShownOutcome::Failed => "failed",
     }
 }
 
@@ -235,11 +294,6 @@ fn answer(
     let request = RequestView::of(object);
     let name = json!({"profile": request.name()});
     let mut next = AgentNexts::default();
-    let state = match request.outcome() {
-        ShownOutcome::InProgress => "in progress",
-        ShownOutcome::Complete => "complete",
-        ShownOutcome::Failed => "failed",
-    };
     match request.outcome() {
         ShownOutcome::Complete if asked.snapshot => {
             next.add("dump", "where each worker stood", name);
@@ -263,7 +317,7 @@ fn answer(
         ShownOutcome::Failed => next.add("describe_profile", "why, pod by pod", name),
     }
     let body = |_| RunBody {
-        state,
+        state: state(&request),
         reason: quoted(request.reason()),
         message: quoted(request.message()),
         seconds_waited: waited,

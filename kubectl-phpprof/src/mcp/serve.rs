@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, refused};
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    ProfilingAsked, RequestsAsked, TopAsked, VerdictAsked, asked,
+    ProfilingAsked, ReleasesAsked, RequestsAsked, TopAsked, VerdictAsked, asked,
 };
+use super::compare::PairEnd;
 use super::run::AgentRuns;
 use super::store::{AgentSide, AgentStore, apart};
 use super::tools::{AgentTool, INSTRUCTIONS};
@@ -119,6 +120,7 @@ impl AgentServer {
                 let place = self.store.place();
                 self.runs()?.run(&cluster, &place, &asked, cancelled).await
             }
+            AgentTool::Compare => self.compare(asked(arguments)?, cancelled).await,
             AgentTool::Cancel => {
                 let asked: ProfileAsked = asked(arguments)?;
                 let cluster = self.store.cluster().await?;
@@ -204,6 +206,23 @@ impl AgentServer {
         apart(move || verdict::answer(sides, &place, &asked)).await
     }
 
+    async fn compare(
+        &self,
+        asked: ReleasesAsked,
+        cancelled: &CancellationToken,
+    ) -> Result<AgentAnswer, Failure> {
+        let runs = self.runs()?;
+        let cluster = self.store.cluster().await?;
+        let place = self.store.place();
+        match runs.compare(&cluster, &place, &asked, cancelled).await? {
+            PairEnd::Open(answer) => Ok(answer),
+            PairEnd::Recorded(recorded) => tokio::select! {
+                verdict = self.verdict(recorded) => verdict,
+                () = cancelled.cancelled() => Err(ended()),
+            },
+        }
+    }
+
     async fn sides(&self, before: &str, after: &str) -> Result<[AgentSide; 2], Failure> {
         Ok([
             self.store.side(before).await?,
@@ -277,8 +296,8 @@ impl ServerHandler for AgentServer {
             ));
         };
         let cancelled = &context.ct;
-        // A run hears of its cancellation itself, because it has something to end.
-        let result = if tool == AgentTool::Run {
+        // What takes profiles hears of its cancellation itself, because it has something to end.
+        let result = if tool.takes_profiles() {
             self.answer(tool, request.arguments, cancelled).await
         } else {
             tokio::select! {

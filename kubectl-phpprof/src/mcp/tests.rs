@@ -208,7 +208,7 @@ async fn failures_have_hints_and_the_server_lives_on() {
         let refusal = agent.refused(tool, arguments.clone()).await;
         assert!(refusal.contains(part), "{tool} {arguments}: {refusal}");
     }
-    for tool in ["run", "cancel", "colour"] {
+    for tool in ["run", "compare", "cancel", "colour"] {
         let call = CallToolRequestParams::new(tool);
         let error = agent.0.call_tool(call).await.unwrap_err().to_string();
         assert!(
@@ -324,6 +324,29 @@ async fn runs_beyond_their_limits_are_refused() {
         ),
     ] {
         let refusal = agent.refused("run", arguments).await;
+        assert!(refusal.contains(part), "{refusal}");
+    }
+    let both = |limit: &str, value: Value| {
+        let mut both = json!({"before": "deploy/web", "after": "deploy/canary"});
+        both[limit] = value;
+        both
+    };
+    for (arguments, part) in [
+        (
+            both("durationSeconds", json!(61)),
+            "beyond this server's limits",
+        ),
+        // Five pods are the limit of both together.
+        (both("maxPods", json!(3)), "1 to 2 pods of each"),
+        (both("maxPods", json!(0)), "beyond this server's limits"),
+        (both("after", json!("deploy/web")), "are the same"),
+        (
+            both("after", json!("shop/web")),
+            "not a known kind of workload",
+        ),
+        (both("maxPods", json!(2)), "cannot create profilerequests"),
+    ] {
+        let refusal = agent.refused("compare", arguments).await;
         assert!(refusal.contains(part), "{refusal}");
     }
     let refusal = agent.refused("cancel", json!({"profile": "web"})).await;

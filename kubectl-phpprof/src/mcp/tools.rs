@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::ask::{
     CalleesAsked, CallersAsked, DiffAsked, FindingsAsked, LinesAsked, NothingAsked, ProfileAsked,
-    ProfilingAsked, RequestsAsked, TopAsked, VerdictAsked,
+    ProfilingAsked, ReleasesAsked, RequestsAsked, TopAsked, VerdictAsked,
 };
 
 /// What a client tells a model about the whole server.
@@ -39,11 +39,12 @@ pub enum AgentTool {
     Diff,
     Verdict,
     Run,
+    Compare,
     Cancel,
 }
 
 impl AgentTool {
-    const ALL: [AgentTool; 13] = [
+    const ALL: [AgentTool; 14] = [
         AgentTool::ListProfiles,
         AgentTool::DescribeProfile,
         AgentTool::Findings,
@@ -56,6 +57,7 @@ impl AgentTool {
         AgentTool::Diff,
         AgentTool::Verdict,
         AgentTool::Run,
+        AgentTool::Compare,
         AgentTool::Cancel,
     ];
 
@@ -79,12 +81,18 @@ impl AgentTool {
             AgentTool::Diff => "diff",
             AgentTool::Verdict => "verdict",
             AgentTool::Run => "run",
+            AgentTool::Compare => "compare",
             AgentTool::Cancel => "cancel",
         }
     }
 
     pub fn is_read_only(self) -> bool {
-        !matches!(self, AgentTool::Run | AgentTool::Cancel)
+        !(self.takes_profiles() || self == AgentTool::Cancel)
+    }
+
+    /// Whether it starts something, which it ends itself if its call is cancelled.
+    pub fn takes_profiles(self) -> bool {
+        matches!(self, AgentTool::Run | AgentTool::Compare)
     }
 
     fn description(self) -> &'static str {
@@ -117,6 +125,9 @@ impl AgentTool {
             AgentTool::Run => {
                 "Take a profile of running pods with the user's rights. It adds a sampler to each pod for the duration; nothing restarts. Ending the call early cancels the profile and keeps its samples."
             }
+            AgentTool::Compare => {
+                "Profile a stable release and its canary at the same time, like run, and give the verdict on them. Ending the call early cancels both profiles."
+            }
             AgentTool::Cancel => {
                 "End a profile early that this server has started; its samples are kept."
             }
@@ -138,6 +149,7 @@ impl AgentTool {
             AgentTool::Diff => schema::<DiffAsked>(),
             AgentTool::Verdict => schema::<VerdictAsked>(),
             AgentTool::Run => schema::<ProfilingAsked>(),
+            AgentTool::Compare => schema::<ReleasesAsked>(),
         }
     }
 
@@ -147,7 +159,7 @@ impl AgentTool {
             .read_only(self.is_read_only())
             // A profile adds a container that ends by itself, and cancelling keeps what there is.
             .destructive(false)
-            .idempotent(self != AgentTool::Run)
+            .idempotent(!self.takes_profiles())
             .open_world(false);
         Tool::new(self.name(), self.description(), self.input())
             .with_raw_output_schema(output())
@@ -187,8 +199,10 @@ mod tests {
     fn tools_that_change_something_are_not_offered_unasked() {
         let names: Vec<_> = AgentTool::offered(false).map(AgentTool::name).collect();
         assert_eq!(names.len(), 11);
-        assert!(!names.contains(&"run") && !names.contains(&"cancel"));
-        assert_eq!(AgentTool::offered(true).count(), 13);
+        for tool in ["run", "compare", "cancel"] {
+            assert!(!names.contains(&tool), "{tool}");
+        }
+        assert_eq!(AgentTool::offered(true).count(), 14);
         for tool in AgentTool::offered(false) {
             let hints = tool.definition().annotations.unwrap();
             assert_eq!(hints.read_only_hint, Some(true), "{tool:?}");

@@ -15,7 +15,7 @@ use crate::run::{as_object, create, require_profile, tell_failed};
 use crate::{target, wait};
 
 /// How long both are profiled if nothing else is said.
-const SECONDS: u64 = 60;
+pub const SECONDS: u64 = 60;
 
 /// The names of both requests, stable and canary, once both have a profile.
 pub async fn profiled(
@@ -24,14 +24,7 @@ pub async fn profiled(
     canary: &str,
     how: &CanaryArguments,
 ) -> Result<[String; 2], Failure> {
-    let objects = [object(stable, how)?, object(canary, how)?];
-    if objects[0].data["spec"]["target"] == objects[1].data["spec"]["target"] {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("{stable} and {canary} are the same"),
-            "name the canary: kubectl phpprof verdict deploy/web --canary deploy/web-canary",
-        ));
-    }
+    let objects = objects(stable, canary, how)?;
     // From here on, Ctrl-C asks.
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
@@ -65,6 +58,23 @@ async fn end(cluster: &Cluster, name: &str) {
     if let Err(left) = cancel::one(cluster, name, None).await {
         eprintln!("warning: {name} goes on: {left}");
     }
+}
+
+/// The requests that profile both.
+pub fn objects(
+    stable: &str,
+    canary: &str,
+    how: &CanaryArguments,
+) -> Result<[DynamicObject; 2], Failure> {
+    let objects = [object(stable, how)?, object(canary, how)?];
+    if objects[0].data["spec"]["target"] == objects[1].data["spec"]["target"] {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{stable} and {canary} are the same"),
+            "name the canary: kubectl phpprof verdict deploy/web --canary deploy/web-canary",
+        ));
+    }
+    Ok(objects)
 }
 
 fn object(target: &str, how: &CanaryArguments) -> Result<DynamicObject, Failure> {

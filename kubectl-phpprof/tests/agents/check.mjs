@@ -218,6 +218,9 @@ async function cluster() {
   await agent.refused("top", { profile: "web" }, "the API server does not answer");
   await agent.refused("run", { target: "deploy/web" }, "cannot create profilerequests");
   await agent.refused("run", { target: "deploy/web", durationSeconds: 3_600 }, "beyond this server's limits");
+  const releases = { before: "deploy/web", after: "deploy/canary" };
+  await agent.refused("compare", releases, "cannot create profilerequests");
+  await agent.refused("compare", { ...releases, maxPods: 3 }, "beyond this server's limits");
   await agent.refused("cancel", { profile: "web" }, "has not started this profile");
   await agent.end();
 

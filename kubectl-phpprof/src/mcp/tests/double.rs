@@ -28,8 +28,18 @@ struct ApiDouble {
     objects: Mutex<Vec<Value>>,
     profile: Vec<u8>,
     requests: Vec<u8>,
+    /// The condition of new requests: type and reason.
+    ends: Mutex<Option<(&'static str, &'static str)>>,
+    /// A request that may not be created.
+    refused: Mutex<Option<String>>,
     /// Method and path of each call.
     calls: Mutex<Vec<String>>,
+}
+
+fn refusal(message: &str, code: u16) -> Vec<u8> {
+    let reason = if code == 403 { "Forbidden" } else { "NotFound" };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code});
+    status.to_string().into_bytes()
 }
 
 fn object(name: &str, condition: Option<(&str, &str)>) -> Value {
@@ -58,6 +68,8 @@ impl ApiDouble {
             objects: Mutex::new(objects),
             profile: std::fs::read(recorded("sleep-has")).unwrap(),
             requests: std::fs::read(requests).unwrap(),
+            ends: Mutex::new(None),
+            refused: Mutex::new(None),
             calls: Mutex::new(Vec::new()),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -93,7 +105,11 @@ impl ApiDouble {
             })),
             ("POST", REQUESTS) => {
                 let name = body["metadata"]["generateName"].as_str()?.to_owned() + "new";
-                let mut made = object(&name, None);
+                if *self.refused.lock().unwrap() == Some(name.clone()) {
+                    return Some((403, refusal("exceeded quota", 403)));
+                }
+                let ends = *self.ends.lock().unwrap();
+                let mut made = object(&name, ends);
                 made["spec"] = body["spec"].clone();
                 objects.push(made.clone());
                 Some((201, made.to_string().into_bytes()))
@@ -135,10 +151,7 @@ async fn hear(
     let call = format!("{method} {}", uri.path());
     double.calls.lock().unwrap().push(call);
     let said = double.said(&method, uri.path(), &body);
-    let (code, body) = said.unwrap_or_else(|| {
-        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "not found", "reason": "NotFound", "code": 404});
-        (404, status.to_string().into_bytes())
-    });
+    let (code, body) = said.unwrap_or_else(|| (404, refusal("not found", 404)));
     (StatusCode::from_u16(code).unwrap(), body)
 }
 
@@ -257,12 +270,12 @@ async fn only_a_run_of_its_own_is_cancelled() {
     assert_eq!(spec["mode"], "Snapshot");
 }
 
-#[tokio::test]
-async fn cancelling_the_call_cancels_its_run() {
+/// Asks, and cancels the call once the first of these requests is waited for. Ends when all are
+/// cancelled.
+async fn check_cancelled(tool: &'static str, arguments: Value, requests: &[&str]) {
     let (agent, double) = agent(three(), true).await;
-    let arguments = json!({"target": "deploy/api"});
     let call =
-        CallToolRequestParams::new("run").with_arguments(arguments.as_object().unwrap().clone());
+        CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
     let call = ClientRequest::CallToolRequest(CallToolRequest::new(call));
     let options = PeerRequestOptions::no_options();
     let sent = agent
@@ -276,11 +289,114 @@ async fn cancelling_the_call_cancels_its_run() {
         }
     };
     let waited = async {
-        wait(&format!("GET {REQUESTS}/api-new")).await;
+        wait(&format!("GET {REQUESTS}/{}", requests[0])).await;
         sent.cancel(None).await.unwrap();
-        wait(&format!("PATCH {REQUESTS}/api-new")).await;
+        for request in requests {
+            wait(&format!("PATCH {REQUESTS}/{request}")).await;
+        }
     };
     tokio::time::timeout(Duration::from_secs(30), waited)
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn cancelling_the_call_cancels_its_run() {
+    check_cancelled("run", json!({"target": "deploy/api"}), &["api-new"]).await;
+}
+
+#[tokio::test]
+async fn cancelling_the_call_cancels_both_releases() {
+    let both = json!({"before": "deploy/api", "after": "deploy/canary"});
+    check_cancelled("compare", both, &["api-new", "canary-new"]).await;
+}
+
+fn releases() -> Value {
+    json!({"before": "deploy/api", "after": "deploy/canary", "durationSeconds": 7, "waitSeconds": 0})
+}
+
+#[tokio::test]
+async fn compare_gives_the_verdict_on_both_releases() {
+    let (agent, double) = agent(three(), true).await;
+    *double.ends.lock().unwrap() = Some(("Complete", "Completed"));
+    let answer = agent.answered("compare", releases()).await;
+    // The same profile twice, without cells.
+    assert_eq!(answer["verdict"], "Inconclusive", "{answer}");
+    assert_eq!(
+        (&answer["before"], &answer["after"]),
+        (&json!("api-new"), &json!("canary-new"))
+    );
+    let objects = double.objects.lock().unwrap().clone();
+    for (made, name) in objects[3..].iter().zip(["api", "canary"]) {
+        let spec = &made["spec"];
+        assert_eq!(spec["target"]["workloadRef"]["name"], name, "{spec}");
+        assert_eq!(
+            (&spec["durationSeconds"], &spec["target"]["maxPods"]),
+            (&json!(7), &json!(2))
+        );
+        assert_eq!(spec["labels"], json!(["Method", "Route"]));
+    }
+    assert_eq!((objects.len(), double.called("PATCH").len()), (5, 0));
+}
+
+#[tokio::test]
+async fn compare_that_goes_on_says_what_to_ask() {
+    let (agent, double) = agent(three(), true).await;
+    let open = agent.answered("compare", releases()).await;
+    assert_eq!(open["state"], "in progress", "{open}");
+    assert_eq!(open["after"]["profile"], "canary-new");
+    let tools: Vec<_> = open["next"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["tool"].clone())
+        .collect();
+    assert_eq!(tools, ["describe_profile", "verdict", "cancel", "cancel"]);
+    for tool in ["compare", "run"] {
+        let asked = if tool == "run" {
+            json!({"target": "deploy/web"})
+        } else {
+            releases()
+        };
+        let refusal = agent.refused(tool, asked).await;
+        assert!(
+            refusal.contains("only one profile runs at a time"),
+            "{refusal}"
+        );
+    }
+    let verdict = &open["next"][1]["arguments"];
+    let refusal = agent.refused("verdict", verdict.clone()).await;
+    assert!(refusal.contains("has no profile yet"), "{refusal}");
+    for cancel in [&open["next"][2], &open["next"][3]] {
+        agent.answered("cancel", cancel["arguments"].clone()).await;
+    }
+    for (place, name) in [(3, "api-new"), (4, "canary-new")] {
+        double.objects.lock().unwrap()[place] = object(name, Some(("Complete", "Cancelled")));
+    }
+    agent.answered("verdict", verdict.clone()).await;
+}
+
+#[tokio::test]
+async fn compare_without_one_side_ends_the_other() {
+    let (agent, double) = agent(three(), true).await;
+    *double.refused.lock().unwrap() = Some("canary-new".to_owned());
+    let refusal = agent.refused("compare", releases()).await;
+    assert!(refusal.contains("exceeded quota"), "{refusal}");
+    let cancelled = format!("PATCH {REQUESTS}/api-new");
+    assert_eq!(double.called("PATCH"), [cancelled.as_str()]);
+}
+
+#[tokio::test]
+async fn compare_of_failed_profiles_says_why() {
+    let (agent, double) = agent(three(), true).await;
+    *double.ends.lock().unwrap() = Some(("Failed", "AllTargetsFailed"));
+    let failed = agent.answered("compare", releases()).await;
+    assert_eq!(
+        (&failed["state"], &failed["next"][0]["tool"]),
+        (&json!("failed"), &json!("describe_profile"))
+    );
+    assert!(
+        failed["note"].as_str().unwrap().contains("no verdict"),
+        "{failed}"
+    );
 }

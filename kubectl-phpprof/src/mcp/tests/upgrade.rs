@@ -1,5 +1,5 @@
-//! The demo's upgrade (`make demo CASE=upgrade`), as samplers would have recorded it: after it, each
-//! call of a library raises a deprecation, which the application's error handler drops.
+//! The demo's upgrade (`make demo CASE=upgrade`), as samplers would have recorded it: after it,
+//! each call of a library raises a deprecation, which the application's error handler drops.
 //!
 //! The generator has fixed seeds, so its files are always the same. `tests/agents/upgrade` has them
 //! for the protocol's official client; PHPPROF_KEEP names a folder for new ones.

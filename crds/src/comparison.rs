@@ -33,7 +33,7 @@ use crate::{ProfileComparisonStatus, ProfileTarget};
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[x_kube(validation = Rule::new(
-    "self.before == oldSelf.before && self.after == oldSelf.after && self.measure == oldSelf.measure && self.maxIncreasePercent == oldSelf.maxIncreasePercent && self.minMilliseconds == oldSelf.minMilliseconds && self.visiblePercent == oldSelf.visiblePercent && self.force == oldSelf.force && self.template == oldSelf.template && has(self.durationSeconds) == has(oldSelf.durationSeconds) && (!has(self.durationSeconds) || self.durationSeconds == oldSelf.durationSeconds) && has(self.samplesPerSecond) == has(oldSelf.samplesPerSecond) && (!has(self.samplesPerSecond) || self.samplesPerSecond == oldSelf.samplesPerSecond)"
+    "self.before == oldSelf.before && self.after == oldSelf.after && self.measure == oldSelf.measure && self.maxIncreasePercent == oldSelf.maxIncreasePercent && self.minMilliseconds == oldSelf.minMilliseconds && self.visiblePercent == oldSelf.visiblePercent && self.force == oldSelf.force && self.template == oldSelf.template && self.routes == oldSelf.routes && has(self.durationSeconds) == has(oldSelf.durationSeconds) && (!has(self.durationSeconds) || self.durationSeconds == oldSelf.durationSeconds) && has(self.samplesPerSecond) == has(oldSelf.samplesPerSecond) && (!has(self.samplesPerSecond) || self.samplesPerSecond == oldSelf.samplesPerSecond)"
 ).message("the spec cannot be changed, except cancel and ttlSecondsAfterFinished; create another ProfileComparison instead"),
 validation = Rule::new("!oldSelf.cancel || self.cancel")
     .message("cancel cannot be undone; create another ProfileComparison instead"),
@@ -81,6 +81,14 @@ pub struct ProfileComparisonSpec {
     #[x_kube(validation = Rule::new("self >= 0.0 && self <= 3600000.0")
         .message("minMilliseconds must be from 0 to 3600000, for instance 5"))]
     pub min_milliseconds: f64,
+
+    /// Routes with limits of their own, each once; at most 20. Each is compared by itself, next to
+    /// the mean of all: the verdict is Worse if one is slower than its limits allow, and
+    /// Inconclusive if one cannot be compared.
+    #[serde(default)]
+    #[schemars(length(max = 20))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["route".to_string()]))]
+    pub routes: Vec<ComparedRoute>,
 
     /// The verdict is NoChange only if a change of this many percent would have been seen, else
     /// Inconclusive; above 0, up to 1000.
@@ -132,6 +140,35 @@ pub struct ComparisonSide {
     /// pod-template-hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<ProfileTarget>,
+}
+
+/// The limits of one route.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("has(self.maxIncreasePercent) || has(self.minMilliseconds)")
+        .message("a route needs maxIncreasePercent, minMilliseconds or both, for instance maxIncreasePercent: 5")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ComparedRoute {
+    /// The route as a verdict names it: a path with ids replaced, for instance /users/{id}.
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new("self.startsWith('/')")
+        .message("route must be a route as a verdict names it, for instance /users/{id}"))]
+    pub route: String,
+
+    /// Changes of its HTTP requests' time up to this many percent are accepted; 0 to 1000. Without
+    /// it, 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 0.0 && self <= 1000.0")
+        .message("maxIncreasePercent must be from 0 to 1000, for instance 0.5"))]
+    pub max_increase_percent: Option<f64>,
+
+    /// Changes of its HTTP requests' time up to this many milliseconds are accepted; 0 to 3600000.
+    /// Without it, 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 0.0 && self <= 3600000.0")
+        .message("minMilliseconds must be from 0 to 3600000, for instance 5"))]
+    pub min_milliseconds: Option<f64>,
 }
 
 /// The time that is compared.

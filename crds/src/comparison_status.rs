@@ -69,7 +69,8 @@ pub struct ProfileComparisonStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub moves: Vec<MovedFunctions>,
-    /// The compared routes, most HTTP requests first; at most 20.
+    /// The compared routes: those with limits of their own, then those with most HTTP requests; at
+    /// most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub routes: Vec<RouteVerdict>,
@@ -213,6 +214,9 @@ pub struct RouteVerdict {
     pub time: ComparedTime,
     /// Whether its change is larger than chance.
     pub is_significant: bool,
+    /// What its own limits say of it. Absent for a route without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ComparisonVerdict>,
 }
 
 /// A route that is not compared.

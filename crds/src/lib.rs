@@ -21,7 +21,9 @@ mod status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
-pub use comparison::{ComparisonMeasure, ComparisonSide, ProfileComparison, ProfileComparisonSpec};
+pub use comparison::{
+    ComparedRoute, ComparisonMeasure, ComparisonSide, ProfileComparison, ProfileComparisonSpec,
+};
 pub use comparison_status::{
     ComparedRequest, ComparedTime, ComparisonVerdict, FunctionInFile, FunctionVerdict,
     MovedFunctions, ProfileComparisonStatus, RouteVerdict, UncomparedRoute, VerdictReason,

@@ -288,6 +288,9 @@ pub enum ComparisonReason {
     /// Decided: the functions in status.functions together have changed by more than chance, and by
     /// more than is accepted.
     FunctionsChanged,
+    /// Decided: HTTP requests of a route take more time than its limits in spec.routes allow, by
+    /// more than chance; the message says which.
+    RouteSlower,
     /// Decided: time only moved from some functions to others below the same caller, as after a
     /// rename.
     OnlyMoved,
@@ -298,6 +301,11 @@ pub enum ComparisonReason {
     /// Inconclusive: a change of visiblePercent could not have been seen; the message has the
     /// smallest one that could.
     CouldNotSee,
+    /// Inconclusive: of a route in spec.routes, a change of visiblePercent or of its limit could
+    /// not have been seen; the message has the smallest one that could.
+    RouteNotSeen,
+    /// Inconclusive: a side has too few HTTP requests of a route in spec.routes, or none.
+    RouteNotCompared,
     /// Inconclusive: requests take more time, but PHP compiled and loaded more than before, and
     /// that is most of the change.
     WarmingUp,
@@ -373,10 +381,13 @@ impl ComparisonReason {
         Self::WaitingForStore,
         Self::TimeChanged,
         Self::FunctionsChanged,
+        Self::RouteSlower,
         Self::OnlyMoved,
         Self::Accepted,
         Self::WithinChance,
         Self::CouldNotSee,
+        Self::RouteNotSeen,
+        Self::RouteNotCompared,
         Self::WarmingUp,
         Self::TooFewRequests,
         Self::RequestsTooShort,
@@ -409,10 +420,13 @@ impl ComparisonReason {
             Self::WaitingForStore => ComparisonOutcome::InProgress,
             Self::TimeChanged => ComparisonOutcome::Decided,
             Self::FunctionsChanged => ComparisonOutcome::Decided,
+            Self::RouteSlower => ComparisonOutcome::Decided,
             Self::OnlyMoved => ComparisonOutcome::Decided,
             Self::Accepted => ComparisonOutcome::Decided,
             Self::WithinChance => ComparisonOutcome::Decided,
             Self::CouldNotSee => ComparisonOutcome::Inconclusive,
+            Self::RouteNotSeen => ComparisonOutcome::Inconclusive,
+            Self::RouteNotCompared => ComparisonOutcome::Inconclusive,
             Self::WarmingUp => ComparisonOutcome::Inconclusive,
             Self::TooFewRequests => ComparisonOutcome::Inconclusive,
             Self::RequestsTooShort => ComparisonOutcome::Inconclusive,
@@ -447,10 +461,13 @@ impl ComparisonReason {
             Self::WaitingForStore => "In progress: the store does not answer; the operator retries until the deadline in the message.",
             Self::TimeChanged => "Decided: the time of an HTTP request has changed by more than chance, and by more than is accepted.",
             Self::FunctionsChanged => "Decided: the functions in status.functions together have changed by more than chance, and by more than is accepted.",
+            Self::RouteSlower => "Decided: HTTP requests of a route take more time than its limits in spec.routes allow, by more than chance; the message says which.",
             Self::OnlyMoved => "Decided: time only moved from some functions to others below the same caller, as after a rename.",
             Self::Accepted => "Decided: the change is not larger than maxIncreasePercent or minMilliseconds.",
             Self::WithinChance => "Decided: no difference is larger than chance.",
             Self::CouldNotSee => "Inconclusive: a change of visiblePercent could not have been seen; the message has the smallest one that could.",
+            Self::RouteNotSeen => "Inconclusive: of a route in spec.routes, a change of visiblePercent or of its limit could not have been seen; the message has the smallest one that could.",
+            Self::RouteNotCompared => "Inconclusive: a side has too few HTTP requests of a route in spec.routes, or none.",
             Self::WarmingUp => "Inconclusive: requests take more time, but PHP compiled and loaded more than before, and that is most of the change.",
             Self::TooFewRequests => "Inconclusive: no route has enough HTTP requests on both sides.",
             Self::RequestsTooShort => "Inconclusive: HTTP requests are too short for the rate: not all of them were seen.",
@@ -485,10 +502,13 @@ impl ComparisonReason {
             Self::WaitingForStore => Some("Check the store and the operator's credentials; the operator's log has the errors."),
             Self::TimeChanged => None,
             Self::FunctionsChanged => None,
+            Self::RouteSlower => None,
             Self::OnlyMoved => None,
             Self::Accepted => None,
             Self::WithinChance => None,
             Self::CouldNotSee => Some("Profile both for longer (durationSeconds) or more pods of both (maxPods), or accept less with visiblePercent (--visible)."),
+            Self::RouteNotSeen => Some("Profile both for longer (durationSeconds) or more pods of both (maxPods), or accept more of this route (maxIncreasePercent)."),
+            Self::RouteNotCompared => Some("Compare the route's name with those in status.routes and status.routesNotCompared; profile both for longer, under load, or leave the route out."),
             Self::WarmingUp => Some("Profile the later release again once its caches are full."),
             Self::TooFewRequests => Some("Profile both for longer, under load."),
             Self::RequestsTooShort => Some("Profile both at a higher rate (samplesPerSecond)."),

@@ -41,6 +41,7 @@ mod reference;
 mod request;
 mod requests;
 mod results;
+mod route_limits;
 mod run;
 mod schedule;
 mod screen;

@@ -11,8 +11,10 @@ mod markdown;
 mod page;
 pub mod words;
 
+use std::collections::BTreeSet;
+
 use phpprof_profile::change::{
-    ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, compare,
+    ChangeMeasure, ChangeReport, ChangeSettings, ChangeSide, ChangeVerdict, RouteLimit, compare,
 };
 use phpprof_profile::timeline::{CellTable, decode};
 use phpprof_profile::{ComparedSide, ComparedSides, View};
@@ -23,6 +25,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::screen::Screen;
 use crate::source::{is_file, list_of, load};
+use crate::table::printable;
 use crate::written::write;
 use crate::{stdout, unlike};
 
@@ -31,6 +34,7 @@ pub async fn run(
     arguments: &VerdictFlags,
     screen: Screen,
 ) -> Result<String, Failure> {
+    check_limits(&arguments.route_limit)?;
     let [before, after] = names(global, arguments).await?;
     let of_before = cells_of(global, &before, arguments.before_requests.as_deref());
     let of_after = cells_of(global, &after, arguments.after_requests.as_deref());
@@ -136,7 +140,21 @@ fn settings(arguments: &VerdictFlags) -> ChangeSettings {
         accepted_percent: arguments.max_increase,
         accepted_nanoseconds: arguments.min_milliseconds * 1e6,
         visible_percent: arguments.visible,
+        routes: arguments.route_limit.clone(),
     }
+}
+
+/// A route has one limit.
+fn check_limits(limits: &[RouteLimit]) -> Result<(), Failure> {
+    let mut routes = BTreeSet::new();
+    let twice = limits.iter().find(|it| !routes.insert(&it.route));
+    twice.map_or(Ok(()), |it| {
+        Err(Failure::new(
+            Exit::Usage,
+            format!("{} has two limits", printable(&it.route)),
+            "name both in one: --route-limit /users/{id}=5%,2ms",
+        ))
+    })
 }
 
 /// The cells next to a profile: those of a request's list, or of a file next to the profile's file.

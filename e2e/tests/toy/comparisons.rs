@@ -64,7 +64,7 @@ fn expect(case: &str, said: Option<String>, words: &str) -> Result<()> {
 fn each_rule_of_comparisons_refuses_with_a_hint() -> Result<()> {
     shared(NOT_ENABLED, async |fixture| {
         let rows = invalid();
-        ensure!(rows.len() >= 35, "rows are missing");
+        ensure!(rows.len() >= 60, "rows are missing");
         for (case, spec, words) in rows {
             expect(
                 &case,

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use phpprof_profile::Prefix;
+use phpprof_profile::change::RouteLimit;
 
 use super::ask::CanaryArguments;
 
@@ -32,6 +33,9 @@ pub struct VerdictFlags {
     /// Accept changes of a request's time up to this many milliseconds.
     #[arg(long, value_name = "MILLISECONDS", value_parser = points, default_value = "0")]
     pub min_milliseconds: f64,
+    /// A route with limits of its own, for instance /users/{id}=5%,2ms. May be repeated.
+    #[arg(long, value_name = "ROUTE=LIMIT", value_parser = crate::route_limits::parse)]
+    pub route_limit: Vec<RouteLimit>,
     /// Only say that nothing has changed if a change of this many percent would have been seen;
     /// else the verdict is Inconclusive.
     #[arg(long, value_name = "PERCENT", value_parser = percent_above_0, default_value = "10")]

@@ -34,7 +34,7 @@ pub fn data(report: &ChangeReport, titles: [&str; 2], likeness: &Likeness) -> Va
     let routes = report.routes.iter().map(|one| {
         json!({
             "route": one.route, "sharePercent": rounded(one.share_percent), "requests": one.requests,
-            "isSignificant": one.is_significant, "time": time(&one.time),
+            "isSignificant": one.is_significant, "verdict": one.verdict, "time": time(&one.time),
         })
     });
     let moves = report.moves.iter().map(|one| {

@@ -7,8 +7,8 @@ use phpprof_profile::alike::Likeness;
 use phpprof_profile::change::{ChangeReport, ChangeVerdict};
 
 use super::words::{
-    basis, forced, functions_head, mark, milliseconds, moved_words, name, one_sided, reason, route,
-    signed_milliseconds, signed_percent, summary, what_decides, without_functions,
+    basis, forced, functions_head, limit_mark, mark, milliseconds, moved_words, name, one_sided,
+    reason, route, signed_milliseconds, signed_percent, summary, what_decides, without_functions,
 };
 use crate::table::{cut, printable};
 
@@ -79,18 +79,19 @@ fn functions(report: &ChangeReport) -> String {
 }
 
 fn routes(report: &ChangeReport) -> String {
-    if report.routes.len() < 2 {
+    if report.routes.len() < 2 && report.routes.iter().all(|it| it.verdict.is_none()) {
         return String::new();
     }
     let mut text = "\n<details><summary>By route</summary>\n\n| change | before | after | share | route |\n|--:|--:|--:|--:|:--|\n".to_owned();
     for one in report.routes.iter().take(MOST) {
         text.push_str(&format!(
-            "| {} | {} | {} | {:.1} % | {} |\n",
+            "| {} | {} | {} | {:.1} % | {}{} |\n",
             signed_percent(one.time.percent()),
             milliseconds(one.time.before),
             milliseconds(one.time.after),
             one.share_percent,
-            code(route(&one.route))
+            code(route(&one.route)),
+            limit_mark(one)
         ));
     }
     text.push_str("\n</details>\n");

@@ -36,6 +36,7 @@ pub(crate) fn report() -> ChangeReport {
         requests: [900, 950],
         time: time(180.0, 420.0),
         is_significant: true,
+        verdict: None,
     };
     let name = |name: &str| (name.to_owned(), "/srv/app/src/a.php".to_owned());
     ChangeReport {
@@ -130,6 +131,37 @@ fn names_are_no_markup() {
         text.contains("`[x](y) '`") && text.contains(r"\<b\>"),
         "{text}"
     );
+}
+
+#[test]
+fn limits_of_routes_are_in_each_form() {
+    let routes = vec!["/users/{id}".to_owned()];
+    let mut report = ChangeReport {
+        reasons: vec![ChangeReason::RouteSlower { routes }],
+        ..report()
+    };
+    report.routes[1].verdict = Some(ChangeVerdict::Worse);
+    let text = words::text(&report, TITLES, &Likeness::default(), None);
+    assert!(
+        text.contains("- requests of /users/{id} take more time than"),
+        "{text}"
+    );
+    assert!(text.contains("/users/{id} (Worse)\n"), "{text}");
+    let text = markdown::text(&report, TITLES, &Likeness::default());
+    assert!(text.contains("| `/users/{id}` (Worse) |"), "{text}");
+    let data = data::json(&report, TITLES, &Likeness::default());
+    let data: Value = serde_json::from_str(&data).unwrap();
+    assert_eq!(data["routes"][1]["verdict"], "Worse");
+    assert_eq!(data["routes"][0]["verdict"], Value::Null);
+    assert_eq!(failure(&report).unwrap().exit, Exit::Grew);
+}
+
+#[test]
+fn a_route_has_one_limit() {
+    let limit = |text| crate::route_limits::parse(text).unwrap();
+    check_limits(&[limit("/a=5%"), limit("/b=5%")]).unwrap();
+    let twice = check_limits(&[limit("/a=5%"), limit("/a=2ms")]).unwrap_err();
+    assert_eq!(twice.exit, Exit::Usage);
 }
 
 #[test]

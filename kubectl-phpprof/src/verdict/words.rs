@@ -4,7 +4,9 @@
 
 use phpprof_profile::alike::Likeness;
 pub use phpprof_profile::change::words::{milliseconds, part, reason, signed_percent, summary};
-use phpprof_profile::change::{ChangeBasis, ChangeReason, ChangeReport, ChangeVerdict};
+use phpprof_profile::change::{
+    ChangeBasis, ChangeReason, ChangeReport, ChangeVerdict, RouteChange,
+};
 
 use crate::table::{Table, printable};
 
@@ -27,7 +29,7 @@ pub fn text(
         text.push_str(&format!("- {note}\n"));
     }
     for reason in &report.reasons {
-        text.push_str(&format!("- {}\n", self::reason(reason)));
+        text.push_str(&format!("- {}\n", printable(&self::reason(reason))));
     }
     if let Some(words) = without_functions(report) {
         text.push_str(&format!("- {words}\n"));
@@ -39,7 +41,7 @@ pub fn text(
     for moved in report.moves.iter().take(MOST) {
         text.push_str(&format!("moved: {}\n", printable(&moved_words(moved))));
     }
-    if report.routes.len() > 1 {
+    if report.routes.len() > 1 || report.routes.iter().any(|it| it.verdict.is_some()) {
         text.push('\n');
         text.push_str(&routes(report).text(width));
     }
@@ -88,6 +90,13 @@ pub fn remedy(reason: &ChangeReason) -> String {
             "record both {} times as long, or that many times as many pods; or accept less with --visible",
             times_as_long.ceil()
         ),
+        ChangeReason::RouteNotSeen { times_as_long, .. } => format!(
+            "record both {} times as long, or that many times as many pods; or accept more of this route with --route-limit",
+            times_as_long.ceil()
+        ),
+        ChangeReason::RouteNotCompared { .. } => {
+            "compare the route's name with those of the verdict, record both for longer, or leave its --route-limit out".to_owned()
+        }
         ChangeReason::WarmingUp { .. } => {
             "record the later release again once its caches are full".to_owned()
         }
@@ -102,6 +111,7 @@ pub fn remedy(reason: &ChangeReason) -> String {
             (4.0 / samples_per_request.max(0.1)).ceil()
         ),
         ChangeReason::TimeChanged
+        | ChangeReason::RouteSlower { .. }
         | ChangeReason::WithoutNames { .. }
         | ChangeReason::FunctionsChanged
         | ChangeReason::OnlyMoved
@@ -187,10 +197,16 @@ fn routes(report: &ChangeReport) -> Table {
             milliseconds(one.time.before),
             milliseconds(one.time.after),
             format!("{:.1}", one.share_percent),
-            route(&one.route).to_owned(),
+            format!("{}{}", route(&one.route), limit_mark(one)),
         ]);
     }
     table
+}
+
+/// What the route's own limits say, if it has any.
+pub fn limit_mark(one: &RouteChange) -> String {
+    let verdict = one.verdict.map(|it| format!(" ({})", name(it)));
+    verdict.unwrap_or_default()
 }
 
 /// The name of a route for users.

@@ -9,7 +9,8 @@ use phpprof_crds::{
 };
 use phpprof_profile::alike::{Likeness, Unlikeness};
 use phpprof_profile::change::{
-    ChangeEstimate, ChangeReason, ChangeReport, ChangeVerdict, MovedTime, words as said,
+    ChangeEstimate, ChangeReason, ChangeReport, ChangeVerdict, MovedTime, RouteChange,
+    words as said,
 };
 
 use crate::comparison::decision::ComparisonWords;
@@ -18,6 +19,8 @@ use crate::sampler::receipt::printable;
 
 /// The longest name of a function, a file or a route.
 const NAME: usize = 512;
+/// The longest sentence of a reason, without its remedy.
+const SENTENCE: usize = 700;
 const FUNCTIONS: usize = 20;
 const MOVES: usize = 8;
 const MOVED: usize = 8;
@@ -25,12 +28,7 @@ const ROUTES: usize = 20;
 
 /// Writes everything of the report but its reasons.
 pub fn fill(status: &mut ProfileComparisonStatus, report: &ChangeReport) {
-    status.verdict = Some(match report.verdict {
-        ChangeVerdict::Better => ComparisonVerdict::Better,
-        ChangeVerdict::Worse => ComparisonVerdict::Worse,
-        ChangeVerdict::NoChange => ComparisonVerdict::NoChange,
-        ChangeVerdict::Inconclusive => ComparisonVerdict::Inconclusive,
-    });
+    status.verdict = Some(of_report(report.verdict));
     for (side, facts) in SideName::BOTH.into_iter().zip(report.sides) {
         let of = side.status_mut(status);
         of.http_requests = i64::try_from(facts.requests).unwrap_or(i64::MAX);
@@ -60,13 +58,18 @@ pub fn fill(status: &mut ProfileComparisonStatus, report: &ChangeReport) {
     let caller = report.common_caller.as_ref();
     status.common_caller = caller.map(|(name, file)| function(name, file));
     status.moves = report.moves.iter().take(MOVES).map(moved).collect();
-    let routes = report.routes.iter().take(ROUTES);
-    status.routes = routes
+    let has_limits = |it: &&RouteChange| it.verdict.is_some();
+    let limited = report.routes.iter().filter(has_limits);
+    let others = report.routes.iter().filter(|it| !has_limits(it));
+    status.routes = limited
+        .chain(others)
+        .take(ROUTES)
         .map(|it| RouteVerdict {
             route: name(&it.route),
             share_percent: rounded(it.share_percent),
             time: time(&it.time).unwrap_or_default(),
             is_significant: it.is_significant,
+            verdict: it.verdict.map(of_report),
         })
         .collect();
     status.more_routes = count(report.routes.len() - status.routes.len());
@@ -76,6 +79,15 @@ pub fn fill(status: &mut ProfileComparisonStatus, report: &ChangeReport) {
         .take(ROUTES)
         .map(one_sided)
         .collect();
+}
+
+fn of_report(verdict: ChangeVerdict) -> ComparisonVerdict {
+    match verdict {
+        ChangeVerdict::Better => ComparisonVerdict::Better,
+        ChangeVerdict::Worse => ComparisonVerdict::Worse,
+        ChangeVerdict::NoChange => ComparisonVerdict::NoChange,
+        ChangeVerdict::Inconclusive => ComparisonVerdict::Inconclusive,
+    }
 }
 
 fn one_sided(one: &phpprof_profile::change::OneSidedRoute) -> UncomparedRoute {
@@ -165,10 +177,14 @@ pub fn words(reason: &ChangeReason) -> ComparisonWords {
         ChangeReason::TooFewRequests { .. } => ComparisonReason::TooFewRequests,
         ChangeReason::RequestsTooShort { .. } => ComparisonReason::RequestsTooShort,
         ChangeReason::WithoutNames { .. } => ComparisonReason::WithoutNames,
+        ChangeReason::RouteSlower { .. } => ComparisonReason::RouteSlower,
+        ChangeReason::RouteNotSeen { .. } => ComparisonReason::RouteNotSeen,
+        ChangeReason::RouteNotCompared { .. } => ComparisonReason::RouteNotCompared,
         ChangeReason::NotMeasured => ComparisonReason::NotMeasured,
         ChangeReason::NoCells { .. } => ComparisonReason::NoCells,
     };
-    ComparisonWords::new(name, said::reason(reason))
+    // Routes are of the spec, which may have any character.
+    ComparisonWords::new(name, printable(&said::reason(reason), SENTENCE))
 }
 
 /// What would decide it, with numbers where they are known.
@@ -176,6 +192,10 @@ pub fn remedy(reason: &ChangeReason) -> Option<String> {
     match reason {
         ChangeReason::CouldNotSee { times_as_long, .. } => Some(format!(
             "Profile both {} times as long (durationSeconds), or that many times as many pods (maxPods), or accept less with visiblePercent.",
+            times_as_long.ceil()
+        )),
+        ChangeReason::RouteNotSeen { times_as_long, .. } => Some(format!(
+            "Profile both {} times as long (durationSeconds), or that many times as many pods (maxPods), or accept more of this route (maxIncreasePercent).",
             times_as_long.ceil()
         )),
         ChangeReason::RequestsTooShort {

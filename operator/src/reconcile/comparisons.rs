@@ -17,10 +17,10 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{
-    ComparisonMeasure, ComparisonReason, ComparisonSide, ProfileComparison,
+    ComparedRoute, ComparisonMeasure, ComparisonReason, ComparisonSide, ProfileComparison,
     ProfileComparisonStatus, ProfileRequest, chain,
 };
-use phpprof_profile::change::{ChangeMeasure, ChangeSettings};
+use phpprof_profile::change::{ChangeMeasure, ChangeSettings, RouteLimit};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -118,6 +118,7 @@ fn strip(arriving: &mut GuardedComparison) {
     if is_over {
         comparison.spec.before = ComparisonSide::default();
         comparison.spec.after = ComparisonSide::default();
+        comparison.spec.routes = Vec::new();
     }
 }
 
@@ -452,8 +453,17 @@ fn question(comparison: &ProfileComparison) -> ComparisonQuestion {
             accepted_percent: spec.max_increase_percent,
             accepted_nanoseconds: spec.min_milliseconds * 1e6,
             visible_percent: spec.visible_percent,
+            routes: spec.routes.iter().map(limit).collect(),
         },
         is_forced: spec.force,
+    }
+}
+
+fn limit(route: &ComparedRoute) -> RouteLimit {
+    RouteLimit {
+        route: route.route.clone(),
+        accepted_percent: route.max_increase_percent.unwrap_or(0.0),
+        accepted_nanoseconds: route.min_milliseconds.unwrap_or(0.0) * 1e6,
     }
 }
 

@@ -16,6 +16,7 @@ mod clusters;
 mod estimate;
 mod explain;
 mod families;
+mod limits;
 mod report;
 mod samples;
 mod select;
@@ -31,6 +32,7 @@ pub use bounds::{BoundOf, ChangeBounds};
 pub use estimate::ChangeEstimate;
 pub use report::{
     ALARM_LEVEL, ChangeBasis, ChangeMeasure, ChangeReason, ChangeReport, ChangeSettings,
-    ChangeSide, ChangeVerdict, ChangedFunction, MovedTime, OneSidedRoute, RouteChange, SideFacts,
+    ChangeSide, ChangeVerdict, ChangedFunction, MovedTime, OneSidedRoute, RouteChange, RouteLimit,
+    SideFacts,
 };
 pub use verdict::compare;

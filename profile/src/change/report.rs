@@ -45,7 +45,7 @@ pub struct ChangeSide<'a> {
 }
 
 /// What a comparison is asked.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSettings {
     /// The time that is compared.
     pub measure: ChangeMeasure,
@@ -55,6 +55,19 @@ pub struct ChangeSettings {
     pub accepted_nanoseconds: f64,
     /// `NoChange` needs that a change of this many percent would have been seen.
     pub visible_percent: f64,
+    /// Routes with limits of their own, each once.
+    pub routes: Vec<RouteLimit>,
+}
+
+/// What is accepted of one route, next to what is accepted of all requests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouteLimit {
+    /// The route, as profiles name it.
+    pub route: String,
+    /// Changes up to this many percent of its requests are accepted.
+    pub accepted_percent: f64,
+    /// Changes up to this many nanoseconds of its requests are accepted.
+    pub accepted_nanoseconds: f64,
 }
 
 impl Default for ChangeSettings {
@@ -64,6 +77,7 @@ impl Default for ChangeSettings {
             accepted_percent: 0.5,
             accepted_nanoseconds: 0.0,
             visible_percent: 10.0,
+            routes: Vec::new(),
         }
     }
 }
@@ -140,6 +154,25 @@ pub enum ChangeReason {
         /// Its part of a request before and after, in percent.
         percent: [f64; 2],
     },
+    /// Requests of routes with limits take more time than these allow, by more than chance.
+    RouteSlower {
+        /// These routes.
+        routes: Vec<String>,
+    },
+    /// Changes of routes with limits could not have been seen.
+    RouteNotSeen {
+        /// These routes.
+        routes: Vec<String>,
+        /// The smallest change that could have been seen in all of them, in percent.
+        smallest_percent: f64,
+        /// How many times as long both runs must be, or how many times as many pods they need.
+        times_as_long: f64,
+    },
+    /// Routes with limits have too few requests on a side.
+    RouteNotCompared {
+        /// These routes.
+        routes: Vec<String>,
+    },
     /// No time of this kind was measured before, or its error is not known.
     NotMeasured,
     /// A profile has no cells.
@@ -174,6 +207,8 @@ pub struct RouteChange {
     pub time: ChangeEstimate,
     /// Whether its change is larger than chance, corrected for the number of routes.
     pub is_significant: bool,
+    /// What its own limits say of it; `None` of a route without.
+    pub verdict: Option<ChangeVerdict>,
 }
 
 /// A route that is not compared, because one side has none or too few of its requests.
@@ -263,7 +298,7 @@ impl ChangeReport {
         if !self.is_measured() {
             return f64::INFINITY;
         }
-        let smallest = self.time.smallest_seen(ALARM_LEVEL / 2.0);
+        let smallest = self.time.smallest_seen(self.settings.time_level());
         super::estimate::percent(smallest, self.time.before)
     }
 }

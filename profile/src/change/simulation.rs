@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
 use super::clusters::{ClusterPair, ClusterSide, RouteTime};
-use super::report::{ALARM_LEVEL, ChangeBasis, ChangeReport, ChangeSettings, ChangeVerdict};
+use super::report::{
+    ALARM_LEVEL, ChangeBasis, ChangeReport, ChangeSettings, ChangeVerdict, RouteLimit,
+};
 use super::samples::next_random;
 use super::verdict::CellComparison;
 use crate::proto::Profile;
@@ -138,7 +140,12 @@ fn side(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> Cluster
     }
 }
 
-fn report(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> ChangeReport {
+fn report(
+    load: &SimulatedLoad,
+    factor: f64,
+    settings: &ChangeSettings,
+    random: &mut SeededRandom,
+) -> ChangeReport {
     let before = side(load, 1.0, random);
     let after = side(load, factor, random);
     let name = |index: usize| (format!("f{index}"), "/srv/a.php".to_owned());
@@ -148,8 +155,7 @@ fn report(load: &SimulatedLoad, factor: f64, random: &mut SeededRandom) -> Chang
         before,
         after,
     };
-    let settings = ChangeSettings::default();
-    let mut report = ChangeReport::empty(&settings);
+    let mut report = ChangeReport::empty(settings);
     let empty = Profile::default();
     CellComparison::of(pair, ChangeBasis::Cells).answer([&empty, &empty], &mut report);
     report
@@ -171,13 +177,23 @@ struct Rates {
 }
 
 fn rates(load: &SimulatedLoad, factor: f64, draws: u32, seed: u64) -> Rates {
+    rates_with(&ChangeSettings::default(), load, factor, draws, seed)
+}
+
+fn rates_with(
+    settings: &ChangeSettings,
+    load: &SimulatedLoad,
+    factor: f64,
+    draws: u32,
+    seed: u64,
+) -> Rates {
     let mut random = SeededRandom(seed);
     let [mut alarms, mut covered, mut found, mut unchanged] = [0_u32; 4];
     let mut smallest = 0.0;
     let planted = format!("f{PLANTED}");
     let change = 1e9 * load.request * SHARES[PLANTED] * (factor - 1.0);
     for _ in 0..draws {
-        let report = report(load, factor, &mut random);
+        let report = report(load, factor, settings, &mut random);
         let is_alarm = matches!(report.verdict, ChangeVerdict::Worse | ChangeVerdict::Better);
         let is_named = report.functions.iter().any(|it| it.name == planted);
         let [low, high] = report.time.interval();
@@ -208,6 +224,20 @@ fn check_same(load: &SimulatedLoad) {
 #[test]
 fn same_release_alarms_in_one_percent() {
     check_same(&BUSY);
+}
+
+#[test]
+fn routes_with_limits_alarm_no_more_often() {
+    let settings = ChangeSettings {
+        routes: vec![RouteLimit {
+            route: "/".to_owned(),
+            accepted_percent: 0.0,
+            accepted_nanoseconds: 0.0,
+        }],
+        ..ChangeSettings::default()
+    };
+    let rates = rates_with(&settings, &BUSY, 1.0, 2_000, 7);
+    assert!(rates.alarms <= ALARM_LEVEL, "{rates:?}");
 }
 
 #[test]

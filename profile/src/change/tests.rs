@@ -1,5 +1,7 @@
 //! What the verdict says of changes whose answer is known.
 
+mod limits;
+
 use std::collections::BTreeMap;
 
 use super::samples::next_random;
@@ -13,16 +15,25 @@ const MILLISECOND: i64 = 1_000_000;
 /// that the last function takes in each request.
 struct Release(Vec<(&'static str, u64, Paths)>);
 
+/// A profile, and the cells of its list.
+type TestRun = (Profile, CellTable);
+
 type Paths = Vec<(&'static [&'static str], f64)>;
 
 /// Its run on two pods of four workers: each time varies by a third from cluster to cluster.
-fn run(release: &Release, seed: u64) -> (Profile, CellTable) {
+fn run(release: &Release, seed: u64) -> TestRun {
+    run_on(release, seed, |pod, _| pod)
+}
+
+/// Its run on pods by these numbers, of a pod and a slice.
+fn run_on(release: &Release, seed: u64, pods: fn(u32, u32) -> u32) -> TestRun {
     let mut random = seed;
     let mut sums = CellSums::new(CellLimits::FILE);
     let mut builder = Builder::new(Settings::default());
     let (mut routes, mut functions) = (Vec::new(), Vec::<&str>::new());
     let mut totals: BTreeMap<(&[&str], &str), i64> = BTreeMap::new();
     for (pod, group, slice) in (0..160_u32).map(|it| (it / 80, it / 20 % 4, it % 20)) {
+        let pod = pods(pod, slice);
         for (route, requests, paths) in &release.0 {
             let number = routes.iter().position(|it| it == route);
             let number = number.unwrap_or_else(|| {
@@ -42,7 +53,7 @@ fn run(release: &Release, seed: u64) -> (Profile, CellTable) {
                 let unit = next_random(&mut random) as f64 / u64::MAX as f64;
                 let time = milliseconds * *requests as f64 * (1.0 + (unit - 0.5) * 2.0 / 3.0);
                 let time = (time * MILLISECOND as f64) as i64;
-                sums.add_time(at, Some(function as u32), time, time / 2);
+                sums.add_time(at, Some(function as u32), time, cpu(leaf, time));
                 *totals.entry((path, route)).or_default() += time;
             }
         }
@@ -56,26 +67,42 @@ fn run(release: &Release, seed: u64) -> (Profile, CellTable) {
         };
         let frames: Vec<_> = path.iter().rev().map(|name| frame(*name)).collect();
         let tags = [SampleTag::Str("route", route)];
-        builder.add(&frames, &[time / (10 * MILLISECOND), time / 2, time], &tags);
+        let cpu = cpu(path.last().unwrap(), time);
+        builder.add(&frames, &[time / (10 * MILLISECOND), cpu, time], &tags);
     }
     let function = |key: u32| TreeFunction {
         name: functions[key as usize].to_owned(),
         file: "/srv/a.php".to_owned(),
     };
-    let pods = ["a".to_owned(), "b".to_owned()];
+    let pods = ["a", "b", "c"].map(str::to_owned);
     let table = sums.finish(&pods, |key| routes[key as usize], function);
     (builder.finish(), table)
 }
 
+/// A query waits for its database, and all else runs for a half of its time.
+fn cpu(leaf: &str, time: i64) -> i64 {
+    if leaf.starts_with("PDO::") {
+        time / 5_000
+    } else {
+        time / 2
+    }
+}
+
 fn compared(before: &Release, after: &Release) -> ChangeReport {
-    let (before, after) = (run(before, 1), run(after, 2));
-    let side = |(profile, cells): &'static (Profile, CellTable)| ChangeSide {
+    compared_with(before, after, &ChangeSettings::default())
+}
+
+fn compared_with(before: &Release, after: &Release, settings: &ChangeSettings) -> ChangeReport {
+    report(&run(before, 1), &run(after, 2), settings)
+}
+
+fn report(before: &TestRun, after: &TestRun, settings: &ChangeSettings) -> ChangeReport {
+    let [before, after] = [before, after].map(|(profile, cells)| ChangeSide {
         profile,
         cells: Some(cells),
         requests: None,
-    };
-    let [before, after] = [before, after].map(|it| side(Box::leak(Box::new(it))));
-    compare(before, after, &ChangeSettings::default())
+    });
+    compare(before, after, settings)
 }
 
 fn page(paths: Paths) -> Release {

@@ -2,7 +2,8 @@
 //!
 //! Two kinds of evidence count: the time of a request as a whole, and the functions whose self time
 //! has changed. Each has half of the level, so that a verdict is wrong in at most one of a hundred
-//! comparisons of a release with itself.
+//! comparisons of a release with itself. Routes with limits of their own (`limits`) have a half of
+//! the first one's.
 //!
 //! Invariant: the verdict follows from the estimates in the report alone.
 
@@ -73,7 +74,7 @@ pub fn compare(
 impl ChangeReport {
     pub(super) fn empty(settings: &ChangeSettings) -> Self {
         Self {
-            settings: *settings,
+            settings: settings.clone(),
             verdict: ChangeVerdict::Inconclusive,
             reasons: Vec::new(),
             basis: ChangeBasis::Cells,
@@ -100,7 +101,7 @@ impl ChangeReport {
         let accepted = self.accepted();
         let (time, changed) = (self.time, self.changed_time);
         let is_large = |change: f64| change.abs() > accepted;
-        let is_time = time.p_value() <= ALARM_LEVEL / 2.0;
+        let is_time = time.p_value() <= self.settings.time_level();
         let is_changed = changed.p_value() <= ALARM_LEVEL;
         let change = if is_time && is_large(time.difference()) {
             Some((time.difference(), ChangeReason::TimeChanged))
@@ -278,6 +279,7 @@ impl CellComparison {
         report.changed_time = sum(rest.iter()).unwrap_or_else(ChangeEstimate::unknown);
         report.name_functions(&rest, &callers);
         report.decide(!moves.is_empty(), warm_up);
+        report.decide_routes();
     }
 
     /// How much time is of functions without a name, if that is much.
@@ -339,6 +341,7 @@ impl CellComparison {
                 requests: self.requests(route),
                 time,
                 is_significant: significant.contains(&index),
+                verdict: None,
             })
             .collect();
         routes.sort_by(|one, other| other.share_percent.total_cmp(&one.share_percent));

@@ -1,9 +1,12 @@
 //! A change in words, the same for the plugin and for the operator.
 //!
-//! Invariant: no text here has a name from a profile.
+//! Invariant: no text here has a name from a profile. Routes are those that the settings name.
 
 use super::estimate::ChangeEstimate;
 use super::report::{ChangeReason, ChangeReport};
+
+/// How many routes a sentence names.
+const NAMED: usize = 4;
 
 /// The time of a request, before and after, with its interval.
 #[must_use]
@@ -64,6 +67,13 @@ pub fn reason(reason: &ChangeReason) -> String {
         } => format!(
             "{before:.1} % of the time before and {after:.1} % after is `(other)`: functions without room for a name, whose changes show in the time of a request only"
         ),
+        ChangeReason::RouteSlower { routes } => slower(&some(routes)),
+        ChangeReason::RouteNotSeen {
+            routes,
+            smallest_percent,
+            ..
+        } => not_seen(&some(routes), *smallest_percent),
+        ChangeReason::RouteNotCompared { routes } => not_compared(&some(routes)),
         ChangeReason::NotMeasured => {
             "no such time was measured, or not enough to know its error".to_owned()
         }
@@ -74,6 +84,29 @@ pub fn reason(reason: &ChangeReason) -> String {
                 side => format!("the profile {side} has no cells"),
             }
         ),
+    }
+}
+
+fn slower(routes: &str) -> String {
+    format!(
+        "requests of {routes} take more time than the route's limit allows, by more than chance"
+    )
+}
+
+fn not_seen(routes: &str, smallest: f64) -> String {
+    format!("of {routes}, changes below {smallest:.1} % could not have been seen")
+}
+
+fn not_compared(routes: &str) -> String {
+    format!("{routes} has a limit, and cannot be compared: a side has too few of its requests")
+}
+
+/// The first routes, and how many others.
+fn some(routes: &[String]) -> String {
+    let first: Vec<&str> = routes.iter().take(NAMED).map(String::as_str).collect();
+    match routes.len().saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -17,6 +17,10 @@ const TTL: &str = "ttlSecondsAfterFinished must be from 0 to 2147483647";
 const TYPE: &str = "must be of type";
 const VALUES: &str = "Unsupported value";
 const UNKNOWN: &str = "unknown field";
+const ROUTE: &str = "route must be a route as a verdict names it, for instance /users/{id}";
+const LIMIT: &str = "a route needs maxIncreasePercent, minMilliseconds or both";
+const REQUIRED: &str = "Required value";
+const ONE: &str = "target needs exactly one of podName, selector and workloadRef";
 
 /// Two pods, with one field more or changed.
 fn pods(field: &str, value: Value) -> Value {
@@ -123,6 +127,8 @@ pub fn invalid() -> Vec<ComparisonRow> {
     };
     let mut rows: Vec<ComparisonRow> = of_runs.map(row(pods)).into();
     rows.extend(of_requests.map(row(requests)));
+    rows.extend(of_targets().map(row(target)));
+    rows.extend(of_routes().map(row(routes)));
     rows.push(("no side".to_owned(), json!({}), "Required value"));
     rows.push((
         "one side".to_owned(),
@@ -130,6 +136,78 @@ pub fn invalid() -> Vec<ComparisonRow> {
         "spec.before: Required value",
     ));
     rows
+}
+
+/// The pod `b` after, with one more or another field of the target.
+fn target(field: &str, value: Value) -> Value {
+    let mut spec = pods("cancel", json!(false));
+    spec["after"]["target"][field] = value;
+    spec
+}
+
+/// Fields of a target, which are those of a request.
+fn of_targets() -> [(&'static str, Value, &'static str); 11] {
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let workload = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    [
+        ("podName", json!(5), TYPE),
+        ("podName", json!(["a", "b"]), TYPE),
+        (
+            "containerName",
+            json!("php.fpm"),
+            "containerName must be the name of a container",
+        ),
+        ("maxPods", json!(0), "maxPods must be from 1 to 100"),
+        ("maxPods", json!("all"), TYPE),
+        (
+            "runAsUser",
+            json!(0),
+            "runAsUser must be the non-root user id",
+        ),
+        ("runAsGroup", json!(33), "runAsGroup needs runAsUser too"),
+        ("selector", selector, ONE),
+        ("workloadRef", workload, ONE),
+        ("pod", json!("b"), UNKNOWN),
+        ("podName", json!("x".repeat(254)), "253"),
+    ]
+}
+
+/// Two pods, with these limits of routes.
+fn routes(_field: &str, value: Value) -> Value {
+    pods("routes", value)
+}
+
+fn of_routes() -> [(&'static str, Value, &'static str); 15] {
+    let one = |field: &str, value: Value| {
+        let mut route = json!({"route": "/cart", "maxIncreasePercent": 5});
+        route[field] = value;
+        json!([route])
+    };
+    let many = |count: usize| {
+        let route = |number: usize| json!({"route": format!("/{number}"), "minMilliseconds": 2});
+        (0..count).map(route).collect::<Value>()
+    };
+    let twice = json!([
+        {"route": "/cart", "minMilliseconds": 2},
+        {"route": "/cart", "maxIncreasePercent": 5},
+    ]);
+    [
+        ("routes", json!("/cart"), TYPE),
+        ("routes", json!(["/cart"]), TYPE),
+        ("routes", json!([{"maxIncreasePercent": 5}]), REQUIRED),
+        ("routes", json!([{"route": "/cart"}]), LIMIT),
+        ("routes", one("route", json!("cart")), ROUTE),
+        ("routes", one("route", json!("")), ROUTE),
+        ("routes", one("route", json!("/".repeat(513))), "512"),
+        ("routes", one("maxIncreasePercent", json!(-1)), PERCENT),
+        ("routes", one("maxIncreasePercent", json!(1001)), PERCENT),
+        ("routes", one("maxIncreasePercent", json!("5%")), TYPE),
+        ("routes", one("minMilliseconds", json!(-1)), MILLISECONDS),
+        ("routes", one("minMilliseconds", json!("5ms")), TYPE),
+        ("routes", one("visiblePercent", json!(5)), UNKNOWN),
+        ("routes", twice, "Duplicate value"),
+        ("routes", many(21), "at most 20 items"),
+    ]
 }
 
 pub fn valid() -> Vec<(&'static str, Value)> {
@@ -145,6 +223,16 @@ pub fn valid() -> Vec<(&'static str, Value)> {
         ("the largest", pods("maxIncreasePercent", json!(1000))),
         ("a template", pods("template", json!(true))),
         ("CPU time", requests("measure", json!("CPU"))),
+        (
+            "limits of routes",
+            requests(
+                "routes",
+                json!([
+                    {"route": "/users/{id}", "maxIncreasePercent": 0, "minMilliseconds": 0.5},
+                    {"route": "/", "minMilliseconds": 3_600_000},
+                ]),
+            ),
+        ),
         (
             "deleted at once",
             requests("ttlSecondsAfterFinished", json!(0)),
@@ -163,6 +251,10 @@ pub fn changes() -> [(Value, &'static str); 8] {
         ),
         (json!({"measure": "CPU"}), FIXED),
         (json!({"maxIncreasePercent": 1}), FIXED),
+        (
+            json!({"routes": [{"route": "/", "minMilliseconds": 1}]}),
+            FIXED,
+        ),
         (json!({"force": true}), FIXED),
         (json!({"template": true}), FIXED),
         (json!({"cancel": false}), "cancel cannot be undone"),

@@ -52,6 +52,7 @@ fn report(verdict: ChangeVerdict, reasons: Vec<ChangeReason>) -> ChangeReport {
             requests: [1200, 1200],
             time: time(202.0, 458.0),
             is_significant: true,
+            verdict: None,
         }],
         one_sided: vec![OneSidedRoute {
             route: "/new".to_owned(),
@@ -169,6 +170,61 @@ fn an_open_verdict_says_what_would_decide_it() {
         status.conditions[0]
             .message
             .contains("4 times as high (samplesPerSecond)")
+    );
+}
+
+#[test]
+fn routes_with_limits_come_first_with_their_verdicts() {
+    let routes = vec!["/users/{id}".to_owned()];
+    let mut slower = report(
+        ChangeVerdict::Worse,
+        vec![ChangeReason::RouteSlower { routes }],
+    );
+    let route = |number: usize| RouteChange {
+        route: format!("/{number}"),
+        ..slower.routes[0].clone()
+    };
+    let mut all: Vec<RouteChange> = (0..30).map(route).collect();
+    all[27].verdict = Some(ChangeVerdict::Worse);
+    all[29].verdict = Some(ChangeVerdict::NoChange);
+    slower.routes = all;
+    let status = decided(slower, Likeness::default(), &[]);
+    check_conditions(&status, "True", "True", "RouteSlower");
+    let message = &status.conditions[1].message;
+    assert!(
+        message.contains("requests of /users/{id} take more time"),
+        "{message}"
+    );
+    let shown = status.routes.iter().take(3);
+    let shown: Vec<_> = shown.map(|it| (it.route.as_str(), it.verdict)).collect();
+    let expected = [
+        ("/27", Some(ComparisonVerdict::Worse)),
+        ("/29", Some(ComparisonVerdict::NoChange)),
+        ("/0", None),
+    ];
+    assert_eq!((shown, status.more_routes), (expected.into(), 10));
+}
+
+#[test]
+fn reasons_of_many_long_routes_fit() {
+    let routes: Vec<String> = (0..20)
+        .map(|_| format!("/{}\u{1b}", "a".repeat(510)))
+        .collect();
+    let unseen = ChangeReason::RouteNotSeen {
+        routes,
+        smallest_percent: 14.2,
+        times_as_long: 2.02,
+    };
+    let status = decided(
+        report(ChangeVerdict::Inconclusive, vec![unseen]),
+        Likeness::default(),
+        &[],
+    );
+    let message = &status.reasons[0].message;
+    assert!(message.len() <= 1024, "{}", message.len());
+    assert!(
+        message.contains("3 times as long") && !message.contains('\u{1b}'),
+        "{message}"
     );
 }
 

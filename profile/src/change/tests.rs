@@ -1,5 +1,6 @@
 //! What the verdict says of changes whose answer is known.
 
+mod cases;
 mod limits;
 
 use std::collections::BTreeMap;

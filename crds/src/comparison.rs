@@ -1,13 +1,14 @@
 //! ProfileComparison: whether requests take more time than before, and where. Its sides are
-//! finished requests, or pods that the operator profiles at the same time.
+//! finished requests, pods that the operator profiles at the same time, or stored runs.
 //!
 //! Invariant: what a comparison creates follows from its spec, which cannot be changed.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ProfileComparisonStatus, ProfileTarget};
+use crate::{ProfileComparisonStatus, ProfileTarget, WorkloadRef};
 
 /// Which profiles to compare, and what to accept.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -119,11 +120,11 @@ pub struct ProfileComparisonSpec {
     pub ttl_seconds_after_finished: i32,
 }
 
-/// A side of a comparison: exactly one of request and target.
+/// A side of a comparison: exactly one of request, target and archive.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
-    validation = Rule::new("(has(self.request) ? 1 : 0) + (has(self.target) ? 1 : 0) == 1")
-        .message("a side needs exactly one of request and target")
+    validation = Rule::new("(has(self.request) ? 1 : 0) + (has(self.target) ? 1 : 0) + (has(self.archive) ? 1 : 0) == 1")
+        .message("a side needs exactly one of request, target and archive")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ComparisonSide {
@@ -140,6 +141,24 @@ pub struct ComparisonSide {
     /// pod-template-hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<ProfileTarget>,
+
+    /// What the archive has of a workload: the newest stored run, whose request may have been
+    /// deleted, with the label Route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<StoredRun>,
+}
+
+/// A stored run of a workload.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredRun {
+    /// The workload that was profiled, by a request or by a schedule.
+    pub workload_ref: WorkloadRef,
+
+    /// The run ended before this time, for instance that of a rollout. Without it, before the
+    /// comparison was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Time>,
 }
 
 /// The limits of one route.

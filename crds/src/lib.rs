@@ -23,6 +23,7 @@ pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveSta
 pub use chain::chain;
 pub use comparison::{
     ComparedRoute, ComparisonMeasure, ComparisonSide, ProfileComparison, ProfileComparisonSpec,
+    StoredRun,
 };
 pub use comparison_status::{
     ComparedRequest, ComparedTime, ComparisonVerdict, FunctionInFile, FunctionVerdict,

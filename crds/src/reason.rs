@@ -321,6 +321,9 @@ pub enum ComparisonReason {
     /// Inconclusive: the request of a side does not exist, or was deleted before its profile was
     /// compared.
     RequestNotFound,
+    /// Inconclusive: the archive has no run of the side's workload that ended before the time and
+    /// can be compared; the message says what it looked for.
+    NoStoredRun,
     /// Inconclusive: the request of a side ended without a profile; the message has its reason.
     RequestFailed,
     /// Inconclusive: the API server refused the request of a side; the message has its words.
@@ -394,6 +397,7 @@ impl ComparisonReason {
         Self::NotMeasured,
         Self::NoCells,
         Self::RequestNotFound,
+        Self::NoStoredRun,
         Self::RequestFailed,
         Self::RequestRefused,
         Self::RequestNameTaken,
@@ -433,6 +437,7 @@ impl ComparisonReason {
             Self::NotMeasured => ComparisonOutcome::Inconclusive,
             Self::NoCells => ComparisonOutcome::Inconclusive,
             Self::RequestNotFound => ComparisonOutcome::Inconclusive,
+            Self::NoStoredRun => ComparisonOutcome::Inconclusive,
             Self::RequestFailed => ComparisonOutcome::Inconclusive,
             Self::RequestRefused => ComparisonOutcome::Inconclusive,
             Self::RequestNameTaken => ComparisonOutcome::Inconclusive,
@@ -474,6 +479,7 @@ impl ComparisonReason {
             Self::NotMeasured => "Inconclusive: no time of this measure was sampled, or not enough to know its error.",
             Self::NoCells => "Inconclusive: the list of HTTP requests of a side is missing, or does not say how much their time varies.",
             Self::RequestNotFound => "Inconclusive: the request of a side does not exist, or was deleted before its profile was compared.",
+            Self::NoStoredRun => "Inconclusive: the archive has no run of the side's workload that ended before the time and can be compared; the message says what it looked for.",
             Self::RequestFailed => "Inconclusive: the request of a side ended without a profile; the message has its reason.",
             Self::RequestRefused => "Inconclusive: the API server refused the request of a side; the message has its words.",
             Self::RequestNameTaken => "Inconclusive: a request of the name NAME-before or NAME-after exists, and does not belong to the comparison.",
@@ -515,6 +521,7 @@ impl ComparisonReason {
             Self::NotMeasured => Some("Profile both for longer, under load."),
             Self::NoCells => Some("Profile both with this release and the label Route. kubectl phpprof verdict BEFORE AFTER compares by samples alone."),
             Self::RequestNotFound => Some("Name a request of this namespace (kubectl get pprof), or let the comparison create it: set target instead of request."),
+            Self::NoStoredRun => Some("Look at kubectl phpprof list --stored. Record the workload with the label Route, for instance by a schedule, or name a later time in before."),
             Self::RequestFailed => Some("Look at the request's reason; kubectl phpprof explain REASON says what to do. Then create another comparison."),
             Self::RequestRefused => Some("Change what the message names, then create another comparison."),
             Self::RequestNameTaken => Some("Give the comparison another name, or name that request in request instead of target."),

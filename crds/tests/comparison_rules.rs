@@ -65,7 +65,7 @@ fn each_kind_of_side_is_accepted() {
 
 #[test]
 fn no_side_or_two_in_one_are_refused() {
-    let message = "a side needs exactly one of request and target";
+    let message = "a side needs exactly one of request, target and archive";
     check(&with(json!({"before": {}})), message);
     let both = json!({"request": "new", "target": {"podName": "a"}});
     check(&with(json!({"after": both})), message);

@@ -138,6 +138,19 @@ fn a_creator_needs_the_rights_of_both_sides() -> Result<()> {
                 expect(&format!("{name}: {spec}"), answer, words)?;
             }
         }
+        let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let stored =
+            json!({"before": {"archive": {"workloadRef": web}}, "after": {"request": "new"}});
+        let reads = right("get", "profilearchives");
+        let no_archive = "may not read the archive of namespace";
+        for (name, rights, words) in [
+            ("recent", &[creates, gets][..], no_archive),
+            ("archivist", &[creates, gets, reads], ""),
+        ] {
+            fixture.with_rights(name, rights).await?;
+            let client = impersonated(fixture, name).await?;
+            expect(name, asked(&client, fixture, &stored, None).await?, words)?;
+        }
         let client = impersonated(fixture, "both").await?;
         let own = format!("{}-both", fixture.namespace);
         expect(

@@ -12,6 +12,8 @@ use crate::comparison::requests::SideName;
 
 /// How long a request that the spec names may be missing: it may be applied after the comparison.
 const APPEARS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+/// How long the archive is tried.
+const ARCHIVE_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was seen of the request of a side.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +22,12 @@ pub enum SideRequest {
     NotCreated,
     /// The API server has no such request, or one with another uid.
     Missing,
-    /// As the watch has it.
+    /// As the watch has it, or as the archive has its profile.
     There(Box<ProfileRequest>),
+    /// The archive has no run that fits; this is why.
+    NotStored(String),
+    /// The archive could not be read; this is why.
+    ArchiveAway(String),
 }
 
 /// Why a comparison is where it is.
@@ -90,21 +96,20 @@ pub fn decide(
     }
     let sides = SideName::BOTH.into_iter().zip(seen);
     if comparison.spec.cancel {
-        let reason = ComparisonReason::ComparisonCancelled;
-        let why = ComparisonWords::new(reason, "the comparison was cancelled");
-        return end(comparison, seen, why);
+        return end(comparison, seen, cancelled());
     }
     if comparison.spec.template {
-        let found = "/verdict of the operator starts comparisons like this one";
-        let words = ComparisonWords::new(ComparisonReason::Template, found);
-        return ComparisonStep::Hold(words);
+        return ComparisonStep::Hold(held());
+    }
+    let started = status.start_time.map_or(now, |it| it.0);
+    if let Some(step) = of_archive(now, started, comparison, seen) {
+        return step;
     }
     let new = sides.clone().filter(|it| *it.1 == SideRequest::NotCreated);
     let new: Vec<SideName> = new.map(|(side, _)| side).collect();
     if !new.is_empty() {
         return ComparisonStep::Create(new);
     }
-    let started = status.start_time.map_or(now, |it| it.0);
     let mut waits = Vec::new();
     for (side, seen_request) in sides {
         match state(comparison, side, seen_request) {
@@ -132,6 +137,45 @@ pub fn decide(
             ComparisonStep::Wait(ComparisonWords::new(reason, waits.join("; ")))
         }
     }
+}
+
+fn cancelled() -> ComparisonWords {
+    let reason = ComparisonReason::ComparisonCancelled;
+    ComparisonWords::new(reason, "the comparison was cancelled")
+}
+
+fn held() -> ComparisonWords {
+    let found = "/verdict of the operator starts comparisons like this one";
+    ComparisonWords::new(ComparisonReason::Template, found)
+}
+
+/// What to do if a side's stored run is not known. Nothing is profiled before it is.
+fn of_archive(
+    now: Timestamp,
+    started: Timestamp,
+    comparison: &ProfileComparison,
+    seen: &[SideRequest; 2],
+) -> Option<ComparisonStep> {
+    let none = seen.iter().find_map(|it| match it {
+        SideRequest::NotStored(why) => Some(why),
+        _ => None,
+    });
+    if let Some(why) = none {
+        let why = ComparisonWords::new(ComparisonReason::NoStoredRun, why);
+        return Some(end(comparison, seen, why));
+    }
+    let away = seen.iter().find_map(|it| match it {
+        SideRequest::ArchiveAway(why) => Some(why),
+        _ => None,
+    })?;
+    let deadline = later(started, ARCHIVE_WITHIN);
+    if now >= deadline {
+        let why = ComparisonWords::new(ComparisonReason::StoreTimeout, away);
+        return Some(end(comparison, seen, why));
+    }
+    let found = format!("{away}; tried until {deadline:.0}");
+    let words = ComparisonWords::new(ComparisonReason::WaitingForStore, found);
+    Some(ComparisonStep::Wait(words))
 }
 
 /// Until when the store is tried, for requests that ended like this.

@@ -65,12 +65,27 @@ impl SideName {
         self.spec(comparison).target.is_some()
     }
 
-    /// The name of this side's request.
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Before => Self::After,
+            Self::After => Self::Before,
+        }
+    }
+
+    /// The name of this side's request; empty of a stored run that is not chosen yet.
     #[must_use]
     pub fn request_name(self, comparison: &ProfileComparison) -> String {
-        match &self.spec(comparison).request {
-            Some(request) => request.clone(),
-            None => format!("{}-{}", comparison.name_any(), self.words()),
+        let spec = self.spec(comparison);
+        match (&spec.request, &spec.archive) {
+            (Some(request), _) => request.clone(),
+            // It is chosen once, and the status has it.
+            (None, Some(_)) => {
+                let status = comparison.status.as_ref();
+                status.map_or_else(String::new, |it| self.status(it).request.clone())
+            }
+            (None, None) => format!("{}-{}", comparison.name_any(), self.words()),
         }
     }
 }
@@ -109,6 +124,39 @@ pub fn request_of(
     }
     request.metadata.owner_references = Some(vec![owner(comparison)]);
     Ok(request)
+}
+
+/// The request of a stored run, as far as a comparison needs it. It may have been deleted, and only
+/// what has a list of HTTP requests by route is chosen.
+///
+/// # Errors
+/// The request has another form, which is a bug.
+pub fn stored_request(
+    comparison: &ProfileComparison,
+    side: SideName,
+    status: &ProfileComparisonStatus,
+    namespace_uid: &str,
+) -> Result<ProfileRequest, serde_json::Error> {
+    let chosen = side.status(status);
+    let run = side.spec(comparison).archive.as_ref();
+    serde_json::from_value(json!({
+        "apiVersion": ProfileRequest::api_version(&()),
+        "kind": ProfileRequest::kind(&()),
+        "metadata": {
+            "name": chosen.request,
+            "namespace": comparison.namespace(),
+            "uid": chosen.request_uid,
+        },
+        "spec": {
+            "target": {"workloadRef": run.map(|it| &it.workload_ref)},
+            "labels": [RequestLabel::Route],
+        },
+        "status": {
+            "namespaceUID": namespace_uid,
+            "completionTime": status.start_time,
+            "profile": {"url": "", "samples": 0, "sizeBytes": 0},
+        },
+    }))
 }
 
 /// Without `blockOwnerDeletion`, which would need the right to update the comparison's finalizers.

@@ -52,6 +52,28 @@ fn condition(reason: &str) -> Value {
         "lastTransitionTime": "2026-09-21T14:13:20Z"}])
 }
 
+#[test]
+fn an_archive_that_is_away_is_tried_on() {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let mut comparison = comparison(json!({
+        "before": {"archive": {"workloadRef": web}}, "after": {"target": {"podName": "b"}},
+    }));
+    comparison.status = Some(status::begun(&comparison, at(0)));
+    let away = SideRequest::ArchiveAway("the store is away".to_owned());
+    let seen = [away, SideRequest::NotCreated];
+    let ComparisonStep::Wait(words) = decide(at(599), &comparison, &seen) else {
+        panic!("it waits, and creates nothing");
+    };
+    assert_eq!(words.reason, ComparisonReason::WaitingForStore);
+    let ComparisonStep::End { why, cancel } = decide(at(600), &comparison, &seen) else {
+        panic!("it ends");
+    };
+    assert_eq!(
+        (why.reason, cancel),
+        (ComparisonReason::StoreTimeout, vec![])
+    );
+}
+
 fn ended(name: &str) -> SideRequest {
     ended_at(name, 0)
 }

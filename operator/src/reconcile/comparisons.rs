@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use phpprof_crds::{
-    ComparedRoute, ComparisonMeasure, ComparisonReason, ComparisonSide, ProfileComparison,
-    ProfileComparisonStatus, ProfileRequest, chain,
+    ComparisonReason, ComparisonSide, ProfileComparison, ProfileComparisonStatus, ProfileRequest,
+    StoredRun, chain,
 };
-use phpprof_profile::change::{ChangeMeasure, ChangeSettings, RouteLimit};
 use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::comparison::decision::{
     ComparisonStep, ComparisonWords, SideRequest, decide, end, store_deadline,
 };
-use crate::comparison::requests::{SideName, is_owned, request_of};
+use crate::comparison::requests::{SideName, is_owned, request_of, stored_request};
 use crate::comparison::status;
 use crate::reconcile::calls::call;
 use crate::reconcile::context::Context;
@@ -37,6 +37,7 @@ use crate::reconcile::requests::strip_all_but_who_asked;
 use crate::reconcile::scopes::scopes;
 use crate::reconcile::verdicts::GuardedComparison;
 use crate::reconcile::watches::paged;
+use crate::storage::chosen::StoredQuestion;
 use crate::storage::comparison::{ComparisonQuestion, NotCompared};
 
 /// Comparisons that are reconciled at the same time.
@@ -49,7 +50,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Why the reconciliation of a comparison must be repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A request could not be read.
+    /// A request, or the namespace of a stored run, could not be read.
     #[error("reading a request of the comparison failed")]
     Observe(#[source] kube::Error),
     /// A request could not be created or cancelled, and may be later.
@@ -218,6 +219,9 @@ impl<'a> ComparisonLook<'a> {
 
     /// Looks at the request of a side, and notes its uid.
     async fn see(&mut self, side: SideName) -> Result<SideRequest, CompareError> {
+        if let Some(run) = &side.spec(self.comparison).archive {
+            return self.see_stored(side, run).await;
+        }
         let known = side.status(&self.status).request_uid.clone();
         if known.is_empty() && side.is_created(self.comparison) {
             return Ok(SideRequest::NotCreated);
@@ -243,6 +247,48 @@ impl<'a> ComparisonLook<'a> {
                 SideRequest::There(Box::new(request))
             }
         })
+    }
+
+    /// Chooses the stored run of a side once, and notes it.
+    async fn see_stored(
+        &mut self,
+        side: SideName,
+        run: &StoredRun,
+    ) -> Result<SideRequest, CompareError> {
+        if self.comparison.spec.template {
+            // It is never run.
+            return Ok(SideRequest::NotCreated);
+        }
+        let namespace = self.comparison.namespace().unwrap_or_default();
+        let namespace_uid = self.namespace_uid(&namespace).await?;
+        if side.status(&self.status).request_uid.is_empty() {
+            let created = self.comparison.creation_timestamp();
+            let until = created.map_or(self.now, |it| it.0);
+            let other = side.other().spec(self.comparison).request.as_deref();
+            let question = StoredQuestion::of(run, until, other);
+            let archive = &self.context.storage.archive;
+            match archive.newest(&namespace, &namespace_uid, &question).await {
+                Ok(Ok(chosen)) => {
+                    let of = side.status_mut(&mut self.status);
+                    of.request = chosen.name;
+                    of.request_uid = chosen.uid;
+                }
+                Ok(Err(why)) => return Ok(SideRequest::NotStored(why)),
+                Err(error) => return Ok(SideRequest::ArchiveAway(error.to_string())),
+            }
+        }
+        let request = stored_request(self.comparison, side, &self.status, &namespace_uid)?;
+        Ok(SideRequest::There(Box::new(request)))
+    }
+
+    async fn namespace_uid(&self, namespace: &str) -> Result<String, CompareError> {
+        if let Some(uid) = self.context.cluster.halts.enabled(namespace) {
+            return Ok(uid);
+        }
+        let namespaces = Api::<Namespace>::all(self.context.cluster.client.clone());
+        let metadata = call(|| namespaces.get_metadata(namespace)).await;
+        let metadata = metadata.map_err(CompareError::Observe)?;
+        Ok(metadata.uid().unwrap_or_default())
     }
 
     async fn create(mut self, sides: &[SideName]) -> Result<Action, CompareError> {
@@ -329,7 +375,7 @@ impl<'a> ComparisonLook<'a> {
             return Ok(Action::requeue(Duration::from_millis(100)));
         }
         let prefix = &self.context.policy.limits.key_prefix;
-        let question = question(self.comparison);
+        let question = ComparisonQuestion::of(self.comparison);
         let collector = &self.context.storage.collector;
         match collector.compare(requests, prefix, &question).await {
             Ok(compared) => {
@@ -439,31 +485,6 @@ impl<'a> ComparisonLook<'a> {
     fn comparisons(&self) -> Api<ProfileComparison> {
         let namespace = self.comparison.namespace().unwrap_or_default();
         Api::namespaced(self.context.cluster.client.clone(), &namespace)
-    }
-}
-
-fn question(comparison: &ProfileComparison) -> ComparisonQuestion {
-    let spec = &comparison.spec;
-    ComparisonQuestion {
-        settings: ChangeSettings {
-            measure: match spec.measure {
-                ComparisonMeasure::Wall => ChangeMeasure::Wall,
-                ComparisonMeasure::Cpu => ChangeMeasure::Cpu,
-            },
-            accepted_percent: spec.max_increase_percent,
-            accepted_nanoseconds: spec.min_milliseconds * 1e6,
-            visible_percent: spec.visible_percent,
-            routes: spec.routes.iter().map(limit).collect(),
-        },
-        is_forced: spec.force,
-    }
-}
-
-fn limit(route: &ComparedRoute) -> RouteLimit {
-    RouteLimit {
-        route: route.route.clone(),
-        accepted_percent: route.max_increase_percent.unwrap_or(0.0),
-        accepted_nanoseconds: route.min_milliseconds.unwrap_or(0.0) * 1e6,
     }
 }
 

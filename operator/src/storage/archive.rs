@@ -239,7 +239,7 @@ fn summary(stored: &StoredRequest) -> Option<Summary> {
 }
 
 /// A target as the plugin's command line names it.
-fn words(target: &ProfileTarget) -> String {
+pub(crate) fn words(target: &ProfileTarget) -> String {
     let words = match (&target.pod_name, &target.workload_ref, &target.selector) {
         (Some(pod), _, _) => format!("pod/{pod}"),
         (_, Some(workload), _) => {

@@ -4,8 +4,10 @@
 //! merged. What it reads is bounded: [`OPENED`] has the sum.
 
 use kube::ResourceExt as _;
-use phpprof_crds::{ComparisonReason, ProfileRequest};
-use phpprof_profile::change::{ChangeSettings, ChangeSide, compare};
+use phpprof_crds::{
+    ComparedRoute, ComparisonMeasure, ComparisonReason, ProfileComparison, ProfileRequest,
+};
+use phpprof_profile::change::{ChangeMeasure, ChangeSettings, ChangeSide, RouteLimit, compare};
 use phpprof_profile::timeline::{self, CellTable, MAX_BYTES};
 use phpprof_profile::{
     ComparedSide, ComparedSides, DecodeError, DecodeLimits, Profile, View, decode_stacks,
@@ -40,6 +42,35 @@ pub struct ComparisonQuestion {
     pub settings: ChangeSettings,
     /// Whether profiles are compared that were not recorded alike.
     pub is_forced: bool,
+}
+
+impl ComparisonQuestion {
+    /// What a comparison asks.
+    #[must_use]
+    pub fn of(comparison: &ProfileComparison) -> Self {
+        let spec = &comparison.spec;
+        Self {
+            settings: ChangeSettings {
+                measure: match spec.measure {
+                    ComparisonMeasure::Wall => ChangeMeasure::Wall,
+                    ComparisonMeasure::Cpu => ChangeMeasure::Cpu,
+                },
+                accepted_percent: spec.max_increase_percent,
+                accepted_nanoseconds: spec.min_milliseconds * 1e6,
+                visible_percent: spec.visible_percent,
+                routes: spec.routes.iter().map(limit).collect(),
+            },
+            is_forced: spec.force,
+        }
+    }
+}
+
+fn limit(route: &ComparedRoute) -> RouteLimit {
+    RouteLimit {
+        route: route.route.clone(),
+        accepted_percent: route.max_increase_percent.unwrap_or(0.0),
+        accepted_nanoseconds: route.min_milliseconds.unwrap_or(0.0) * 1e6,
+    }
 }
 
 /// Why two profiles were not compared.

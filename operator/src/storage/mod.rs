@@ -2,6 +2,7 @@
 //! time.
 
 pub mod archive;
+pub mod chosen;
 pub mod collector;
 pub mod comparison;
 pub(crate) mod expiry;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// What is wrong, the spec, and words of the refusal.
 type ComparisonRow = (String, Value, &'static str);
 
-const SIDE: &str = "a side needs exactly one of request and target";
+const SIDE: &str = "a side needs exactly one of request, target and archive";
 const NAME: &str = "request must be the name of a ProfileRequest";
 const PERCENT: &str = "maxIncreasePercent must be from 0 to 1000, for instance 0.5";
 const MILLISECONDS: &str = "minMilliseconds must be from 0 to 3600000, for instance 5";
@@ -28,6 +28,16 @@ fn pods(field: &str, value: Value) -> Value {
     let mut spec = json!({"before": pod("a"), "after": pod("b")});
     spec[field] = value;
     spec
+}
+
+/// A stored run of a Deployment before a time.
+fn archived(before: Value) -> Value {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let mut side = json!({"archive": {"workloadRef": web}});
+    if !before.is_null() {
+        side["archive"]["before"] = before;
+    }
+    side
 }
 
 fn requests(field: &str, value: Value) -> Value {
@@ -88,7 +98,20 @@ pub fn invalid() -> Vec<ComparisonRow> {
             json!({"target": {"selector": {}}}),
             "selector must not be empty",
         ),
-        ("before", json!({"archive": "old"}), UNKNOWN),
+        ("before", json!({"archive": "old"}), TYPE),
+        ("before", json!({"archive": {}}), REQUIRED),
+        (
+            "before",
+            json!({"archive": {"workloadRef": {"apiVersion": "apps/v1", "kind": "deploy", "name": "web"}}}),
+            "kind must be the kind of a workload as in its manifest",
+        ),
+        ("before", archived(json!("yesterday")), TYPE),
+        ("before", archived(json!(1_700_000_000)), TYPE),
+        (
+            "before",
+            json!({"request": "old", "archive": archived(Value::Null)["archive"]}),
+            SIDE,
+        ),
         ("before", json!("old"), TYPE),
     ];
     let of_requests = [
@@ -222,6 +245,14 @@ pub fn valid() -> Vec<(&'static str, Value)> {
         ("the smallest", pods("visiblePercent", json!(0.001))),
         ("the largest", pods("maxIncreasePercent", json!(1000))),
         ("a template", pods("template", json!(true))),
+        (
+            "a stored run",
+            pods("before", archived(json!("2026-11-30T12:00:00Z"))),
+        ),
+        (
+            "two stored runs",
+            json!({"before": archived(json!("2026-11-01T00:00:00Z")), "after": archived(Value::Null)}),
+        ),
         ("CPU time", requests("measure", json!("CPU"))),
         (
             "limits of routes",

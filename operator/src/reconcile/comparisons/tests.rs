@@ -13,7 +13,8 @@ use serde_json::Value;
 use tower::service_fn;
 
 use super::*;
-use crate::sampler::object_keys::{MERGED, REQUESTS, key};
+use crate::sampler::object_keys::{MANIFEST, MERGED, REQUESTS, key};
+use crate::storage::manifest::{StoredRequestList, manifest};
 use crate::testing::api::context;
 use crate::testing::release::release;
 use crate::testing::{NAMESPACE_UID, at};
@@ -42,6 +43,13 @@ fn failure(code: u16, message: &str) -> (u16, Value) {
 
 impl MockObjects {
     fn answer(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        if path == "/api/v1/namespaces/shop" {
+            let metadata = json!({"name": "shop", "uid": NAMESPACE_UID});
+            return (
+                200,
+                json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}),
+            );
+        }
         let Some(place) = path.strip_prefix(KINDS) else {
             return (201, body.clone());
         };
@@ -217,6 +225,69 @@ async fn two_releases_get_their_verdict() {
     // Its end is written once.
     scene.look().await;
     assert_eq!(scene.take_writes(), [""; 0]);
+}
+
+/// Pods against what the archive has of their workload.
+fn of_archive() -> ComparisonScene {
+    let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    scene(json!({
+        "before": {"archive": {"workloadRef": web}}, "after": {"target": {"workloadRef": web}},
+    }))
+}
+
+/// Stores a run of the workload whose request is gone.
+async fn store_run(scene: &ComparisonScene, name: &str, start: i64) {
+    let request: ProfileRequest = serde_json::from_value(json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest",
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-of-{name}")},
+        "spec": {"target": {"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}},
+        "status": {"namespaceUID": NAMESPACE_UID, "startTime": at(start)},
+    }))
+    .unwrap();
+    let [merged, list] = release(10.0, 3, RECEIPT);
+    let result = serde_json::from_value(json!({"url": "", "samples": 7, "sizeBytes": 7})).unwrap();
+    let stored_list = StoredRequestList {
+        object_key: "x",
+        size_bytes: 7,
+        pods: 1,
+    };
+    let manifest = manifest(&request, Some(("x", &result)), Some(stored_list));
+    let store = &scene.context.storage.store;
+    for (file, bytes) in [(MERGED, merged), (REQUESTS, list), (MANIFEST, manifest)] {
+        store.create(&key(&request, "", file), bytes).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stored_run_is_chosen_once_and_compared() {
+    let scene = of_archive();
+    store_run(&scene, "older", -900).await;
+    store_run(&scene, "nightly", -300).await;
+    assert_eq!(scene.look().await, "WaitingForRequests");
+    // Only the later side is profiled.
+    assert_eq!(scene.take_writes(), [CREATE, STATUS]);
+    assert_eq!(scene.status()["before"]["request"], "nightly");
+    // A run that is stored meanwhile is not taken instead.
+    store_run(&scene, "newest", -200).await;
+    scene.complete("web-after", 40.0).await;
+    assert_eq!(scene.look().await, "Comparing");
+    assert_eq!(scene.look().await, "TimeChanged");
+    let status = scene.status();
+    assert_eq!(status["before"]["request"], "nightly");
+    assert_eq!(status["verdict"], "Worse", "{status}");
+}
+
+#[tokio::test]
+async fn an_archive_without_a_run_ends_it() {
+    let scene = of_archive();
+    assert_eq!(scene.look().await, "NoStoredRun");
+    // Nothing was profiled.
+    assert_eq!(scene.take_writes(), [STATUS]);
+    let message = scene.status()["conditions"][0]["message"].clone();
+    let message = message.as_str().unwrap();
+    for words in ["no profile of deployment/web", "list --stored"] {
+        assert!(message.contains(words), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ pub(crate) mod paths;
 mod roots;
 mod steps;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use crate::layouts::Layout;
 use crate::memory::Memory;
@@ -29,8 +29,8 @@ pub const MAX_NODES: usize = 1 << 18;
 pub const MAX_ENTRIES: u64 = 1 << 24;
 /// How many counts of a class below a path are kept.
 const MAX_HELD: usize = 1 << 14;
-/// How many classes are remembered.
-const MAX_SHAPES: usize = 8192;
+/// How many classes are remembered, each in a place that follows from its address.
+const SHAPES: usize = 4096;
 
 /// The memory that is walked.
 pub struct HeldMemory<'a, M: ?Sized> {
@@ -50,7 +50,10 @@ pub struct HeldMemory<'a, M: ?Sized> {
 #[derive(Debug, Default)]
 pub struct HeldObjects {
     paths: PathTree,
-    held: HashMap<(ClassKey, HeldPath), u64>,
+    /// How many objects of which classes each path leads to.
+    held: Vec<Vec<(ClassKey, u64)>>,
+    /// The classes of all paths, together.
+    counts: usize,
     /// The objects that were reached.
     pub objects: u64,
     /// Whether the walk came to its end, within its bounds and its time.
@@ -76,7 +79,7 @@ impl HeldObjects {
             place,
             seen: HashSet::new(),
             open: VecDeque::new(),
-            shapes: HashMap::new(),
+            shapes: vec![(0, None); SHAPES],
             functions: HashSet::new(),
             is_over,
             entries: 0,
@@ -103,11 +106,12 @@ impl HeldObjects {
         classes: &[ClassKey],
         most: usize,
     ) -> Vec<HoldingPath> {
-        let of_class = self
-            .held
-            .iter()
-            .filter(|((key, _), _)| classes.contains(key));
-        let mut counts: Vec<_> = of_class.map(|((_, path), &count)| (*path, count)).collect();
+        let of_path = |(index, held): (usize, &Vec<(ClassKey, u64)>)| {
+            let of_classes = held.iter().filter(|(key, _)| classes.contains(key));
+            let count = of_classes.map(|(_, count)| count).sum::<u64>();
+            (count > 0).then(|| (PathTree::path(index), count))
+        };
+        let mut counts: Vec<_> = self.held.iter().enumerate().filter_map(of_path).collect();
         counts.sort_unstable_by_key(|&(path, count)| (std::cmp::Reverse(count), path));
         let shown = counts.into_iter().take(most);
         let named = shown.map(|(path, instances)| HoldingPath {
@@ -146,8 +150,9 @@ struct HoldersWalk<'a, M: ?Sized> {
     place: &'a HeldMemory<'a, M>,
     seen: HashSet<u64>,
     open: VecDeque<OpenNode>,
-    /// `None` for what is not a class.
-    shapes: HashMap<u64, Option<ClassShape>>,
+    /// The classes that were asked for last, by the address of each; no shape for what is not a
+    /// class.
+    shapes: Vec<(u64, Option<ClassShape>)>,
     /// Those whose static variables were followed: a class has its parents' methods, too.
     functions: HashSet<u64>,
     is_over: &'a dyn Fn() -> bool,
@@ -192,18 +197,28 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
 
     fn count(&mut self, class: ClassKey, path: HeldPath) {
         self.found.objects += 1;
-        let has_room = self.found.held.len() < MAX_HELD;
-        match self.found.held.get_mut(&(class, path)) {
-            Some(count) => *count += 1,
-            None if has_room => _ = self.found.held.insert((class, path), 1),
-            None => {}
+        let index = PathTree::index(path);
+        if self.found.held.len() <= index {
+            self.found.held.resize_with(index + 1, Vec::new);
+        }
+        let Some(of_path) = self.found.held.get_mut(index) else {
+            return;
+        };
+        if let Some((_, count)) = of_path.iter_mut().find(|(key, _)| *key == class) {
+            *count += 1;
+        } else if self.found.counts < MAX_HELD {
+            self.found.counts += 1;
+            of_path.push((class, 1));
         }
     }
 
-    /// A class, which is asked of the engine once.
+    /// A class. The engine is asked again if another one had its place meanwhile.
     fn shape(&mut self, class: u64) -> Option<ClassShape> {
-        if let Some(known) = self.shapes.get(&class) {
-            return *known;
+        // Classes are hundreds of bytes long.
+        let place = (class >> 7) as usize % SHAPES;
+        match self.shapes.get(place) {
+            Some(&(known, shape)) if known == class => return shape,
+            _ => {}
         }
         let (memory, layout) = (self.place.memory, self.place.layout);
         let read = || {
@@ -215,8 +230,8 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             })
         };
         let shape = read();
-        if self.shapes.len() < MAX_SHAPES {
-            self.shapes.insert(class, shape);
+        if let Some(known) = self.shapes.get_mut(place) {
+            *known = (class, shape);
         }
         shape
     }

@@ -47,6 +47,7 @@ pub fn name_of<M: Memory + ?Sized>(memory: &M, layout: &Layout, step: HoldingSte
             format!("{} [variable]", function_of(memory, layout, function))
         }
         HoldingStep::Global => "[global variable]".to_owned(),
+        HoldingStep::Running => "[running closure]".to_owned(),
         HoldingStep::This => "$this".to_owned(),
         HoldingStep::DynamicProperty => "[property]".to_owned(),
         HoldingStep::Bound => "[bound variable]".to_owned(),

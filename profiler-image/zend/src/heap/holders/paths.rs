@@ -3,8 +3,6 @@
 //! Invariant: a step that repeats, as along a list, does not make a path longer; there are at most
 //! [`MAX_PATHS`] paths of at most [`MAX_DEPTH`] steps.
 
-use std::collections::HashMap;
-
 use crate::layouts::Layout;
 use crate::memory::Memory;
 
@@ -27,6 +25,10 @@ struct PathRow {
     parent: HeldPath,
     step: HoldingStep,
     depth: u8,
+    /// The newest path that has one more step, and the one of the same parent before this one; the
+    /// root for none.
+    child: HeldPath,
+    sibling: HeldPath,
 }
 
 /// All paths.
@@ -34,7 +36,8 @@ struct PathRow {
 pub struct PathTree {
     /// Those after the root, which has the number 0.
     rows: Vec<PathRow>,
-    ids: HashMap<(HeldPath, HoldingStep), HeldPath>,
+    /// The root's newest child.
+    first: HeldPath,
 }
 
 impl PathTree {
@@ -51,8 +54,13 @@ impl PathTree {
             return same;
         }
         let depth = before.map_or(0, |row| row.depth);
-        if let Some(&known) = self.ids.get(&(parent, step)) {
-            return known;
+        let newest = before.map_or(self.first, |row| row.child);
+        let mut known = newest;
+        while let Some(row) = self.row(known) {
+            if row.step == step {
+                return known;
+            }
+            known = row.sibling;
         }
         if self.rows.len() >= MAX_PATHS || depth >= MAX_DEPTH {
             return parent;
@@ -61,10 +69,25 @@ impl PathTree {
             parent,
             step,
             depth: depth + 1,
+            child: HeldPath::default(),
+            sibling: newest,
         });
         let id = HeldPath(self.rows.len() as u32);
-        self.ids.insert((parent, step), id);
+        match self.rows.get_mut((parent.0 as usize).wrapping_sub(1)) {
+            Some(row) => row.child = id,
+            None => self.first = id,
+        }
         id
+    }
+
+    /// The index of a path in a list of all, whose first place is the root's.
+    pub fn index(path: HeldPath) -> usize {
+        path.0 as usize
+    }
+
+    /// The path with this index.
+    pub fn path(index: usize) -> HeldPath {
+        HeldPath(index as u32)
     }
 
     fn row(&self, id: HeldPath) -> Option<PathRow> {

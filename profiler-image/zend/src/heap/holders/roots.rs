@@ -2,14 +2,15 @@
 //!
 //! Invariant: each list and each chain that is followed is bounded.
 
+use crate::closure::FUNCTION;
 use crate::function::{FunctionKey, HEAD};
 use crate::hash::{self, EntryKey, values};
 use crate::memory::{Memory, half_at, word_at};
-use crate::zval::{IS_ARRAY, IS_OBJECT, TYPE, ZVAL, Zval};
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, TYPE, ZVAL, Zval};
 
-use super::HoldersWalk;
 use super::paths::HeldPath;
 use super::steps::HoldingStep;
+use super::{HoldersWalk, NodeKind};
 
 /// How many classes, and how many functions in all, are asked for static values.
 const MAX_CLASSES: usize = 32_768;
@@ -77,9 +78,11 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         for (number, zval) in (0..count).zip(bytes.chunks_exact(ZVAL)) {
             // One that was inherited is in its own class.
             let zval = Zval(word_at(zval, 0), zval[TYPE]);
-            let step = HoldingStep::StaticProperty { class, number };
-            let path = self.found.paths.child(HeldPath::default(), step);
-            self.value(zval, path);
+            if matches!(zval.1, IS_OBJECT | IS_ARRAY | IS_REFERENCE) {
+                let step = HoldingStep::StaticProperty { class, number };
+                let path = self.found.paths.child(HeldPath::default(), step);
+                self.value(zval, path);
+            }
         }
     }
 
@@ -175,6 +178,12 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             if this.1 == IS_OBJECT {
                 let path = self.found.paths.child(path, HoldingStep::This);
                 self.value(this, path);
+            }
+            let info = half_at(&frame, row.this_type_info) >> self.place.layout.call_info.shift;
+            if info & self.place.layout.call_info.closure != 0 {
+                // Its function is in its object.
+                let path = self.found.paths.child(path, HoldingStep::Running);
+                self.visit(function.wrapping_sub(FUNCTION), NodeKind::Object, path);
             }
             self.variables(call, function, path);
             call = word_at(&frame, row.prev_execute_data);

@@ -13,6 +13,8 @@ pub enum HoldingStep {
     Global,
     /// A variable of a call, which is running or stands in a generator.
     Variable { function: u64 },
+    /// A call of a closure, which holds it.
+    Running,
     /// A call's or a closure's `$this`.
     This,
     /// A declared property: the class of its object, and its offset there.

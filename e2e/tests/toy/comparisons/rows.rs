@@ -272,7 +272,7 @@ pub fn valid() -> Vec<(&'static str, Value)> {
 }
 
 /// Changes of a stored, cancelled comparison of two requests, and words of the refusal.
-pub fn changes() -> [(Value, &'static str); 8] {
+pub fn changes() -> [(Value, &'static str); 9] {
     const FIXED: &str = "the spec cannot be changed, except cancel and ttlSecondsAfterFinished";
     [
         (json!({"before": {"request": "other"}}), FIXED),

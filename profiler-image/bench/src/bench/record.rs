@@ -120,6 +120,7 @@ fn options(asked: &RecordOptions, watch: &Arc<CountsWatch>) -> RecordingOptions 
         quiescent_cpus: None,
         stop: StopSwitch::default(),
         requests: phpprof::request::asked::RequestSettings::default(),
+        fibers: None,
         checkpoints: Some(Arc::clone(watch) as Arc<dyn Keep>),
     }
 }

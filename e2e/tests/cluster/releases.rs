@@ -14,11 +14,12 @@ use crate::documents::{clone, in_namespace, run};
 
 /// The pages, in an order in which each finds the state that it needs: no release, one to upgrade,
 /// one to remove.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "examples/README.md",
     FIRST,
     "docs/guides/upgrading.md",
     "docs/guides/schedules.md",
+    "docs/guides/rollouts.md",
     "docs/guides/uninstall.md",
     "docs/guides/install.md",
     "docs/guides/restricted-namespaces.md",

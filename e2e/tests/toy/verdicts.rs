@@ -268,8 +268,10 @@ async fn settled(fixture: &Fixture, phase: &str, version: &str) -> Result<Value>
         async || {
             let now = kubectl(&[&get[..], &["rollout", "web"]].concat()).await?;
             let now: Value = serde_json::from_str(&now)?;
+            // A text, as the Rollout's status has it.
             let seen = now["status"]["observedGeneration"].as_str();
-            let is_seen = seen.is_some_and(|it| now["metadata"]["generation"].to_string() == it);
+            let seen = seen.and_then(|it| it.parse::<i64>().ok());
+            let is_seen = seen.is_some() && seen == now["metadata"]["generation"].as_i64();
             Ok((is_seen && now["status"]["phase"] == phase).then_some(now))
         },
     )

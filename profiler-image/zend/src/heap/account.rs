@@ -291,7 +291,10 @@ impl<'a, M: Memory + ?Sized> Walk<'a, M> {
         let slot = main.get(self.layout.mm_chunk.heap_slot..).unwrap_or(&[]);
         let counted = half_at(slot, self.layout.mm_heap.chunks_count + self.form.moved);
         let (mut at, mut header) = (first, *main);
-        while self.add(at, &header) {
+        for _ in 0..MAX_CHUNKS {
+            if word_at(&header, 0) != self.heap || !self.add(at, &header) {
+                break;
+            }
             at = word_at(&header, self.layout.mm_chunk.next);
             if at == first {
                 break;
@@ -307,12 +310,11 @@ impl<'a, M: Memory + ?Sized> Walk<'a, M> {
         self.account.losses.chunks = u64::from(counted).abs_diff(found);
     }
 
-    /// Adds a chunk; false if it is not one of this heap's, or was added before.
+    /// Adds a chunk of this heap; false if it was added before. One whose pages are just being
+    /// allocated is left out, and does not end the ring.
     fn add(&mut self, at: u64, header: &[u8]) -> bool {
-        let is_ours = word_at(header, 0) == self.heap
-            && is_header(header, self.layout.mm_chunk.free_pages, self.form.free_map);
-        if !is_ours {
-            return false;
+        if !is_header(header, self.layout.mm_chunk.free_pages, self.form.free_map) {
+            return true;
         }
         let Some(uses) = self.blocks.chunks.add(at, header, self.form.free_map) else {
             return false;

@@ -152,6 +152,23 @@ fn what_cannot_be_followed_is_counted() {
     assert_eq!(list, of(0, 1, 0));
 }
 
+/// Its count of free pages and their bits differ: those of the next chunk are known all the same.
+#[test]
+fn chunk_in_an_allocation_does_not_end_the_ring() {
+    let layout = &ROWS[0];
+    let mut image = HeapImage::new(layout);
+    image.chunk();
+    image.chunk();
+    image.settle();
+    let whole = account_of(image.memory(), layout, image.heap()).unwrap();
+    assert_eq!((whole.chunks, whole.losses), (3, MmLosses::default()));
+    let free_pages = layout.mm_chunk.free_pages as u64;
+    image.put(HeapImage::chunk_at(1) + free_pages, &7_u32.to_le_bytes());
+    let account = account_of(image.memory(), layout, image.heap()).unwrap();
+    assert_eq!((account.chunks, account.losses.chunks), (2, 1));
+    assert_eq!(account.losses.huge, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -12,7 +12,7 @@ mod classes;
 mod fiber_stack;
 mod fibers;
 mod header;
-mod near;
+pub(in crate::heap) mod near;
 mod store;
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub use store::{MAX_PLACES, StoreRefusal};
 use crate::closure::FUNCTION;
 use crate::function::{FunctionKey, HEAD};
 use crate::layouts::Layout;
-use crate::memory::{Memory, word_at};
+use crate::memory::Memory;
 
 use super::blocks::HeapBlocks;
 use classes::ClassTotals;
@@ -132,21 +132,18 @@ struct ObjectCounting<'a, M: ?Sized> {
 impl<M: Memory + ?Sized> ObjectCounting<'_, M> {
     /// Counts the places that are drawn of these groups.
     fn window(&mut self, groups: Range<u32>) {
-        let places: Vec<_> = groups.filter_map(|group| self.draw.place(group)).collect();
-        let addresses = places.iter().map(|&place| self.store.place_at(place));
         let counted = &mut self.counted;
-        let Some(words) = NearReads::together(self.memory, addresses, 8) else {
-            counted.losses.unreadable += places.len() as u64;
-            return;
-        };
+        let mut seen = Vec::new();
+        let unreadable = self.store.drawn(self.memory, self.draw, groups, &mut seen);
+        counted.losses.unreadable += unreadable;
         let mut objects = Vec::new();
-        for (handle, word) in places.into_iter().zip(words.pieces().flatten()) {
-            let address = word_at(word, 0);
+        for object in seen {
+            let address = object.address;
             let block = self.blocks.block(address);
             match block.filter(|block| block.rest(address) >= HEADER as u64) {
                 _ if address & FREE != 0 => counted.free += 1,
                 Some(block) if address.is_multiple_of(8) => objects.push(PlacedObject {
-                    object: SeenObject { address, handle },
+                    object,
                     bytes: block.bytes,
                 }),
                 _ => counted.losses.outside += 1,

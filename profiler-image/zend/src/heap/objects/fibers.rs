@@ -18,7 +18,7 @@ use super::store::{ObjectsStore, PlaceDraw, StoreRefusal, mixed};
 use crate::heap::bins::ALL;
 use crate::heap::blocks::HeapBlocks;
 use crate::layouts::{Layout, ZendFiber};
-use crate::memory::{Memory, word_at};
+use crate::memory::Memory;
 
 /// How many classes are asked for their names in a walk. More have no objects of a fiber's size.
 const MAX_CLASSES: usize = 256;
@@ -127,19 +127,15 @@ struct FiberSearch<'a, M: ?Sized> {
 impl<M: Memory + ?Sized> FiberSearch<'_, M> {
     /// Looks at the places that are drawn of these groups.
     fn window(&mut self, groups: Range<u32>) {
-        let places: Vec<_> = groups.filter_map(|group| self.draw.place(group)).collect();
-        let addresses = places.iter().map(|&place| self.store.place_at(place));
-        let Some(words) = NearReads::together(self.memory, addresses, 8) else {
-            self.found.losses.unreadable += places.len() as u64;
-            return;
-        };
         let mut objects = Vec::new();
-        for (handle, word) in places.into_iter().zip(words.pieces().flatten()) {
-            let address = word_at(word, 0);
-            let block = self.blocks.block(address);
-            let may_be = block.is_some_and(|it| (it.start, it.bytes) == (address, self.size));
-            objects.extend(may_be.then_some(SeenObject { address, handle }));
-        }
+        let unreadable = self
+            .store
+            .drawn(self.memory, self.draw, groups, &mut objects);
+        self.found.losses.unreadable += unreadable;
+        objects.retain(|it| {
+            let block = self.blocks.block(it.address);
+            block.is_some_and(|block| (block.start, block.bytes) == (it.address, self.size))
+        });
         objects.sort_unstable_by_key(|it| it.address);
         let fibers = self.of_class(&objects);
         self.suspended(&fibers);

@@ -5,10 +5,14 @@
 //! number is bounded by that block.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::heap::blocks::HeapBlocks;
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, MemoryFault, Piece, half_at, word_at};
+
+use super::header::SeenObject;
+use super::near::NearReads;
 
 /// How many places are read. Of a larger table, one of each group of neighbours is drawn at random.
 pub const MAX_PLACES: u32 = 1_000_000;
@@ -81,9 +85,28 @@ impl ObjectsStore {
         store.map(Some).ok_or(StoreRefusal::NotInHeap)
     }
 
-    /// The address of a place.
-    pub fn place_at(&self, place: u32) -> u64 {
-        self.buckets + u64::from(place) * 8
+    /// Adds what stands in the places that are drawn of these groups, with the place as its
+    /// number. Returns how many could not be read: all or none.
+    pub fn drawn<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        draw: PlaceDraw,
+        groups: Range<u32>,
+        seen: &mut Vec<SeenObject>,
+    ) -> u64 {
+        let places: Vec<_> = groups.filter_map(|group| draw.place(group)).collect();
+        let address = |&place: &u32| self.buckets + u64::from(place) * 8;
+        match NearReads::together(memory, places.iter().map(address), 8) {
+            None => places.len() as u64,
+            Some(words) => {
+                let placed = places.into_iter().zip(words.pieces().flatten());
+                seen.extend(placed.map(|(handle, word)| SeenObject {
+                    address: word_at(word, 0),
+                    handle,
+                }));
+                0
+            }
+        }
     }
 }
 

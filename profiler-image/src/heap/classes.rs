@@ -26,7 +26,8 @@ const PATHS: usize = 3;
 /// The objects of a heap, and who holds those of the largest classes.
 pub struct ReadClasses {
     objects: HeapObjects,
-    held: HeldObjects,
+    /// Absent if there are no objects, as between two requests of php-fpm.
+    held: Option<HeldObjects>,
     /// The paths of each of the first classes.
     paths: Vec<Vec<HoldingPath>>,
 }
@@ -43,9 +44,13 @@ pub fn read<M: Memory + ?Sized>(
     };
     let (memory, layout) = (place.memory, place.layout);
     let objects = walk.read(memory, layout, place.executor_globals, place.blocks)?;
-    let held = HeldObjects::read(place, &is_over);
+    let has_objects = !objects.classes.is_empty();
+    let held = has_objects.then(|| HeldObjects::read(place, &is_over));
     let classes = objects.classes.iter().take(HELD_CLASSES);
-    let paths = classes.map(|class| held.of(memory, layout, &class.keys, PATHS));
+    let paths = held.iter().flat_map(|held| {
+        let of = |class: &HeapClass| held.of(memory, layout, &class.keys, PATHS);
+        classes.clone().map(of)
+    });
     let paths = paths.collect();
     Ok(ReadClasses {
         objects,
@@ -101,7 +106,7 @@ pub fn report(read: ReadClasses, is_moment: bool) -> ClassesReport {
         sampled_of: (objects.one_of > 1).then_some(objects.places),
         other_classes: (others != OtherClassesReport::default()).then_some(others),
         lost: (lost != LostObjectsReport::default()).then_some(lost),
-        reached: Some(ReachedReport {
+        reached: held.map(|held| ReachedReport {
             objects: held.objects,
             is_whole: held.is_whole,
         }),

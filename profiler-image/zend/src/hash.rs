@@ -102,7 +102,7 @@ impl TableHead {
         let address = self.data.checked_add(distance)?;
         let mut zval = [0_u8; ZVAL];
         memory.read(address, &mut zval).ok()?;
-        Some(Zval(word_at(&zval, 0), byte_at(&zval, TYPE)))
+        Some(Zval::parse(&zval))
     }
 
     fn bucket<M: Memory + ?Sized>(
@@ -197,7 +197,7 @@ pub fn entries<M: Memory + ?Sized>(
         let address = table.data.checked_add(begin * size as u64)?;
         memory.read(address, bytes).ok()?;
         for entry in bytes.chunks_exact(size) {
-            let zval = Zval(word_at(entry, 0), byte_at(entry, TYPE));
+            let zval = Zval::parse(entry);
             let key = if table.is_packed {
                 EntryKey::Position
             } else if word_at(entry, row.bucket_key) == 0 {
@@ -217,7 +217,7 @@ fn direct<M: Memory + ?Sized>(memory: &M, is_indirect: u8, zval: Zval) -> Zval {
     if zval.1 != is_indirect || memory.read(zval.0, &mut other).is_err() {
         return zval;
     }
-    Zval(word_at(&other, 0), byte_at(&other, TYPE))
+    Zval::parse(&other)
 }
 
 /// The value of a key.
@@ -258,7 +258,7 @@ pub fn element<M: Memory + ?Sized>(
         Index::Number(number) => table.find(memory, layout, number, None)?,
         Index::Text(text) => table.find_text(memory, layout, text)?,
     };
-    Some(Zval(word_at(&bytes, 0), byte_at(&bytes, TYPE)))
+    Some(Zval::parse(&bytes))
 }
 
 /// The first entry with a string key and a value.
@@ -303,7 +303,7 @@ pub fn holds<M: Memory + ?Sized>(memory: &M, layout: &Layout, table: u64, zval: 
     memory.read(table.data, values).is_ok()
         && values
             .chunks_exact(size)
-            .any(|value| Zval(word_at(value, 0), byte_at(value, TYPE)) == zval)
+            .any(|value| Zval::parse(value) == zval)
 }
 
 /// The size of an element of a list.

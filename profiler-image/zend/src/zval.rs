@@ -1,5 +1,7 @@
 //! A zval, the engine's value: its form is the same in every version (Zend/zend_types.h).
 
+use crate::memory::{byte_at, word_at};
+
 /// Its size in bytes.
 pub const ZVAL: usize = 16;
 /// The offset of its type; the value comes first.
@@ -10,6 +12,20 @@ pub const U2: usize = 12;
 /// Its value and its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zval(pub u64, pub u8);
+
+impl Zval {
+    /// The one that these bytes begin with.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Self {
+        Self(word_at(bytes, 0), byte_at(bytes, TYPE))
+    }
+
+    /// Whether it leads to other values.
+    #[must_use]
+    pub fn is_followed(self) -> bool {
+        matches!(self.1, IS_ARRAY | IS_OBJECT | IS_REFERENCE)
+    }
+}
 
 /// No value.
 pub const IS_UNDEF: u8 = 0;

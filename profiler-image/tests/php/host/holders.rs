@@ -1,7 +1,12 @@
 //! Who holds the objects that `phpprof dump --memory` counts, of real PHP: each planted leak by its
 //! path, with the number of its objects, and nothing of keys, values or names of variables.
 
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
+use phpprof_testing::Running;
 use serde_json::Value;
 
 use super::classes::{Planted, rows, runtimes};
@@ -134,7 +139,7 @@ fn leaks_are_named_by_their_paths() -> Result<()> {
 #[test]
 fn leaks_of_cached_scripts_are_named_too() -> Result<()> {
     let planted = Planted::start(LEAKS, |script| {
-        let mut command = std::process::Command::new(super::scene::PHP);
+        let mut command = Command::new(super::scene::PHP);
         command.args(["-d", "opcache.enable_cli=1"]).arg(script);
         command
     })?;
@@ -157,6 +162,58 @@ fn holders_cost_of_a_million_values() -> Result<()> {
     ensure!(held.is_whole && held.objects >= 20_000, "{}", held.objects);
     // Of the promised two seconds, the account and the classes have a part.
     ensure!(milliseconds < 1500.0, "{milliseconds:.0} ms");
+    Ok(())
+}
+
+/// Four million numbers in one list, and more objects than are followed.
+const LARGE: &str = "<?php class Node { public $next; } $numbers = range(1, 4000000); $nodes = [];
+    for ($i = 0; $i < 400000; $i++) $nodes[] = new Node;
+    fwrite(STDOUT, \"\\n\"); fgets(STDIN);";
+
+/// A list's numbers are passed by, and the objects are bounded: the sampler's memory is, too.
+#[test]
+fn holders_memory_does_not_follow_the_heap() -> Result<()> {
+    let planted = Planted::host(LARGE)?;
+    let pid = planted.running.pid().to_string();
+    let mut sampler = Running(
+        Command::new(env!("CARGO_BIN_EXE_phpprof"))
+            .args(["dump", "--memory", "-p", &pid])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?,
+    );
+    let status = format!("/proc/{}/status", sampler.pid());
+    let mut peak = 0;
+    while sampler.0.try_wait()?.is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("{:.1} MiB", f64::from(peak) / 1024.0);
+    ensure!((1..24 << 10).contains(&peak), "{peak} KiB");
+    let (held, _) = planted.held()?;
+    ensure!(!held.is_whole && held.objects > 200_000, "{}", held.objects);
+    Ok(())
+}
+
+/// Many classes with many methods, as of a framework.
+const CLASSES: &str = "<?php for ($i = 0; $i < 4000; $i++) {
+        $methods = '';
+        for ($j = 0; $j < 25; $j++) $methods .= \"function m$j() { return $j; } \";
+        eval(\"class C$i { static \\$kept; $methods }\");
+    }
+    C7::$kept = new C8;
+    fwrite(STDOUT, \"\\n\"); fgets(STDIN);";
+
+#[test]
+fn holders_cost_of_a_hundred_thousand_methods() -> Result<()> {
+    let planted = Planted::host(CLASSES)?;
+    let (held, milliseconds) = planted.held()?;
+    println!("a hundred thousand methods: {milliseconds:.0} ms");
+    ensure!(held.is_whole && held.objects == 1, "{}", held.objects);
+    ensure!(milliseconds < 300.0, "{milliseconds:.0} ms");
     Ok(())
 }
 

@@ -4,7 +4,8 @@
 //! goes through arrays, references, properties, bound variables and generators, level by level, so
 //! that the first path to an object is a shortest one. What an extension holds is not reached.
 //! Invariant: only what is in a block of the heap is followed, and each block once; there are at
-//! most [`MAX_NODES`] of them, [`paths::MAX_PATHS`] paths and [`MAX_ENTRIES`] entries of arrays.
+//! most [`MAX_NODES`] of them, [`paths::MAX_PATHS`] paths and [`MAX_ENTRIES`] entries of arrays. A
+//! walk that could not read something, or left something out, is not whole.
 
 mod edges;
 mod names;
@@ -14,13 +15,15 @@ mod steps;
 
 use std::collections::{HashSet, VecDeque};
 
+use crate::hash::{self, EntryKey};
 use crate::layouts::Layout;
-use crate::memory::Memory;
+use crate::memory::{Memory, half_at};
 use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, Zval};
 
 use super::blocks::HeapBlocks;
 use super::objects::{ClassKey, EngineClass, ObjectKind};
 use paths::{HeldPath, PathTree};
+use steps::HoldingStep;
 
 /// How many objects, arrays and references are followed. With their places in the queue, that is
 /// up to 14 MiB.
@@ -112,13 +115,17 @@ impl HeldObjects {
             (count > 0).then(|| (PathTree::path(index), count))
         };
         let mut counts: Vec<_> = self.held.iter().enumerate().filter_map(of_path).collect();
-        counts.sort_unstable_by_key(|&(path, count)| (std::cmp::Reverse(count), path));
-        let shown = counts.into_iter().take(most);
-        let named = shown.map(|(path, instances)| HoldingPath {
-            path: self.paths.text(memory, layout, path),
-            instances,
-        });
-        named.collect()
+        let mut named = Vec::new();
+        while named.len() < most && !counts.is_empty() {
+            // They are in the order of paths: of equal ones the first, which was found first.
+            let best = (0..counts.len())
+                .rev()
+                .max_by_key(|&at| counts.get(at).map(|it| it.1));
+            let (path, instances) = counts.remove(best.unwrap_or(0));
+            let path = self.paths.text(memory, layout, path);
+            named.push(HoldingPath { path, instances });
+        }
+        named
     }
 }
 
@@ -128,6 +135,28 @@ enum NodeKind {
     Object,
     Array,
     Reference,
+}
+
+/// The path to the values of an array.
+#[derive(Debug, Clone, Copy)]
+enum EntryPath {
+    /// That of each value: the keys are names of variables or properties.
+    Same(HeldPath),
+    /// That of the array, which has one more step for each kind of key.
+    ByKey(HeldPath),
+}
+
+fn of_key(key: EntryKey) -> HoldingStep {
+    match key {
+        EntryKey::Position => HoldingStep::Position,
+        EntryKey::Number => HoldingStep::NumberKey,
+        EntryKey::Text => HoldingStep::TextKey,
+    }
+}
+
+/// The type in the second half of a `zend_refcounted_h` (Zend/zend_types.h).
+fn kind_of(head: &[u8]) -> u32 {
+    half_at(head, 4) & 0x0f
 }
 
 /// A block that was reached and is not followed yet.
@@ -181,17 +210,51 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
     }
 
     fn visit(&mut self, address: u64, kind: NodeKind, path: HeldPath) {
-        if !address.is_multiple_of(8) || self.place.blocks.block(address).is_none() {
-            return;
-        }
-        if self.seen.len() >= MAX_NODES {
-            self.is_cut |= !self.seen.contains(&address);
-        } else if self.seen.insert(address) {
+        if self.is_new(address) {
             self.open.push_back(OpenNode {
                 address,
                 path,
                 kind,
             });
+        }
+    }
+
+    /// Whether what is here is to be followed: it is in the heap, and was not seen yet.
+    fn is_new(&mut self, address: u64) -> bool {
+        if !address.is_multiple_of(8) || self.place.blocks.block(address).is_none() {
+            return false;
+        }
+        if self.seen.len() >= MAX_NODES {
+            self.is_cut |= !self.seen.contains(&address);
+            return false;
+        }
+        self.seen.insert(address)
+    }
+
+    /// Reads what is at an address; without it, the walk is not whole.
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let read = self.place.memory.read(address, bytes).ok();
+        self.is_cut |= read.is_none();
+        read
+    }
+
+    /// Goes to the values of an array.
+    fn entries(&mut self, table: u64, by: EntryPath) {
+        let place = self.place;
+        let room = MAX_ENTRIES.saturating_sub(self.entries);
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let read = hash::entries(place.memory, place.layout, table, room, &mut |key, zval| {
+            if zval.is_followed() {
+                let path = match by {
+                    EntryPath::Same(path) => path,
+                    EntryPath::ByKey(path) => self.found.paths.child(path, of_key(key)),
+                };
+                self.value(zval, path);
+            }
+        });
+        match read {
+            Some(count) => self.entries += u64::from(count),
+            None => self.is_cut = true,
         }
     }
 

@@ -28,49 +28,60 @@ pub fn separator(step: HoldingStep, is_first: bool) -> &'static str {
     }
 }
 
-/// The name of a step.
-pub fn name_of<M: Memory + ?Sized>(memory: &M, layout: &Layout, step: HoldingStep) -> String {
-    match step {
+/// Appends the name of a step.
+pub fn show_step<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    step: HoldingStep,
+    text: &mut String,
+) {
+    let words = match step {
         HoldingStep::StaticProperty { class, number } => {
-            property_of(memory, layout, class, PropertyPlace::Static(number))
+            show_property(memory, layout, class, PropertyPlace::Static(number), text);
+            ""
         }
         HoldingStep::Property { class, offset } => {
-            property_of(memory, layout, class, PropertyPlace::InObject(offset))
+            show_property(memory, layout, class, PropertyPlace::InObject(offset), text);
+            ""
         }
         HoldingStep::StaticVariable { function } => {
-            format!(
-                "{} [static variable]",
-                function_of(memory, layout, function)
-            )
+            show_function(memory, layout, function, text);
+            "() [static variable]"
         }
         HoldingStep::Variable { function } => {
-            format!("{} [variable]", function_of(memory, layout, function))
+            show_function(memory, layout, function, text);
+            "() [variable]"
         }
-        HoldingStep::Global => "[global variable]".to_owned(),
-        HoldingStep::Running => "[running closure]".to_owned(),
-        HoldingStep::This => "$this".to_owned(),
-        HoldingStep::DynamicProperty => "[property]".to_owned(),
-        HoldingStep::Bound => "[bound variable]".to_owned(),
-        HoldingStep::Position => "[n]".to_owned(),
-        HoldingStep::NumberKey => "[int key]".to_owned(),
-        HoldingStep::TextKey => "[string key]".to_owned(),
-    }
+        HoldingStep::Global => "[global variable]",
+        HoldingStep::Running => "[running closure]",
+        HoldingStep::This => "$this",
+        HoldingStep::DynamicProperty => "[property]",
+        HoldingStep::Bound => "[bound variable]",
+        HoldingStep::Position => "[n]",
+        HoldingStep::NumberKey => "[int key]",
+        HoldingStep::TextKey => "[string key]",
+    };
+    text.push_str(words);
 }
 
-fn function_of<M: Memory + ?Sized>(memory: &M, layout: &Layout, function: u64) -> String {
+fn show_function<M: Memory + ?Sized>(
+    memory: &M,
+    layout: &Layout,
+    function: u64,
+    text: &mut String,
+) {
     let mut head = [0; HEAD];
-    let read = || {
-        memory.read(function, &mut head).ok()?;
-        let key = FunctionKey::parse(layout, &head)?;
-        if key.is_top_level() {
-            return Some("{main}".to_owned());
-        }
-        let named = NamedFunction::resolve(memory, layout, key)?;
-        let name = || format!("{}()", named.name());
-        named.function.is_checked.then(name)
-    };
-    let mut read = read;
-    read().unwrap_or_else(|| format!("{UNKNOWN}()"))
+    let read = memory.read(function, &mut head).ok();
+    let key = read.and_then(|()| FunctionKey::parse(layout, &head));
+    // A script's file is not part of a path.
+    let is_script = key.as_ref().is_some_and(FunctionKey::is_top_level);
+    let key = key.filter(|_| !is_script);
+    let named = key.and_then(|key| NamedFunction::resolve(memory, layout, key));
+    match named.filter(|named| named.function.is_checked) {
+        Some(named) => text.push_str(named.name()),
+        None if is_script => text.push_str("{main}"),
+        None => text.push_str(UNKNOWN),
+    }
 }
 
 /// Where a class keeps a property.
@@ -82,23 +93,28 @@ enum PropertyPlace {
     InObject(u32),
 }
 
-fn property_of<M: Memory + ?Sized>(
+fn show_property<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     class: u64,
     place: PropertyPlace,
-) -> String {
-    let mut name = String::new();
+    text: &mut String,
+) {
     match ClassName::read(memory, layout, class) {
-        Some(it) if it.stored.is_checked => it.show(&mut name),
-        _ => name += UNKNOWN,
+        Some(it) if it.stored.is_checked => it.show(text),
+        _ => text.push_str(UNKNOWN),
     }
-    name += "::$";
+    text.push_str("::$");
     match property_name(memory, layout, class, place) {
-        Some(property) => name += &property,
-        None => name += UNKNOWN,
+        // "\0Class\0name" of a private one, "\0*\0name" of a protected one
+        // (`zend_mangle_property_name`).
+        Some(stored) => {
+            let name = stored.bytes.rsplit(|&byte| byte == 0).next();
+            let name = name.unwrap_or_default();
+            show(name, name.len() as u64, MAX_NAME, text);
+        }
+        None => text.push_str(UNKNOWN),
     }
-    name
 }
 
 fn property_name<M: Memory + ?Sized>(
@@ -106,7 +122,7 @@ fn property_name<M: Memory + ?Sized>(
     layout: &Layout,
     class: u64,
     place: PropertyPlace,
-) -> Option<String> {
+) -> Option<ZendString> {
     let row = &layout.class_entry;
     let table = class.checked_add(row.properties_info as u64)?;
     let properties = values(memory, layout, table, MAX_PROPERTIES)?;
@@ -121,11 +137,5 @@ fn property_name<M: Memory + ?Sized>(
         let is_it = half_at(&bytes, 0) == wanted && is_of_class == is_static;
         is_it.then(|| word_at(&bytes, 8))
     })?;
-    let stored = ZendString::read(memory, layout, found).filter(|it| it.is_checked)?;
-    // "\0Class\0name" of a private one, "\0*\0name" of a protected one
-    // (`zend_mangle_property_name`).
-    let name = stored.bytes.rsplit(|&byte| byte == 0).next()?;
-    let mut text = String::new();
-    show(name, name.len() as u64, MAX_NAME, &mut text);
-    Some(text)
+    ZendString::read(memory, layout, found).filter(|it| it.is_checked)
 }

@@ -6,7 +6,7 @@
 use crate::layouts::Layout;
 use crate::memory::Memory;
 
-use super::names::{name_of, separator};
+use super::names::{separator, show_step};
 use super::steps::HoldingStep;
 
 /// How many paths are told apart; what further ones lead to has the path before them.
@@ -107,22 +107,21 @@ impl PathTree {
         let mut text = String::new();
         for step in steps.into_iter().rev() {
             text += separator(step, text.is_empty());
-            text += &name_of(memory, layout, step);
+            show_step(memory, layout, step, &mut text);
         }
         within(text)
     }
 }
 
-fn within(text: String) -> String {
-    if text.len() <= MAX_TEXT {
-        return text;
+fn within(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        let mut begin = text.len() - MAX_TEXT + '…'.len_utf8();
+        while !text.is_char_boundary(begin) {
+            begin += 1;
+        }
+        text.replace_range(..begin, "…");
     }
-    let begin = text.len() - MAX_TEXT + '…'.len_utf8();
-    let begin = (begin..text.len()).find(|&at| text.is_char_boundary(at));
-    format!(
-        "…{}",
-        begin.and_then(|at| text.get(at..)).unwrap_or_default()
-    )
+    text
 }
 
 #[cfg(test)]

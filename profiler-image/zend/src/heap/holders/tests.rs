@@ -42,6 +42,10 @@ impl StaticList {
         let (globals, row) = (engine.executor_globals, &layout.executor_globals);
         engine.put_word(globals, row.class_table, classes);
         engine.put_table(globals + row.symbol_table as u64, &[]);
+        let functions = engine.block();
+        engine.put_table(functions, &[]);
+        engine.put_word(globals, row.function_table, functions);
+        engine.put_table(cache + layout.class_entry.function_table as u64, &[]);
         Self {
             image,
             layout,
@@ -150,6 +154,28 @@ fn lying_values_are_not_followed() {
     }
     let held = kept.walk();
     assert_eq!((held.objects, held.is_whole), (0, true));
+}
+
+/// Each of the engine's tables, and a static property: what hangs there is then not known.
+#[test]
+fn what_cannot_be_read_is_said() {
+    let layout = &ROWS[0];
+    let row = &layout.executor_globals;
+    for table in [
+        row.class_table,
+        row.function_table,
+        row.current_execute_data,
+    ] {
+        let mut kept = StaticList::new(layout);
+        let globals = kept.image.engine.executor_globals;
+        kept.image.engine.put_word(globals, table, 0x10);
+        assert!(!kept.walk().is_whole, "{table}");
+    }
+    let mut kept = StaticList::new(layout);
+    let count = layout.class_entry.default_static_members_count;
+    let cache = kept.cache;
+    kept.image.engine.put_half(cache, count, u32::MAX);
+    assert!(!kept.walk().is_whole);
 }
 
 #[test]

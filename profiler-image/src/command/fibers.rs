@@ -26,28 +26,30 @@ pub fn summarize(recording: &Recording) {
             told.most, told.visits
         ));
     }
-    if told.unproven > 0 {
-        say(&format!(
-            "the stacks of {} suspended fibers could not be proven, and end in [unstable]",
-            told.unproven
-        ));
-    }
-    if told.lost > 0 {
-        say(&format!(
-            "{} suspended fibers, or places in tables of objects, are left out for lack of time or room",
-            told.lost
-        ));
-    }
-    if told.refused > 0 {
-        say(&format!(
-            "in {} visits the fibers could not be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
-            told.refused
-        ));
-    }
-    if told.without > 0 {
-        say(&format!(
-            "{} workers have no fibers: PHP has them since 8.1",
-            told.without
-        ));
+    for (count, before, after) in [
+        (
+            told.unproven,
+            "the stacks of ",
+            " suspended fibers could not be proven, and end in [unstable]",
+        ),
+        (
+            told.lost,
+            "",
+            " suspended fibers, or places in tables of objects, are left out for lack of time or room",
+        ),
+        (
+            told.refused,
+            "in ",
+            " visits the fibers could not be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
+        ),
+        (
+            told.without,
+            "",
+            " workers have no fibers: PHP has them since 8.1",
+        ),
+    ] {
+        if count > 0 {
+            say(&format!("{before}{count}{after}"));
+        }
     }
 }

@@ -154,7 +154,7 @@ fn what_cannot_be_followed_is_counted() {
 
 /// Its count of free pages and their bits differ: those of the next chunk are known all the same.
 #[test]
-fn chunk_in_an_allocation_does_not_end_the_ring() {
+fn chunk_in_allocation_does_not_end_ring() {
     let layout = &ROWS[0];
     let mut image = HeapImage::new(layout);
     image.chunk();

@@ -39,6 +39,8 @@ const RECORDER: usize = 15_000_000;
 /// The memory of what is remembered of workers that have ended.
 const SEEN: usize = 256 << 10;
 const WORKERS: i32 = 64;
+/// A clock keeps 256.
+const SAMPLES_OF_A_CLOCK: u64 = 1024;
 /// The time between samples, in nanoseconds.
 const PERIOD: u64 = 10_000_000;
 
@@ -164,7 +166,7 @@ fn waiting() -> Vec<CpuShares<SummedStack>> {
             activity: Activity::Runnable,
             sample: stack,
         };
-        (0..100_000).for_each(|now| clock.add(newest(now), |_, _| ()));
+        (0..SAMPLES_OF_A_CLOCK).for_each(|now| clock.add(newest(now), |_, _| ()));
         clock
     };
     (0..WORKERS).map(|_| clock()).collect()

@@ -62,6 +62,7 @@ pub fn start(
         .arg(program)
         .args(arguments)
         .env_remove("KUBECONFIG")
+        .env("GOGC", "400") // as in e2e/cluster/node
         .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

@@ -242,7 +242,7 @@ fn whoever_lacks_a_right_is_told_which() -> Result<()> {
             .await?
             .well()?;
         administrator
-            .run("run pod/web -c fpm -d 30s --name long --wait=false")
+            .run("run pod/web -c fpm -d 60s --name long --wait=false")
             .await?
             .well()?;
         let all = LACKING.map(|(_, right, _)| right);

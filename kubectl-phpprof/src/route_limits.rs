@@ -11,19 +11,43 @@ const MOST_MILLISECONDS: f64 = 3_600_000.0;
 /// The most bytes of a route.
 const LONGEST_ROUTE: usize = 512;
 
+/// What is accepted of a request's time: whichever is more.
+#[derive(Debug, PartialEq)]
+pub struct AcceptedIncrease {
+    /// In percent.
+    pub percent: f64,
+    /// In nanoseconds.
+    pub nanoseconds: f64,
+}
+
 /// A route with its limits.
 ///
 /// # Errors
 /// What to write instead.
 pub fn parse(text: &str) -> Result<RouteLimit, String> {
-    let wrong =
-        || "write a route and what to accept of it, for instance /users/{id}=5%,2ms".to_owned();
     let (route, limits) = text.rsplit_once('=').ok_or_else(wrong)?;
     if !route.starts_with('/') || route.len() > LONGEST_ROUTE {
         return Err(
             "a route begins with /, as in a verdict, for instance /users/{id}=5%".to_owned(),
         );
     }
+    let accepted = accepted(limits)?;
+    Ok(RouteLimit {
+        route: route.to_owned(),
+        accepted_percent: accepted.percent,
+        accepted_nanoseconds: accepted.nanoseconds,
+    })
+}
+
+fn wrong() -> String {
+    "write a route and what to accept of it, for instance /users/{id}=5%,2ms".to_owned()
+}
+
+/// A percentage, milliseconds or both: `5%,2ms`.
+///
+/// # Errors
+/// What to write instead.
+pub fn accepted(limits: &str) -> Result<AcceptedIncrease, String> {
     let (mut percent, mut milliseconds) = (None, None);
     for limit in limits.split(',') {
         let (place, number, most) = match (limit.strip_suffix('%'), limit.strip_suffix("ms")) {
@@ -41,10 +65,9 @@ pub fn parse(text: &str) -> Result<RouteLimit, String> {
             ));
         }
     }
-    Ok(RouteLimit {
-        route: route.to_owned(),
-        accepted_percent: percent.unwrap_or(0.0),
-        accepted_nanoseconds: milliseconds.unwrap_or(0.0) * 1e6,
+    Ok(AcceptedIncrease {
+        percent: percent.unwrap_or(0.0),
+        nanoseconds: milliseconds.unwrap_or(0.0) * 1e6,
     })
 }
 

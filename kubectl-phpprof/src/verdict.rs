@@ -145,14 +145,14 @@ fn settings(arguments: &VerdictFlags) -> ChangeSettings {
 }
 
 /// A route has one limit.
-fn check_limits(limits: &[RouteLimit]) -> Result<(), Failure> {
+pub fn check_limits(limits: &[RouteLimit]) -> Result<(), Failure> {
     let mut routes = BTreeSet::new();
     let twice = limits.iter().find(|it| !routes.insert(&it.route));
     twice.map_or(Ok(()), |it| {
         Err(Failure::new(
             Exit::Usage,
             format!("{} has two limits", printable(&it.route)),
-            "name both in one: --route-limit /users/{id}=5%,2ms",
+            "name both in one, for instance /users/{id}=5%,2ms",
         ))
     })
 }

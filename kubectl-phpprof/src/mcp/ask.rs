@@ -185,6 +185,9 @@ pub struct VerdictAsked {
     /// wall (default, with waits) or cpu.
     #[serde(default)]
     pub measure: AskedMeasure,
+    /// What may get slower: all by 2%,1ms; a route by /users/{id}=5%.
+    #[serde(default)]
+    pub limits: Vec<String>,
     /// Compare profiles that were not recorded alike all the same.
     #[serde(default)]
     pub force: bool,
@@ -238,6 +241,9 @@ pub struct ReleasesAsked {
     /// wall (default, with waits) or cpu.
     #[serde(default)]
     pub measure: AskedMeasure,
+    /// What may get slower: all by 2%,1ms; a route by /users/{id}=5%.
+    #[serde(default)]
+    pub limits: Vec<String>,
     /// How long to wait for the end, at most 300. Default: 45. The profiles go on afterwards.
     pub wait_seconds: Option<u64>,
 }

@@ -15,6 +15,7 @@ use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
 use super::ask::{ReleasesAsked, VerdictAsked};
 use super::quote::quoted;
 use super::run::{AgentRuns, PODS, state, stop};
+use super::verdict::settings;
 use crate::cli::CanaryArguments;
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
@@ -58,6 +59,8 @@ impl AgentRuns {
         asked: &ReleasesAsked,
         cancelled: &CancellationToken,
     ) -> Result<PairEnd, Failure> {
+        // Wrong limits are told before anything is profiled.
+        settings(asked.measure, &asked.limits)?;
         let objects = self.pair(asked)?;
         let (begin, wait) = (Instant::now(), asked.wait_seconds);
         let ended = self.finished(cluster, objects.into(), wait, cancelled);
@@ -77,6 +80,7 @@ impl AgentRuns {
                 before,
                 after,
                 measure: asked.measure,
+                limits: asked.limits.clone(),
                 force: false,
             }));
         }
@@ -151,7 +155,7 @@ fn open(
         }
         let both = json!({
             "before": sides[0].name(), "after": sides[1].name(),
-            "measure": asked.measure,
+            "measure": asked.measure, "limits": asked.limits,
         });
         next.add("verdict", "once both profiles are complete", both);
         for one in sides.iter().filter(goes_on) {

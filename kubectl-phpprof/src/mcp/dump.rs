@@ -1,10 +1,13 @@
 //! The tool `dump`: where each worker stood in a snapshot. It takes none.
 //!
-//! Invariant: stuck workers come first, as in `kubectl phpprof dump`.
+//! Invariant: stuck workers come first, as in `kubectl phpprof dump`. Idle ones are shown if fibers
+//! wait in them.
 
 use std::collections::BTreeMap;
 
-use phpprof_profile::dump::{DumpState, DumpWorker, without_sample, workers};
+use phpprof_profile::dump::{
+    DumpFrame, DumpState, DumpWorker, SuspendedFibers, without_sample, workers,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -15,12 +18,15 @@ use crate::source::ProfileSource;
 
 /// The innermost frames of a worker that are shown.
 const FRAMES: usize = 8;
+/// The most stacks of a worker's fibers, and frames of each.
+const FIBERS: usize = 3;
+const FIBER_FRAMES: usize = 4;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DumpBody {
     states: BTreeMap<&'static str, usize>,
-    /// Without those that are idle.
+    /// Without those that are idle and have no suspended fibers.
     workers: Vec<WorkerShown>,
     left_out: usize,
     /// Workers that were seen and could not be sampled.
@@ -45,6 +51,19 @@ struct WorkerShown {
     route: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_in: Option<String>,
+    /// Leaf first.
+    stack: Vec<FrameShown>,
+    /// Where its fibers are suspended, most of them first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fibers: Vec<FibersShown>,
+    /// The fibers in other places.
+    #[serde(skip_serializing_if = "is_zero")]
+    fibers_left_out: usize,
+}
+
+#[derive(Serialize)]
+struct FibersShown {
+    count: i64,
     /// Leaf first.
     stack: Vec<FrameShown>,
 }
@@ -81,7 +100,7 @@ pub fn answer(
     }
     let busy: Vec<&DumpWorker> = all
         .iter()
-        .filter(|it| it.state != DumpState::Idle)
+        .filter(|it| it.state != DumpState::Idle || !groups(it).is_empty())
         .collect();
     let mut next = AgentNexts::default();
     next.add(
@@ -108,12 +127,28 @@ fn state(worker: &DumpWorker) -> &'static str {
     }
 }
 
-fn shown(worker: &DumpWorker) -> WorkerShown {
-    let stack = worker.stack.iter().take(FRAMES).map(|frame| FrameShown {
+/// The stacks of a worker's fibers.
+fn groups(worker: &DumpWorker) -> &[SuspendedFibers] {
+    worker.fibers.as_deref().unwrap_or_default()
+}
+
+fn frames(stack: &[DumpFrame], most: usize) -> Vec<FrameShown> {
+    let shown = |frame: &DumpFrame| FrameShown {
         function: quoted(&frame.function),
         file: quoted_path(&frame.file),
         line: frame.line,
+    };
+    stack.iter().take(most).map(shown).collect()
+}
+
+fn shown(worker: &DumpWorker) -> WorkerShown {
+    let groups = groups(worker);
+    let (first, others) = groups.split_at(groups.len().min(FIBERS));
+    let fibers = first.iter().map(|group| FibersShown {
+        count: group.count,
+        stack: frames(&group.stack, FIBER_FRAMES),
     });
+    let left_out: i64 = others.iter().map(|group| group.count).sum();
     let call = worker.system_call.as_ref().map(|call| {
         let on = call.on.as_deref().unwrap_or_default();
         let port = call.peer_port.map(|port| format!(" port {port}"));
@@ -126,6 +161,8 @@ fn shown(worker: &DumpWorker) -> WorkerShown {
         request_seconds: worker.request_seconds.map(hundredths),
         route: worker.route.as_deref().map(quoted),
         waits_in: call,
-        stack: stack.collect(),
+        stack: frames(&worker.stack, FRAMES),
+        fibers: fibers.collect(),
+        fibers_left_out: usize::try_from(left_out).unwrap_or(0),
     }
 }

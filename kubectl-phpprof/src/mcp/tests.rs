@@ -204,6 +204,21 @@ async fn failures_have_hints_and_the_server_lives_on() {
             "has no list of requests",
         ),
         ("dump", json!({"profile": name}), "not a snapshot"),
+        (
+            "verdict",
+            json!({"before": name, "after": name, "limits": ["5"]}),
+            "limits: 5:",
+        ),
+        (
+            "verdict",
+            json!({"before": name, "after": name, "limits": ["/=5%", "/=2ms"]}),
+            "has two limits",
+        ),
+        (
+            "verdict",
+            json!({"before": name, "after": name, "limits": ["-1%"]}),
+            "not from 0 to 1000",
+        ),
     ] {
         let refusal = agent.refused(tool, arguments.clone()).await;
         assert!(refusal.contains(part), "{tool} {arguments}: {refusal}");

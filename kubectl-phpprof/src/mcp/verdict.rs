@@ -1,6 +1,6 @@
 //! The tool `verdict`: did the time of a request change between two profiles, and where?
 //!
-//! Invariant: the verdict is that of `kubectl phpprof verdict` with its defaults.
+//! Invariant: the verdict is that of `kubectl phpprof verdict` with the same limits.
 
 use phpprof_profile::ComparedSide;
 use phpprof_profile::alike::{Aspect, Likeness};
@@ -17,9 +17,10 @@ use super::diff::{aspects, compared_sides};
 use super::head::is_code;
 use super::quote::{quoted, quoted_path};
 use super::store::AgentSide;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use crate::route_limits;
 use crate::verdict::words::{name, reason, remedy, summary};
-use crate::verdict::{measured, report_of};
+use crate::verdict::{check_limits, measured, report_of};
 
 const ROWS: usize = 15;
 const FOLLOWED: usize = 2;
@@ -92,13 +93,7 @@ pub fn answer(
     place: &AgentPlace,
     asked: &VerdictAsked,
 ) -> Result<AgentAnswer, Failure> {
-    let settings = ChangeSettings {
-        measure: match asked.measure {
-            AskedMeasure::Wall => ChangeMeasure::Wall,
-            AskedMeasure::Cpu => ChangeMeasure::Cpu,
-        },
-        ..ChangeSettings::default()
-    };
+    let settings = settings(asked.measure, &asked.limits)?;
     let sides = sides.map(|side| ComparedSide {
         profile: side.source.profile.clone(),
         cells: side.cells,
@@ -107,6 +102,37 @@ pub fn answer(
     let sides = compared_sides(sides, &view, asked.force)?;
     let report = report_of(&sides, &settings);
     answer_of(&report, &sides.likeness, place, asked)
+}
+
+/// What is compared, and what is accepted.
+pub fn settings(measure: AskedMeasure, limits: &[String]) -> Result<ChangeSettings, Failure> {
+    let wrong = |text: &str, error: String| {
+        let hint = "give 2%,1ms for all requests, and /users/{id}=5%,2ms for a route";
+        Failure::new(
+            Exit::Usage,
+            format!("limits: {}: {error}", quoted(text)),
+            hint,
+        )
+    };
+    let mut settings = ChangeSettings {
+        measure: match measure {
+            AskedMeasure::Wall => ChangeMeasure::Wall,
+            AskedMeasure::Cpu => ChangeMeasure::Cpu,
+        },
+        ..ChangeSettings::default()
+    };
+    for text in limits {
+        if text.starts_with('/') {
+            let limit = route_limits::parse(text).map_err(|error| wrong(text, error))?;
+            settings.routes.push(limit);
+        } else {
+            let accepted = route_limits::accepted(text).map_err(|error| wrong(text, error))?;
+            settings.accepted_percent = accepted.percent;
+            settings.accepted_nanoseconds = accepted.nanoseconds;
+        }
+    }
+    check_limits(&settings.routes)?;
+    Ok(settings)
 }
 
 /// The answer that a comparison makes.

@@ -387,6 +387,16 @@ async fn compare_without_one_side_ends_the_other() {
 }
 
 #[tokio::test]
+async fn compare_with_wrong_limits_profiles_nothing() {
+    let (agent, double) = agent(three(), true).await;
+    let mut asked = releases();
+    asked["limits"] = json!(["/=5"]);
+    let refusal = agent.refused("compare", asked).await;
+    assert!(refusal.contains("limits: /=5"), "{refusal}");
+    assert_eq!(double.called("POST"), Vec::<&str>::new());
+}
+
+#[tokio::test]
 async fn compare_of_failed_profiles_says_why() {
     let (agent, double) = agent(three(), true).await;
     *double.ends.lock().unwrap() = Some(("Failed", "AllTargetsFailed"));

@@ -105,9 +105,13 @@ async fn an_upgrades_verdict_is_worse() {
     let [before, after] =
         ["before", "after"].map(|it| Path::new(STORED).join(format!("{it}.pb.gz")));
     let both = json!({"before": before, "after": after});
-    let verdict = agent.answered("verdict", both).await;
+    let verdict = agent.answered("verdict", both.clone()).await;
     assert_eq!(verdict["verdict"], "Worse", "{verdict}");
     assert_eq!(verdict["routes"][0]["route"], "/orders");
+    let mut accepted = both;
+    accepted["limits"] = json!(["1000%"]);
+    let all = agent.answered("verdict", accepted).await;
+    assert_eq!(all["verdict"], "No change", "{all}");
     let common = &verdict["commonCaller"]["function"];
     assert_eq!(common, "trigger_error", "{verdict}");
 }

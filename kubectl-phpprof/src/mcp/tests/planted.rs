@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use phpprof_profile::alike::Likeness;
-use phpprof_profile::dump::{DumpState, DumpWorker, MemoryLabels};
+use phpprof_profile::dump::{DumpState, DumpWorker, MemoryLabels, SUSPENDED, SuspendedFibers};
 use phpprof_profile::timeline::{Timeline, TimelineRequest, VERSION, encode};
 use phpprof_profile::{Builder, SampleTag, Settings, encode_gzip};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ pub(super) fn planted(folder: &Path) -> [PathBuf; 2] {
     [profile, requests]
 }
 
-/// A snapshot of one worker whose frames, script and route give orders.
+/// A snapshot of one worker whose frames, script and route give orders, and those of its fibers.
 fn snapshot(folder: &Path) -> PathBuf {
     let worker = DumpWorker {
         pod: None,
@@ -81,11 +81,17 @@ fn snapshot(folder: &Path) -> PathBuf {
         memory: None,
         fibers: None,
     };
-    let mut builder = Builder::new(Settings::default());
+    let mut builder = Builder::new(Settings::default().with_fibers());
     let memory = MemoryLabels::default();
     let mut labels = worker.labels(&memory);
     labels.push(SampleTag::Str("pod", ORDER));
-    builder.add(&[frame(ORDER, ORDER, 7)], &[1, 0, 0], &labels);
+    builder.add(&[frame(ORDER, ORDER, 7)], &[1, 0, 0, 0, 0], &labels);
+    let mut labels = SuspendedFibers::labels(&worker);
+    labels.push(SampleTag::Str("pod", ORDER));
+    for (line, count) in [(8, 1), (9, 4), (10, 3), (11, 2)] {
+        let stack = [frame(ORDER, ORDER, line), frame(SUSPENDED, "", 0)];
+        builder.add(&stack, &[0, count, 0, 0, 0], &labels);
+    }
     let path = folder.join("snapshot.pb.gz");
     std::fs::write(&path, encode_gzip(&builder.finish())).unwrap();
     path
@@ -167,6 +173,10 @@ async fn planted_orders_are_shown_as_data() {
             let worker = &answer["workers"][0];
             assert_eq!(worker["route"], shown_route);
             assert_eq!(worker["stack"][0]["line"], 7);
+            let fibers = &worker["fibers"];
+            assert_eq!(fibers[0]["count"], 4, "{fibers}");
+            assert_eq!(fibers[0]["stack"][0]["line"], 9, "{fibers}");
+            assert_eq!(worker["fibersLeftOut"], 1, "{worker}");
         }
     }
     let lines = agent

@@ -91,6 +91,11 @@ pub const HEAP: [(&str, &str); 2] = [("heap_growth", "bytes"), ("heap_change", "
 /// How many fibers visits have seen suspended, and for how long they were: neither is of a sample.
 pub const FIBERS: [(&str, &str); 2] = [("fibers", "count"), ("suspended", "nanoseconds")];
 
+/// The sample types of what is in the heaps of workers: how many objects, arrays and strings, and
+/// the bytes of their own blocks. They are Go's names, which every reader of pprof knows. Such a
+/// profile has no other types, and its stacks are the paths that hold them.
+pub const IN_USE: [(&str, &str); 2] = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+
 impl Settings {
     /// The same with [`FIBERS`] before CPU time. The default stays the last one.
     #[must_use]
@@ -98,6 +103,19 @@ impl Settings {
         let at = self.sample_types.len().saturating_sub(2);
         self.sample_types.splice(at..at, FIBERS);
         self
+    }
+
+    /// Those of a profile with [`IN_USE`]. Nothing was sampled, so the period is one byte.
+    #[must_use]
+    pub fn in_use() -> Self {
+        let [_, space] = IN_USE;
+        Settings {
+            sample_types: IN_USE.to_vec(),
+            default_sample_type: space.0,
+            period_type: ("space", "bytes"),
+            period: 1,
+            ..Settings::default()
+        }
     }
 
     /// The same with [`HEAP`] after the samples. The default stays the last one.

@@ -61,7 +61,7 @@ pub mod waiting;
 mod writer;
 
 pub use bounds::{MAX_FRAMES, MAX_FRAMES_OF_ALL, MAX_LABELS, MAX_STRING, TRUNCATED, depth_within};
-pub use builder::{Builder, FrameRef, HEAP, MappingInfo, SampleTag, Settings};
+pub use builder::{Builder, FrameRef, HEAP, IN_USE, MappingInfo, SampleTag, Settings};
 pub use comparable::{ComparedSide, ComparedSides};
 pub use decode::{DecodeLimits, decode};
 pub use decode_stacks::decode_stacks;

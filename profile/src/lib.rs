@@ -28,6 +28,7 @@ pub mod findings;
 mod firefox;
 mod folded;
 mod format;
+pub mod in_use;
 pub mod labels;
 #[cfg(feature = "live")]
 pub mod live;

@@ -40,6 +40,18 @@ validation = Rule::new("self.mode != 'Snapshot' || self.durationSeconds == 1")
     .message("a snapshot has no duration: set durationSeconds to 1"),
 validation = Rule::new("self.mode != 'Snapshot' || !has(self.filter)")
     .message("a snapshot shows every worker: leave filter out"),
+validation = Rule::new("self.mode != 'Heap' || self.durationSeconds == 1")
+    .message("mode: Heap reads each heap once: set durationSeconds to 1"),
+validation = Rule::new("self.mode != 'Heap' || !self.heap")
+    .message("heap: true means growth over time; leave it out for mode: Heap"),
+validation = Rule::new("self.mode != 'Heap' || !has(self.filter)")
+    .message("what is in a heap belongs to no HTTP request: leave filter out for mode: Heap"),
+validation = Rule::new("self.mode != 'Heap' || self.labels.all(label, label == 'Script')")
+    .message("what is in a heap belongs to no HTTP request: leave labels out for mode: Heap"),
+validation = Rule::new("self.mode != 'Heap' || !self.includeIdle")
+    .message("mode: Heap reads idle workers too: leave includeIdle out"),
+validation = Rule::new("self.mode != 'Heap' || !self.includeSuspended")
+    .message("mode: Heap shows what suspended fibers hold: leave includeSuspended out"),
 validation = Rule::new("!self.includeSuspended || !has(self.filter)")
     .message("a suspended fiber belongs to no HTTP request: leave filter out, or includeSuspended"),
 validation = Rule::new("self.mode != 'Live' || self.uploadMode != 'Direct'")
@@ -51,7 +63,9 @@ pub struct ProfileRequestSpec {
 
     /// Profile: samples for durationSeconds. Snapshot: shows once where every worker is, and what
     /// it waits for. Live: shows each second of the profile as it is sampled to readers that have
-    /// status.accessKey, and ends when nobody reads.
+    /// status.accessKey, and ends when nobody reads. Heap: shows once what is in the heap of every
+    /// worker, by class, and who holds it: names, numbers and sizes, never contents. To create such
+    /// a request, users also need the right to heap profilerequests.
     #[serde(default)]
     pub mode: ProfileMode,
 
@@ -76,7 +90,8 @@ pub struct ProfileRequestSpec {
 
     /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much
     /// of it they still hold (heap_change). A snapshot shows what each worker's memory is made of
-    /// instead. The result has sizes and names of classes, never contents.
+    /// instead. The result has sizes and names of classes, never contents. What is in the heaps is
+    /// mode: Heap.
     #[serde(default)]
     pub heap: bool,
 
@@ -171,6 +186,8 @@ pub enum ProfileMode {
     Snapshot,
     /// Each second as it is sampled, for as long as somebody reads.
     Live,
+    /// What is in the heap of every worker now, and who holds it.
+    Heap,
 }
 
 /// What a sample's labels may say about its HTTP request.

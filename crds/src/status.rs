@@ -99,7 +99,7 @@ pub struct ProfileResult {
     /// The store's URI of the file, without a signature.
     #[schemars(length(max = 32768))]
     pub url: String,
-    /// Samples of all pods.
+    /// Samples of all pods. With mode Heap, the objects, arrays and strings in their heaps.
     pub samples: i64,
     /// Size of the file.
     pub size_bytes: i64,
@@ -200,7 +200,7 @@ pub struct TargetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub busy_percents: Vec<i64>,
-    /// Samples in the pod's profile.
+    /// Samples in the pod's profile. With mode Heap, the objects, arrays and strings in its heaps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
     /// Samples per second of one worker, on average. Less than spec.samplesPerSecond if the sampler
@@ -208,7 +208,8 @@ pub struct TargetStatus {
     /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_samples_per_second: Option<f64>,
-    /// How good the samples are.
+    /// How good the samples are. Absent with mode Heap, as busyPercents and
+    /// effectiveSamplesPerSecond: nothing was sampled over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<ProfileQuality>,
     /// CPU time that the sampler used.

@@ -245,3 +245,69 @@ fn suspended_fibers_go_without_a_filter() {
         "a suspended fiber belongs to no HTTP request: leave filter out, or includeSuspended",
     );
 }
+
+/// A request for what is in the heaps, with one field more or changed.
+fn of_heaps(field: &str, value: Value) -> Value {
+    let mut spec = json!({"target": {"podName": "web"}, "mode": "Heap", "durationSeconds": 1});
+    spec[field] = value;
+    spec
+}
+
+#[test]
+fn what_heaps_hold_is_read_once() {
+    for taken in [
+        of_heaps("durationSeconds", json!(1)),
+        of_heaps("labels", json!([])),
+        // This is the default, which a rule cannot tell from a request for it.
+        of_heaps("labels", json!(["Script"])),
+        of_heaps("uploadMode", json!("Direct")),
+        of_heaps("samplerMode", json!("Once")),
+    ] {
+        check(taken, "");
+    }
+    check(
+        of_heaps("durationSeconds", json!(30)),
+        "mode: Heap reads each heap once: set durationSeconds to 1",
+    );
+    let spec = json!({"target": {"podName": "web"}, "mode": "Heap"});
+    check(
+        spec,
+        "mode: Heap reads each heap once: set durationSeconds to 1",
+    );
+}
+
+#[test]
+fn what_samples_have_is_refused_for_heaps() {
+    let of_no_request = |field: &str| {
+        format!("what is in a heap belongs to no HTTP request: leave {field} out for mode: Heap")
+    };
+    for (field, value, message) in [
+        (
+            "heap",
+            json!(true),
+            "heap: true means growth over time; leave it out for mode: Heap".to_owned(),
+        ),
+        (
+            "filter",
+            json!({"pathPrefix": "/shop"}),
+            of_no_request("filter"),
+        ),
+        (
+            "labels",
+            json!(["Script", "Route"]),
+            of_no_request("labels"),
+        ),
+        (
+            "includeIdle",
+            json!(true),
+            "mode: Heap reads idle workers too: leave includeIdle out".to_owned(),
+        ),
+        (
+            "includeSuspended",
+            json!(true),
+            "mode: Heap shows what suspended fibers hold: leave includeSuspended out".to_owned(),
+        ),
+    ] {
+        check(of_heaps(field, value), &message);
+    }
+}

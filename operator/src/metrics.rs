@@ -160,7 +160,9 @@ impl Metrics {
             return;
         }
         let unsigned = |value: Option<i64>| value.and_then(|it| u64::try_from(it).ok());
-        self.samples.inc_by(unsigned(target.samples).unwrap_or(0));
+        // Of heaps, it is the number of what they hold.
+        let sampled = target.samples.filter(|_| target.quality.is_some());
+        self.samples.inc_by(unsigned(sampled).unwrap_or(0));
         self.upload_bytes
             .inc_by(unsigned(target.size_bytes).unwrap_or(0));
         if let Some(route) = target.upload_mode {

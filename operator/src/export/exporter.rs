@@ -264,8 +264,10 @@ impl Exporter {
         until: Instant,
     ) -> Vec<Exported> {
         let by_otlp = async {
-            // A snapshot is not a sum of samples, and has labels that only it has.
-            let is_snapshot = request.spec.mode == ProfileMode::Snapshot;
+            // A snapshot is not a sum of samples, and has labels that only it has. What is in heaps
+            // has no time at all.
+            let is_snapshot =
+                [ProfileMode::Snapshot, ProfileMode::Heap].contains(&request.spec.mode);
             let otlp = self.otlp.as_ref().filter(|_| !is_snapshot)?;
             let _turn = self.turns.otlp.acquire().await;
             let _room = self.room_for(collector, request, limits).await;
@@ -299,7 +301,9 @@ impl Exporter {
         limits: &AdminLimits,
         until: Instant,
     ) -> Option<Exported> {
-        let pyroscope = self.pyroscope.as_ref()?;
+        // Its series are of CPU and wall time, which what is in heaps does not have.
+        let is_of_heaps = request.spec.mode == ProfileMode::Heap;
+        let pyroscope = self.pyroscope.as_ref().filter(|_| !is_of_heaps)?;
         let _turn = self.turns.pyroscope.acquire().await;
         let _room = self.room_for(collector, request, limits).await;
         let series = series::series(request, &pyroscope.naming);

@@ -8,7 +8,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileRequest, condition};
+use phpprof_crds::{ProfileMode, ProfileRequest, condition};
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
@@ -41,6 +41,7 @@ impl Grafana {
         let template = |name: &str, url: String| LinkTemplate {
             name: name.to_owned(),
             url,
+            needs_series: true,
         };
         vec![
             template("Profiles Drilldown", self.drilldown()),
@@ -182,8 +183,12 @@ pub fn annotation(request: &ProfileRequest, dashboard: Option<&str>) -> Option<V
     let workload = workload(&request.spec.target);
     let name = request.name_any();
     let succeeded = usize::try_from(status.succeeded).unwrap_or(0);
+    let (what, counted) = match request.spec.mode {
+        ProfileMode::Heap => ("Heaps", "objects, arrays and strings"),
+        ProfileMode::Profile | ProfileMode::Snapshot | ProfileMode::Live => ("Profile", "samples"),
+    };
     let text = format!(
-        "Profile {namespace}/{name} of {workload}: {}, {} samples",
+        "{what} {namespace}/{name} of {workload}: {}, {} {counted}",
         pods(succeeded),
         profile.samples
     );

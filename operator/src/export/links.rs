@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use phpprof_crds::{ProfileLink, ProfileRequest};
+use phpprof_crds::{ProfileLink, ProfileMode, ProfileRequest};
 use url::form_urlencoded::byte_serialize;
 
 use crate::export::series::{service, workload};
@@ -19,6 +19,8 @@ pub struct LinkTemplate {
     pub name: String,
     /// With its placeholders.
     pub url: String,
+    /// It shows the series of the profile's time, which what is in heaps does not have.
+    pub needs_series: bool,
 }
 
 impl std::str::FromStr for LinkTemplate {
@@ -30,6 +32,7 @@ impl std::str::FromStr for LinkTemplate {
             Some((name, url)) if !name.is_empty() && url.contains("://") => Ok(LinkTemplate {
                 name: name.to_owned(),
                 url: url.to_owned(),
+                needs_series: false,
             }),
             _ => Err("a link must be NAME=URL".to_owned()),
         }
@@ -44,6 +47,7 @@ pub fn page(base: &str) -> LinkTemplate {
             "{}/r/{{namespace}}/{{name}}#{{accessKey}}",
             base.trim_end_matches('/')
         ),
+        needs_series: false,
     }
 }
 
@@ -83,7 +87,9 @@ pub fn links(
                 url.replace(placeholder, &value)
             }),
     };
-    templates.iter().map(fill).collect()
+    let has_series = request.spec.mode != ProfileMode::Heap;
+    let shown = templates.iter().filter(|it| has_series || !it.needs_series);
+    shown.map(fill).collect()
 }
 
 /// Fills in {from} and {from-86400000}, or {to}. Any other text with this beginning stays as it is.
@@ -157,6 +163,20 @@ mod tests {
             "A=https://g/{workload}?service={service}",
             "https://g/web?service=shop%2Fweb",
         );
+    }
+
+    #[test]
+    fn heaps_have_no_series_to_open() {
+        let series = LinkTemplate {
+            needs_series: true,
+            ..page("https://grafana.example.org")
+        };
+        let templates = [page("https://phpprof.example.org"), series];
+        let count = |mode: &str| {
+            let spec = json!({"target": {"podName": "web"}, "mode": mode, "durationSeconds": 1});
+            links(&templates, &request(spec), "k", at(31)).len()
+        };
+        assert_eq!([count("Profile"), count("Heap")], [2, 1]);
     }
 
     #[test]

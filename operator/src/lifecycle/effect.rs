@@ -370,14 +370,17 @@ fn verified(target: &mut TargetStatus, receipt: &UploadReceipt, full: &FullRecei
     target.php = Some(full.php.clone());
     target.workers = Some(full.workers);
     target.workers_not_sampled = Some(full.workers_not_sampled).filter(|workers| *workers > 0);
-    target.missed = full
-        .missed
-        .clone()
-        .filter(|missed| missed.processes > 0 || missed.cpu_milliseconds > 0);
-    target.busy_percents = full.busy_percents.clone();
     target.samples = Some(receipt.samples);
-    target.effective_samples_per_second = full.effective_samples_per_second;
-    target.quality = Some(full.quality.clone());
+    // A heap that was read once has no samples over time, so nothing of these is true of it.
+    if full.in_heap.is_none() {
+        target.missed = full
+            .missed
+            .clone()
+            .filter(|missed| missed.processes > 0 || missed.cpu_milliseconds > 0);
+        target.busy_percents = full.busy_percents.clone();
+        target.effective_samples_per_second = full.effective_samples_per_second;
+        target.quality = Some(full.quality.clone());
+    }
     target.sampler_cpu_milliseconds = Some(full.sampler_cpu_milliseconds);
     target.sampler_peak_bytes = Some(full.sampler_peak_bytes);
     target.upload_mode = receipt.route;

@@ -24,6 +24,7 @@ pub fn subject(request: &ProfileRequest, target: &TargetStatus) -> Subject {
 pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDeadlines) -> PodRun {
     let spec = &request.spec;
     let is_live = spec.mode == ProfileMode::Live;
+    let is_of_heaps = spec.mode == ProfileMode::Heap;
     PodRun {
         object_key: target.object_key.clone(),
         checkpoint_seconds: target.checkpoint_seconds.unwrap_or_default(),
@@ -46,8 +47,14 @@ pub fn run(request: &ProfileRequest, target: &TargetStatus, deadlines: SamplerDe
         heap: spec.heap,
         include_suspended: spec.include_suspended,
         is_snapshot: spec.mode == ProfileMode::Snapshot,
+        is_heap_snapshot: is_of_heaps,
         is_live,
-        labels: spec.labels.clone(),
+        // The default is the label Script, but what is in a heap belongs to no HTTP request.
+        labels: if is_of_heaps {
+            Vec::new()
+        } else {
+            spec.labels.clone()
+        },
         filter: spec.filter.clone(),
         not_after: deadlines.not_after,
         upload_until: deadlines.upload_until,
@@ -84,5 +91,20 @@ mod tests {
     fn a_live_run_brings_seconds_without_checkpoints() {
         check("Live", true, 0);
         check("Profile", false, 5);
+    }
+
+    #[test]
+    fn a_look_into_heaps_has_no_labels() {
+        let asked = request(json!({
+            "target": {"podName": "web"}, "mode": "Heap", "durationSeconds": 1,
+        }));
+        let deadlines = SamplerDeadlines {
+            not_after: at(0),
+            upload_until: at(1),
+        };
+        let run = run(&asked, &TargetStatus::default(), deadlines);
+        assert!(run.is_heap_snapshot && !run.is_snapshot && !run.heap);
+        assert!(run.labels.is_empty() && run.checkpoint_keys.is_empty());
+        assert_eq!(run.requests_key, None);
     }
 }

@@ -213,7 +213,9 @@ pub fn completed(targets: &[TargetStatus]) -> ConditionReason {
         .filter(|target| target.state == TargetState::Uploaded)
         .count();
     let samples: i64 = targets.iter().filter_map(|target| target.samples).sum();
-    if uploaded == targets.len() && samples == 0 {
+    // What is in heaps is not sampled over time, so nothing says that PHP did no work.
+    let is_sampled = targets.iter().any(|target| target.quality.is_some());
+    if uploaded == targets.len() && samples == 0 && is_sampled {
         return ConditionReason {
             reason: RequestReason::NoSamples,
             message: format!(

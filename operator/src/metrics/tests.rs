@@ -17,8 +17,15 @@ fn counters_have_conventional_names() {
     metrics.settled(&TargetStatus {
         state: TargetState::Uploaded,
         samples: Some(2970),
+        quality: Some(phpprof_crds::ProfileQuality::default()),
         size_bytes: Some(12_345),
         upload_mode: Some(UploadRoute::Relay),
+        ..TargetStatus::default()
+    });
+    // What heaps hold is no sample.
+    metrics.settled(&TargetStatus {
+        state: TargetState::Uploaded,
+        samples: Some(1_000_000),
         ..TargetStatus::default()
     });
     metrics.settled(&TargetStatus {

@@ -223,6 +223,7 @@ fn arguments(
     args.extend(run.heap.then(|| "--heap".to_owned()));
     args.extend(run.include_suspended.then(|| "--fibers".to_owned()));
     args.extend(run.is_snapshot.then(|| "--snapshot".to_owned()));
+    args.extend(run.is_heap_snapshot.then(|| "--heap-snapshot".to_owned()));
     args.extend(run.is_live.then(|| "--live".to_owned()));
     args.extend(of_requests(run, &config.routes));
     args.extend(labels.map(|(key, value)| format!("--label={key}={value}")));

@@ -58,6 +58,8 @@ pub struct PodRun {
     /// Also shows suspended fibers.
     pub include_suspended: bool,
     pub is_snapshot: bool,
+    /// It shows what is in the heaps instead.
+    pub is_heap_snapshot: bool,
     /// It sends each second to the relay, too.
     pub is_live: bool,
     /// The labels and the filter of HTTP requests.

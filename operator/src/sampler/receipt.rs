@@ -6,6 +6,7 @@
 
 use phpprof_crds::{MissedProcesses, PhpRuntime, ProfileQuality, TargetReason, UploadRoute};
 use phpprof_profile::SampleSource;
+use phpprof_profile::in_use::InHeap;
 use serde::Deserialize;
 
 /// The longest short receipt that the contract allows.
@@ -109,6 +110,8 @@ pub struct FullReceipt {
     #[serde(rename = "samplerCPUMilliseconds")]
     pub sampler_cpu_milliseconds: i64,
     pub sampler_peak_bytes: i64,
+    /// How heaps were read, if the run was for what is in them.
+    pub in_heap: Option<InHeap>,
 }
 
 impl FullReceipt {

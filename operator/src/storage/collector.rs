@@ -11,7 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use phpprof_crds::{ProfileRequest, TargetReason};
 use phpprof_decide::limits::AdminLimits;
-use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, Packed};
+use phpprof_profile::in_use::is_in_use;
+use phpprof_profile::{DecodeLimits as Bounds, IN_USE, MergeLimits, Packed, SampleSource, total};
 use tokio::sync::Semaphore;
 
 use crate::lifecycle::effect::{Done, ReceiptKey};
@@ -27,8 +28,12 @@ pub const AT_ONCE: usize = 2;
 pub const LARGEST_TOLD: usize = 16 << 20;
 /// With the newline.
 const LONGEST_RECEIPT: u64 = 128;
-/// The name of the sample type that receipts count.
-pub(super) const SAMPLES: &str = "samples";
+/// What a receipt counts: the samples, or else how much is in heaps.
+pub(super) fn counted(profile: &impl SampleSource) -> i64 {
+    let [(objects, _), _] = IN_USE;
+    let is_of_heaps = is_in_use(profile.head());
+    total(profile, if is_of_heaps { objects } else { "samples" })
+}
 
 /// Verifies, merges and lists.
 pub struct Collector {

@@ -4,8 +4,12 @@
 //! Invariant: labels, time and duration of a pod's profile come from the operator, so no upload can
 //! claim to be another pod's. Objects that the operator stored before a restart stay.
 
-use phpprof_crds::{ProfileRequest, ProfileResult, Secret, TargetState, TargetStatus};
+use phpprof_crds::{
+    ProfileMode, ProfileRequest, ProfileRequestSpec, ProfileResult, Secret, TargetReason,
+    TargetState, TargetStatus,
+};
 use phpprof_decide::limits::AdminLimits;
+use phpprof_profile::in_use::{InHeap, is_in_use};
 use phpprof_profile::{
     MergeLimits, Merged, Merger, SampleSource as _, Settings, TrustedMetadata, labels,
 };
@@ -67,20 +71,20 @@ impl Collector {
             .collect();
         let pods = targets.len();
         let _alone = self.merging.acquire().await;
-        let mut settings = Settings::default();
-        if request.spec.heap {
-            settings = settings.with_heap();
-        }
-        if request.spec.include_suspended {
-            settings = settings.with_fibers();
-        }
-        settings.period = 1_000_000_000 / i64::from(request.spec.samples_per_second.max(1));
+        let settings = settings(&request.spec);
         let mut merger = Merger::new(&settings, pods, MergeLimits::default(), &labels::OF_WORKERS);
-        let mut changed = Vec::new();
+        let (mut changed, mut in_heap) = (Vec::new(), None);
         for target in targets {
             let _turn = self.desk.acquire().await;
             match self.upload(&target.object_key, &receipt_of(&target)).await {
-                Ok(upload) => merger = add(merger, upload, request, target, limits).await?,
+                Ok(upload) if !is_as_asked(&upload, request) => changed.push(unlike(target)),
+                Ok(upload) => {
+                    in_heap = [in_heap, upload.receipt.in_heap]
+                        .into_iter()
+                        .flatten()
+                        .reduce(InHeap::and);
+                    merger = add(merger, upload, request, target, limits).await?;
+                }
                 Err(Fault::Target(reason, message)) => {
                     changed.push(Changed::of(target, reason, message))
                 }
@@ -96,17 +100,20 @@ impl Collector {
         let merged = merged
             .map_err(unmerged)?
             .map_err(|error| unmerged(error.to_string()))?;
-        self.store_merged(request, merged, changed, limits).await
+        let note = note(&merged, in_heap.as_ref());
+        self.store_merged(request, merged, note, changed, limits)
+            .await
     }
 
     async fn store_merged(
         &self,
         request: &ProfileRequest,
         merged: Merged,
+        note: String,
         changed: Vec<Changed>,
         limits: &AdminLimits,
     ) -> Result<StoredObjects, Fault> {
-        let (samples, note) = (total(&merged, SAMPLES), note(&merged));
+        let samples = total(&merged, SAMPLES);
         let merged_key = key(request, &limits.key_prefix, MERGED);
         let size = self.create(&merged_key, merged.file).await?;
         let profile = ProfileResult {
@@ -144,6 +151,39 @@ impl Collector {
             note: notes.collect::<Vec<_>>().join("; "),
             changed,
         })
+    }
+}
+
+/// The metadata of the merged profile.
+fn settings(spec: &ProfileRequestSpec) -> Settings {
+    if spec.mode == ProfileMode::Heap {
+        return Settings::in_use();
+    }
+    let mut settings = Settings::default();
+    if spec.heap {
+        settings = settings.with_heap();
+    }
+    if spec.include_suspended {
+        settings = settings.with_fibers();
+    }
+    settings.period = 1_000_000_000 / i64::from(spec.samples_per_second.max(1));
+    settings
+}
+
+/// Whether a profile is of what is in heaps if and only if the request asks for that. Anyone with
+/// the pod's grants can have written another one, which would not go into the merged profile.
+fn is_as_asked(upload: &PackedUpload, request: &ProfileRequest) -> bool {
+    is_in_use(upload.profile.head()) == (request.spec.mode == ProfileMode::Heap)
+}
+
+fn unlike(target: TargetStatus) -> Changed {
+    Changed {
+        message: format!(
+            "the profile of pod {} has other sample types than the request's mode",
+            target.pod_name
+        ),
+        pod_uid: target.pod_uid,
+        reason: TargetReason::InvalidProfile,
     }
 }
 
@@ -215,24 +255,29 @@ fn total(merged: &Merged, index: usize) -> i64 {
     merged.totals.get(index).copied().unwrap_or_default()
 }
 
-/// Says which part of the merged profile is combined because there was no room. Empty if there was
-/// room for everything.
-fn note(merged: &Merged) -> String {
-    if merged.cut == 0 {
-        return String::new();
+/// Says which part of the merged profile is combined because there was no room, and what is missing
+/// of heaps. Empty if there was room for everything.
+fn note(merged: &Merged, in_heap: Option<&InHeap>) -> String {
+    let mut notes = in_heap.map_or_else(Vec::new, InHeap::losses);
+    if in_heap.is_some() && total(merged, SAMPLES) == 0 {
+        notes.push("the heaps hold nothing: php-fpm empties its heap between requests".to_owned());
     }
-    // Wall time is the last sample type.
-    let last = |values: &[i64]| values.last().copied().unwrap_or_default();
-    let percent = 100.0 * last(&merged.other) as f64 / last(&merged.totals).max(1) as f64;
-    format!(
-        "{percent:.1} % of the time is [other]: {} of the profiles have more stacks than a merged profile may have; each pod's own profile is complete",
-        merged.cut
-    )
+    if merged.cut > 0 {
+        // Wall time, or the bytes of what is in heaps, is the last sample type.
+        let last = |values: &[i64]| values.last().copied().unwrap_or_default();
+        let percent = 100.0 * last(&merged.other) as f64 / last(&merged.totals).max(1) as f64;
+        let of = in_heap.map_or("time", |_| "bytes");
+        notes.push(format!(
+            "{percent:.1} % of the {of} is [other]: {} of the profiles have more stacks than a merged profile may have; each pod's own profile is complete",
+            merged.cut
+        ));
+    }
+    notes.join("; ")
 }
 
 fn unmerged(message: String) -> Fault {
     let message = format!("{message}; each pod's profile is in the store");
-    Fault::Target(phpprof_crds::TargetReason::InvalidProfile, message)
+    Fault::Target(TargetReason::InvalidProfile, message)
 }
 
 fn receipt_of(target: &TargetStatus) -> UploadReceipt {

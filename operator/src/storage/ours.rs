@@ -40,7 +40,7 @@ pub fn check(profile: &impl SampleSource) -> Result<(), String> {
 }
 
 /// In any order, because older samplers had another order. With or without the sample types of
-/// heaps, and those of fibers.
+/// heaps, and those of fibers; or only those of what is in heaps.
 fn check_types(head: &Profile) -> Result<(), String> {
     let ours = Settings::default().sample_types;
     let theirs: Vec<_> = head.sample_types().collect();
@@ -50,7 +50,7 @@ fn check_types(head: &Profile) -> Result<(), String> {
         Settings::default().with_fibers(),
     ];
     let both = heap.clone().with_fibers();
-    let further = [heap, fibers, both];
+    let further = [heap, fibers, both, Settings::in_use()];
     let same = are(&ours) || further.iter().any(|it| are(&it.sample_types));
     let words = |types: &[(&str, &str)]| {
         let words: Vec<_> = types
@@ -105,8 +105,10 @@ mod tests {
         let of_fibers = Settings::default().with_fibers();
         check_profile(of_fibers.clone(), &[0, 2, 3, 0, 0], &[], "");
         check_profile(of_heap.with_fibers(), &[1, 2, -3, 4, 5, 6, 7], &[], "");
+        check_profile(Settings::in_use(), &[2, 64], &[], "");
         let negative = "a sample has a negative value";
         check_profile(of_fibers, &[0, 2, -3, 0, 0], &[], negative);
+        check_profile(Settings::in_use(), &[1, -64], &[], negative);
     }
 
     #[test]

@@ -4,9 +4,8 @@
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use phpprof_crds::TargetReason;
-use phpprof_profile::total;
 
-use super::collector::{Collector, Fault, SAMPLES, fault};
+use super::collector::{Collector, Fault, counted, fault};
 use super::verify::{beginning, is_whole};
 use crate::lifecycle::effect::{Done, Recovery};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
@@ -74,7 +73,7 @@ impl Collector {
         self.check_limit(size)?;
         let _turn = self.desk.acquire().await;
         let upload = self.load(key, size, None).await?;
-        let (full, said) = (upload.receipt, total(&upload.profile, SAMPLES));
+        let (full, said) = (upload.receipt, counted(&upload.profile));
         let samples = full.samples;
         if samples != said {
             let message =

@@ -4,9 +4,8 @@
 //! of samples of its receipt.
 
 use phpprof_crds::TargetReason;
-use phpprof_profile::total;
 
-use super::collector::{self, Collector, Fault, SAMPLES, fault};
+use super::collector::{self, Collector, Fault, counted, fault};
 use crate::lifecycle::effect::{Done, ReportedUpload};
 use crate::sampler::receipt::{FullReceipt, UploadReceipt};
 
@@ -43,7 +42,7 @@ impl Collector {
     ) -> Result<collector::PackedUpload, Fault> {
         self.check_size(key, receipt).await?;
         let upload = self.load(key, receipt.size, Some(&receipt.sha256)).await?;
-        let samples = total(&upload.profile, SAMPLES);
+        let samples = counted(&upload.profile);
         if samples == receipt.samples {
             Ok(upload)
         } else {

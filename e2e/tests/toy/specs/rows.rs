@@ -9,7 +9,7 @@ use super::selectors;
 pub type Change = (String, &'static str, Value);
 
 pub fn invalid() -> Vec<SpecRow> {
-    let rows = [fields(), of_target(), references(), targets()];
+    let rows = [fields(), of_heaps(), of_target(), references(), targets()];
     [rows.concat(), selectors::invalid()].concat()
 }
 
@@ -79,6 +79,7 @@ fn fields() -> Vec<SpecRow> {
         ("heap", json!("yes")),
         ("mode", json!("Dump")),
         ("mode", json!("Snapshot")),
+        ("mode", json!("Heap")),
         ("labels", json!(["Cookie"])),
         ("labels", json!("Route")),
         ("labels", json!(["Route", "Route"])),
@@ -96,6 +97,27 @@ fn fields() -> Vec<SpecRow> {
         ("durationseconds", json!(30)),
     ];
     rows(with, fields)
+}
+
+/// A request for what is in the heaps, with one field more or changed.
+fn of_heap(field: &str, value: Value) -> Value {
+    let mut spec = target(json!({"podName": "web"}));
+    spec["mode"] = json!("Heap");
+    spec["durationSeconds"] = json!(1);
+    spec[field] = value;
+    spec
+}
+
+fn of_heaps() -> Vec<SpecRow> {
+    let fields = [
+        ("heap", json!(true)),
+        ("filter", json!({"pathPrefix": "/shop"})),
+        ("labels", json!(["Route"])),
+        ("includeIdle", json!(true)),
+        ("includeSuspended", json!(true)),
+    ];
+    let named = |(case, spec): SpecRow| (format!("mode: Heap, {case}"), spec);
+    rows(of_heap, fields).into_iter().map(named).collect()
 }
 
 fn of_target() -> Vec<SpecRow> {
@@ -243,6 +265,7 @@ pub fn valid() -> Vec<SpecRow> {
     ];
     [
         rows(with, fields),
+        rows(of_heap, [("labels", json!([]))]),
         rows(beside, of_target),
         rows(reference, of_reference),
         selectors::valid(),

@@ -206,6 +206,15 @@ fn an_annotation_marks_the_requests_time_without_link() {
             "text": "Profile shop/first of web: 2 pods, 5940 samples",
         })
     );
+    let mut of_heaps = completed();
+    of_heaps.spec.mode = ProfileMode::Heap;
+    let of_heaps = annotation(&of_heaps, None).unwrap();
+    let text = of_heaps["text"].as_str().unwrap();
+    assert!(text.starts_with("Heaps shop/"), "{text}");
+    assert!(
+        text.ends_with("2 pods, 5940 objects, arrays and strings"),
+        "{text}"
+    );
     let everywhere = annotation(&completed(), None).unwrap();
     assert!(everywhere.get("dashboardUID").is_none());
 }

@@ -37,6 +37,7 @@ fn run() -> PodRun {
         heap: true,
         include_suspended: true,
         is_snapshot: true,
+        is_heap_snapshot: false,
         is_live: true,
         labels: vec![RequestLabel::Method, RequestLabel::Route],
         filter: Some(Filter {
@@ -150,6 +151,27 @@ fn the_arguments_are_those_of_the_contract() {
     let expected: Vec<String> =
         serde_json::from_str(include_str!("../../../../contract/args.json")).unwrap();
     let given = ContainerSettings::once(&subject(), &run(), &grants(), &config());
+    assert_eq!(given.arguments, expected);
+}
+
+#[test]
+fn arguments_for_heaps_are_those_of_the_contract() {
+    let expected: Vec<String> =
+        serde_json::from_str(include_str!("../../../../contract/args_heap.json")).unwrap();
+    let of_heaps = PodRun {
+        duration_seconds: 1,
+        include_idle: false,
+        heap: false,
+        include_suspended: false,
+        is_snapshot: false,
+        is_heap_snapshot: true,
+        is_live: false,
+        labels: Vec::new(),
+        filter: None,
+        requests_key: None,
+        ..run()
+    };
+    let given = ContainerSettings::once(&subject(), &of_heaps, &of_a_short_run(), &config());
     assert_eq!(given.arguments, expected);
 }
 

@@ -6,7 +6,10 @@ use futures::TryStreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use object_store::memory::InMemory;
 use phpprof_crds::{ProfileRequestStatus, RequestReason, TargetReason, UploadRoute};
-use phpprof_profile::{DecodeLimits as Bounds, Profile, View, decode};
+use phpprof_profile::{
+    Builder, DecodeLimits as Bounds, FrameRef, IN_USE, Profile, SampleTag, View, decode,
+    encode_gzip,
+};
 use serde_json::json;
 
 use super::*;
@@ -19,13 +22,36 @@ use crate::testing::{at, profile, request};
 
 /// A request with two pods that are uploaded and verified, and one that failed.
 async fn uploaded(store: &ProfileStore) -> ProfileRequest {
-    let mut request = request(json!({"target": {"podName": "web"}}));
+    let mut request = verified(
+        store,
+        json!({"target": {"podName": "web"}}),
+        [("a", 7, profile(7)), ("b", 5, profile(5))],
+    )
+    .await;
+    let failed = TargetStatus {
+        pod_name: "c".into(),
+        object_key: key(&request, "", "c"),
+        state: TargetState::Failed,
+        reason: Some(TargetReason::NoPhpFound),
+        ..Default::default()
+    };
+    let status = request.status.as_mut().expect("verified");
+    status.targets.push(failed);
+    request
+}
+
+/// A request whose pods have stored these profiles, each with what its receipt counts.
+async fn verified<const PODS: usize>(
+    store: &ProfileStore,
+    spec: serde_json::Value,
+    pods: [(&str, i64, Vec<u8>); PODS],
+) -> ProfileRequest {
+    let mut request = request(spec);
     let mut status = ProfileRequestStatus {
         start_time: Some(Time(at(0))),
         ..Default::default()
     };
-    for (name, samples) in [("a", 7), ("b", 5)] {
-        let bytes = profile(samples);
+    for (name, samples, bytes) in pods {
         let pod_uid = format!("uid-of-{name}");
         let object_key = key(&request, "", name);
         store
@@ -47,21 +73,97 @@ async fn uploaded(store: &ProfileStore) -> ProfileRequest {
                 size: bytes.len() as u64,
                 sha256: sha256(&bytes),
             },
-            asked_seconds: Some(30),
+            asked_seconds: Some(request.spec.duration_seconds),
         };
         let done = Collector::new(store.clone()).verify(&upload).await;
         record(&mut status, &[done], Some(1), at(40));
     }
-    let failed = TargetStatus {
-        pod_name: "c".into(),
-        object_key: key(&request, "", "c"),
-        state: TargetState::Failed,
-        reason: Some(TargetReason::NoPhpFound),
-        ..Default::default()
-    };
-    status.targets.push(failed);
     request.status = Some(status);
     request
+}
+
+/// What a sampler stores of the heaps of its pod's workers, as the contract has it: these objects
+/// of a class, each of 64 bytes, held by a static property.
+fn heaps(objects: i64, in_heap: &str) -> Vec<u8> {
+    let frame = |name| FrameRef {
+        name,
+        ..FrameRef::default()
+    };
+    // Leaf first.
+    let path = ["Shop\\Order", "[int key]", "Shop\\Cache::$items"].map(frame);
+    let mut builder = Builder::new(Settings::in_use());
+    let labels = [SampleTag::Num("pid", 7, "")];
+    builder.add(&path, &[objects, objects * 64], &labels);
+    builder.comment(format!(
+        r#"{{"phpprof":"0.1.0","contract":1,"php":{{"version":"8.4.1","sapi":"cli"}},"workers":2,"samples":{objects},"durationSeconds":0,"inHeap":{in_heap}}}"#
+    ));
+    encode_gzip(&builder.finish())
+}
+
+fn for_heaps() -> serde_json::Value {
+    json!({"target": {"podName": "web"}, "mode": "Heap", "durationSeconds": 1})
+}
+
+#[tokio::test]
+async fn heaps_of_pods_are_added_path_by_path() {
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
+    let (quiet, torn) = (
+        r#"{"workers":2,"moments":2}"#,
+        r#"{"workers":2,"moments":1}"#,
+    );
+    let pods = [("a", 7, heaps(7, quiet)), ("b", 5, heaps(5, torn))];
+    let request = verified(&store, for_heaps(), pods).await;
+    let (profile, request) = merged(&store, request).await;
+    let types: Vec<_> = profile.sample_types().collect();
+    assert_eq!(types, IN_USE);
+    let default = profile.string(profile.default_sample_type);
+    assert_eq!((default, profile.period), ("inuse_space", 1));
+    let rows = phpprof_profile::top(&profile, "inuse_space");
+    let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+    let (class, holder) = (of("Shop\\Order"), of("Shop\\Cache::$items"));
+    assert_eq!((class.flat, holder.flat, holder.cum), (768, 0, 768));
+    let status = request.status.unwrap();
+    assert_eq!(status.profile.unwrap().samples, 12);
+    let target = &status.targets[0];
+    assert_eq!((target.samples, target.workers), (Some(7), Some(2)));
+    let sampled = (&target.quality, target.effective_samples_per_second);
+    assert_eq!(sampled, (&None, None));
+    let said = &status.conditions[0];
+    assert_eq!(said.reason, RequestReason::Complete.to_string());
+    let expected = "profiled 2 pods; 1 of 4 workers ran while the heap was read (Torn)";
+    assert!(said.message.starts_with(expected), "{}", said.message);
+}
+
+#[tokio::test]
+async fn empty_heaps_are_no_lack_of_work() {
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
+    let pods = [("a", 0, heaps(0, r#"{"workers":2,"moments":2}"#))];
+    let request = verified(&store, for_heaps(), pods).await;
+    let (_, request) = merged(&store, request).await;
+    let status = request.status.unwrap();
+    let said = &status.conditions[0];
+    assert_eq!(said.reason, RequestReason::Complete.to_string());
+    assert!(
+        said.message.contains("php-fpm empties its heap"),
+        "{}",
+        said.message
+    );
+}
+
+#[tokio::test]
+async fn a_pod_with_another_kind_fails_alone() {
+    let store = ProfileStore::in_memory(Arc::new(InMemory::new()));
+    let moments = r#"{"workers":1,"moments":1}"#;
+    let pods = || [("a", 7, profile(7)), ("b", 5, heaps(5, moments))];
+    let sampled = json!({"target": {"podName": "web"}});
+    for (spec, kept, left_out) in [(for_heaps(), 5, "a"), (sampled, 7, "b")] {
+        let request = verified(&store, spec, pods()).await;
+        let (_, request) = merged(&store, request).await;
+        let status = request.status.unwrap();
+        assert_eq!(status.profile.unwrap().samples, kept);
+        assert_eq!(status.targets[0].pod_name, left_out);
+        assert_eq!(status.targets[0].reason, Some(TargetReason::InvalidProfile));
+    }
 }
 
 #[tokio::test]
@@ -262,8 +364,10 @@ fn what_found_no_room_is_counted_and_said() {
         cut: 3,
     };
     assert_eq!(
-        note(&merged),
+        note(&merged, None),
         "0.7 % of the time is [other]: 3 of the profiles have more stacks than a merged profile may have; each pod's own profile is complete"
     );
-    assert_eq!(note(&Merged { cut: 0, ..merged }), "");
+    let said = note(&merged, Some(&InHeap::default()));
+    assert!(said.starts_with("0.7 % of the bytes is [other]"), "{said}");
+    assert_eq!(note(&Merged { cut: 0, ..merged }, None), "");
 }

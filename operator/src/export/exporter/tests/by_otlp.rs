@@ -282,10 +282,21 @@ async fn a_snapshot_is_not_pushed_by_otlp() {
     let server = OtlpServer::default();
     let endpoint = format!("--otlp-endpoint={}", server.start().await);
     let exporter = exporter(otlp(&[&endpoint]), PATIENCE);
-    let mut scene = scene().await;
-    scene.request.spec.mode = phpprof_crds::ProfileMode::Snapshot;
-    assert!(scene.tell(&exporter).await.is_empty());
+    for mode in [ProfileMode::Snapshot, ProfileMode::Heap] {
+        let mut scene = scene().await;
+        scene.request.spec.mode = mode;
+        assert!(scene.tell(&exporter).await.is_empty());
+    }
     assert_eq!(server.seen(|seen| seen.calls), 0);
+}
+
+#[tokio::test]
+async fn heaps_are_not_pushed_to_pyroscope() {
+    let url = format!("--pyroscope-url={}", ExportServer::default().start().await);
+    let exporter = exporter(otlp(&[&url]), PATIENCE);
+    let mut scene = scene().await;
+    scene.request.spec.mode = ProfileMode::Heap;
+    assert!(scene.tell(&exporter).await.is_empty());
 }
 
 #[test]

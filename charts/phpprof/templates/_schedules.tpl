@@ -37,6 +37,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if ne (int $ways) 1 }}
 {{- fail (printf "%s: request.target needs exactly one of podName, selector and workloadRef" $here) }}
 {{- end }}
+{{- if eq (default "" $schedule.request.mode) "Heap" }}
+{{- fail (printf "%s: request.mode is Heap, but the account of schedules has no right to look into heaps; use kubectl phpprof heap" $here) }}
+{{- end }}
 {{- range $field := list "durationSeconds" "samplesPerSecond" }}
 {{- $most := int (index $limits $field) }}
 {{- $asked := int (index $spec.properties $field).default }}

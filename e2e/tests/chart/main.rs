@@ -143,6 +143,10 @@ fn an_invalid_request_is_refused_by_the_chart() -> Result<()> {
         "request.durationSeconds must be a whole number",
     )?;
     check(
+        &["schedules[0].request.mode=Heap"],
+        "request.mode is Heap, but the account of schedules has no right to look into heaps",
+    )?;
+    check(
         &["schedules[0].request.uploadMode=Mail"],
         "request.uploadMode must be one of Auto, Direct, Relay",
     )

@@ -250,6 +250,7 @@ async fn check_variant(fixture: &Fixture, user: &str, missing: &str) -> Result<(
 
 const CREATES: Right = right("create", "profilerequests");
 const PROFILES: Right = right("profile", "profilerequests");
+const HEAPS: Right = right("heap", "profilerequests");
 const ADDS: Right = right("patch", "pods/ephemeralcontainers");
 
 const fn right(verb: &'static str, resource: &'static str) -> Right {
@@ -263,10 +264,21 @@ async fn ask(
     name: &str,
     by: Option<&str>,
 ) -> Result<Option<String>> {
+    let spec = json!({"target": {"podName": "web"}, "suspend": true});
+    ask_for(client, fixture, name, by, spec).await
+}
+
+async fn ask_for(
+    client: &Client,
+    fixture: &Fixture,
+    name: &str,
+    by: Option<&str>,
+    spec: Value,
+) -> Result<Option<String>> {
     let requests: Api<ProfileRequest> = Api::namespaced(client.clone(), &fixture.namespace);
     let mut request = json!({
         "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": name},
-        "spec": {"target": {"podName": "web"}, "suspend": true},
+        "spec": spec,
     });
     if let Some(by) = by {
         request["metadata"]["annotations"] = json!({REQUESTED_BY: by});
@@ -318,6 +330,42 @@ fn a_creator_needs_the_right_to_profile() -> Result<()> {
             None,
         )?;
         names_are_true(fixture, &developer, &user("developer")).await
+    })
+}
+
+#[test]
+fn a_look_into_heaps_needs_its_own_right() -> Result<()> {
+    shared(ENABLED, async |fixture| {
+        let user = |name: &str| format!("{}-{name}", fixture.namespace);
+        let spec = || {
+            json!({
+                "target": {"podName": "web"}, "suspend": true, "mode": "Heap", "durationSeconds": 1,
+            })
+        };
+        let forbidden = "mode Heap needs the right to heap profilerequests.phpprof.dev, which the ClusterRole phpprof-system-phpprof-heap grants";
+        let rows: [(&str, &[Right], Option<&str>); 4] = [
+            ("profiler", &[CREATES, PROFILES], Some(forbidden)),
+            ("heaper", &[CREATES, PROFILES, HEAPS], None),
+            ("debugger", &[CREATES, ADDS], None),
+            (
+                "only-heaps",
+                &[CREATES, HEAPS],
+                Some("may not profile in namespace"),
+            ),
+        ];
+        for (name, rights, refused) in rows {
+            fixture.with_rights(name, rights).await?;
+            let client = impersonated(&user(name), &[]).await?;
+            let said = ask_for(&client, fixture, name, None, spec()).await?;
+            expect(name, said, refused)?;
+        }
+        let profiler = impersonated(&user("profiler"), &[]).await?;
+        let other = ask(&profiler, fixture, "sampled", None).await?;
+        expect("another mode", other, None)?;
+        fixture.developer().await?;
+        let developer = impersonated(&user("developer"), &[]).await?;
+        let edited = ask_for(&developer, fixture, "edited", None, spec()).await?;
+        expect("edit", edited, None)
     })
 }
 

@@ -7,6 +7,7 @@
 mod arguments;
 mod chosen;
 mod release;
+mod rights;
 
 use std::collections::BTreeMap;
 
@@ -25,10 +26,8 @@ use arguments::{arguments, has_argument};
 use chosen::{admission, budget, container, mode_of, names, pods};
 pub use chosen::{first, nothing, sampler_mode};
 pub use release::check_release;
-
-/// Rights whose result depends on other rights.
-pub const PATCH_PODS: &str = "patch pods/ephemeralcontainers";
-pub const PROFILE: &str = "profile profilerequests";
+use rights::right;
+pub use rights::{HEAP, PATCH_PODS, PROFILE};
 
 /// Rights to profile PHP.
 pub const MAY_PROFILE: &str = "may profile";
@@ -302,66 +301,6 @@ fn namespace_check(observed: &ObservedRelease) -> Check {
             good(format!("{name} is labelled phpprof.dev/profiling=enabled"))
         }
         Ok(()) => good("the operator profiles every namespace".to_owned()),
-    }
-}
-
-fn right(observed: &ObservedRelease, right: &'static str, allowed: Allowed) -> Check {
-    // The right is in the operator's own namespace, which is another one.
-    let place = if right.contains("of the operator") {
-        String::new()
-    } else {
-        format!(" in {}", observed.namespace)
-    };
-    let found = |may: &str| format!("you {may} {right}{place}");
-    let optional = right == PATCH_PODS;
-    let (name, remedy) = match right {
-        _ if optional || right == PROFILE || right.starts_with("create profilerequests") => (
-            MAY_PROFILE,
-            "ask for it: the chart's ClusterRole for profiling has it, and by default the cluster roles edit and admin",
-        ),
-        "get profilerequests" => (
-            MAY_LOOK,
-            "ask for it: the cluster roles view, edit and admin have it",
-        ),
-        _ => (
-            MAY_LOOK,
-            "ask the operator's administrator for it: the chart's role for readers of results has it (value results.readers)",
-        ),
-    };
-    let instead = observed
-        .rights
-        .iter()
-        .any(|(other, allowed)| *other == PATCH_PODS && *allowed == Some(true));
-    match allowed {
-        Some(true) => check(name, CheckVerdict::Good, found("may"), ""),
-        Some(false) if optional => check(
-            name,
-            CheckVerdict::Good,
-            format!("{}; only the dry run below needs it", found("may not")),
-            "",
-        ),
-        Some(false) if right == PROFILE && instead => check(
-            name,
-            CheckVerdict::Good,
-            format!("{}; your right to {PATCH_PODS} suffices", found("may not")),
-            "",
-        ),
-        Some(false) if right == PROFILE => check(
-            name,
-            CheckVerdict::Unknown,
-            format!(
-                "{}; the chart's policies, if enabled, need this right",
-                found("may not")
-            ),
-            remedy,
-        ),
-        Some(false) => check(name, CheckVerdict::Bad, found("may not"), remedy),
-        None => check(
-            name,
-            CheckVerdict::Unknown,
-            format!("the check whether you may {right} failed"),
-            remedy,
-        ),
     }
 }
 

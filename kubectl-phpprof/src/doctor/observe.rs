@@ -22,7 +22,7 @@ use phpprof_decide::pod::view;
 use serde_json::json;
 
 use super::checks::{
-    Allowed, DryRunAnswer, ObservedRelease, OperatorFacts, PATCH_PODS, PROFILE, StoreFacts,
+    Allowed, DryRunAnswer, HEAP, ObservedRelease, OperatorFacts, PATCH_PODS, PROFILE, StoreFacts,
     StoredSample, Unseen, argument, first, nothing, sampler_mode,
 };
 use crate::connect::Cluster;
@@ -126,6 +126,7 @@ async fn rights(cluster: &Cluster) -> Vec<(&'static str, Allowed)> {
             "",
             own,
         ),
+        (HEAP, "heap", "phpprof.dev", "profilerequests", "", own),
         (PATCH_PODS, "patch", "", "pods", "ephemeralcontainers", own),
         (
             "get profilerequests",

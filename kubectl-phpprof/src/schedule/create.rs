@@ -25,6 +25,14 @@ pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<Strin
         ));
     }
     let request = request_object(&arguments.request, None)?;
+    let is_of_heaps = request.data["spec"]["mode"] == "Heap";
+    if is_of_heaps && arguments.cluster_role.is_none() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "a schedule's account has no right to look into heaps, so each of its runs would be refused",
+            "name a ClusterRole with the verbs create, profile and heap on profilerequests: --cluster-role",
+        ));
+    }
     // As with kubectl, objects that are only printed need no cluster. Then the namespace may have
     // to be given.
     let cluster = match (

@@ -232,6 +232,26 @@ fn a_schedules_leftovers_are_deleted_without_cron_job() {
     );
 }
 
+/// The chart's role for profiling, which a schedule's account has, does not have that right.
+#[test]
+fn a_schedule_for_heaps_needs_another_role() {
+    let (_folder, path) = files();
+    let heaps = json!({
+        "apiVersion": "phpprof.dev/v1alpha1", "kind": "ProfileRequest", "metadata": {"name": "web"},
+        "spec": {"target": {"podName": "web"}, "mode": "Heap", "durationSeconds": 1},
+    });
+    std::fs::write(path.join("heaps.json"), heaps.to_string()).unwrap();
+    let line = "schedule create web -f heaps.json --schedule @daily -n shop --dry-run";
+    let said = run(&path, line);
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{}", said.err);
+    for part in ["no right to look into heaps", "--cluster-role"] {
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+    let said = run(&path, &format!("{line} --cluster-role heap-readers"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("name: heap-readers"), "{}", said.out);
+}
+
 #[test]
 fn a_charts_schedule_is_named_in_any_release() {
     let mut job = cron_job("Helm");

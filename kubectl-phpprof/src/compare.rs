@@ -6,8 +6,11 @@
 //! Invariant: points are always hundredths of the earlier profile's total: of its time, or of the
 //! time of one of its requests.
 
+use std::cmp::Reverse;
+
 use phpprof_profile::alike::Likeness;
 use phpprof_profile::change::{BoundOf, ChangeBounds, ChangeMeasure};
+use phpprof_profile::in_use::is_in_use;
 use phpprof_profile::timeline::CellTable;
 use phpprof_profile::{Diff, FunctionChange, NoiseScale, ONLY, Profile, View, diff, plain_name};
 use serde_json::Value;
@@ -29,6 +32,7 @@ pub struct Compared {
     scale: NoiseScale,
     /// How the profiles were recorded; the caller has checked it.
     pub likeness: Likeness,
+    is_of_heaps: bool,
 }
 
 impl Compared {
@@ -41,6 +45,17 @@ impl Compared {
             ));
         }
         let mut diff = diff(before, after, view).map_err(wrong_view)?;
+        let is_of_heaps = is_in_use(before) && is_in_use(after);
+        if is_of_heaps && per == Per::Request {
+            return Err(Failure::new(
+                Exit::Usage,
+                "what is in heaps belongs to no HTTP request, so it cannot be compared per request",
+                "leave --per out",
+            ));
+        }
+        if is_of_heaps {
+            sort_by_growth(&mut diff);
+        }
         let total_after = diff.total_after;
         let requests = match per {
             Per::Share => None,
@@ -64,6 +79,7 @@ impl Compared {
             bounds: None,
             scale: NoiseScale::BY_SAMPLES,
             likeness: Likeness::default(),
+            is_of_heaps,
         })
     }
 
@@ -93,9 +109,26 @@ impl Compared {
         }
     }
 
+    /// Whether both sides are of what is in heaps. All of it was counted, so nothing of their
+    /// difference is chance, and it is growth that counts, not a share.
+    pub fn is_of_heaps(&self) -> bool {
+        self.is_of_heaps
+    }
+
     /// Whether single samples say what chance is, which is too little.
     pub fn is_by_samples(&self) -> bool {
-        self.bounds.is_none()
+        self.bounds.is_none() && !self.is_of_heaps
+    }
+
+    /// What says how much functions differ by chance, in one word.
+    pub fn noise_basis(&self) -> &'static str {
+        if self.is_of_heaps {
+            "none"
+        } else if self.is_by_samples() {
+            "samples"
+        } else {
+            "cells"
+        }
     }
 
     /// By how many points a function's self time can differ by chance.
@@ -139,6 +172,13 @@ impl Compared {
     /// The result for a pipeline: an error if functions grew by more than this many points, and by
     /// more than chance.
     pub fn grown(&self, limit: f64) -> Result<(), Failure> {
+        if self.is_of_heaps {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--fail-above compares shares of time, and these profiles are of what is in heaps",
+                "leave it out; -o json has the bytes of each class before and after, to set a limit for",
+            ));
+        }
         let points = |change: &FunctionChange| self.diff.flat_points(change);
         let is_grown = |it: &&FunctionChange| points(it) > limit.max(self.noise(it));
         let grown = self.diff.changes.iter().filter(is_grown);
@@ -159,6 +199,16 @@ impl Compared {
             "see who calls them: the same command line with --output diff.html",
         ))
     }
+}
+
+/// The largest growth first, whether the profiles have it as their own or reach it.
+fn sort_by_growth(diff: &mut Diff) {
+    diff.changes.sort_by_key(|change| {
+        let own = change.flat_after.saturating_sub(change.flat_before);
+        let all = change.cum_after.saturating_sub(change.cum_before);
+        let name = (change.name.clone(), change.file.clone());
+        (Reverse((own.abs(), all.abs())), name)
+    });
 }
 
 /// By how many points of these totals the function's self time has grown.
@@ -303,6 +353,38 @@ mod tests {
             Some("2 of the functions"),
         );
         check(Per::Request, 51.0, &before, &slower, None);
+    }
+
+    fn heap(orders: i64) -> Profile {
+        let mut builder = Builder::new(Settings::in_use());
+        for (class, count) in [("Shop\\Order", orders), ("Shop\\Kernel", 100)] {
+            let path = [class, "Shop\\Cache::$items"].map(|name| FrameRef {
+                name,
+                ..FrameRef::default()
+            });
+            builder.add(&path, &[count, count * 64], &[]);
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn growth_of_heaps_is_no_chance() {
+        let of = |per| Compared::of(&heap(1), &heap(9000), &View::default(), per);
+        let compared = of(Per::Share).unwrap();
+        assert_eq!(compared.noise_basis(), "none");
+        let names = compared.diff.changes.iter().map(|it| it.name.as_str());
+        let expected = ["Shop\\Order", "Shop\\Cache::$items", "Shop\\Kernel"];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        let noise = compared.diff.changes.iter().map(|it| compared.noise(it));
+        assert_eq!(noise.sum::<f64>(), 0.0);
+        let refused = compared.grown(1.0).unwrap_err();
+        assert_eq!(refused.exit, Exit::Usage);
+        let refused = of(Per::Request).map(|_| ()).unwrap_err();
+        assert!(
+            refused.message.contains("no HTTP request"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

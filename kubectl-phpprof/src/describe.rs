@@ -46,7 +46,7 @@ pub fn text(
     if !targets.is_empty() {
         text.push_str("\nPods:\n");
         text.push_str(&indented(
-            &pods(&targets).text(width.map(|width| width.saturating_sub(2))),
+            &pods(&targets, is_of_heaps(request)).text(width.map(|width| width.saturating_sub(2))),
         ));
     }
     text.push_str(&rates(request, &targets, width));
@@ -63,10 +63,24 @@ fn facts(request: &RequestView<'_>, now: Timestamp) -> String {
     let profile = match request.words("/status/profile/url") {
         "" => "none".to_owned(),
         url => format!(
-            "{url} ({} samples, {} bytes)",
+            "{url} ({} {}, {} bytes)",
             request.number("/status/profile/samples"),
+            if is_of_heaps(request) {
+                "objects, arrays and strings"
+            } else {
+                "samples"
+            },
             request.number("/status/profile/sizeBytes")
         ),
+    };
+    let sampling = if is_of_heaps(request) {
+        "once, of what is in the heaps".to_owned()
+    } else {
+        format!(
+            "{}s, {} samples per second",
+            request.number("/spec/durationSeconds"),
+            request.number("/spec/samplesPerSecond")
+        )
     };
     let rows = [
         ("Name", request.name()),
@@ -76,14 +90,7 @@ fn facts(request: &RequestView<'_>, now: Timestamp) -> String {
             "Target",
             format!("{}, container {container}", request.target_words()),
         ),
-        (
-            "Sampling",
-            format!(
-                "{}s, {} samples per second",
-                request.number("/spec/durationSeconds"),
-                request.number("/spec/samplesPerSecond")
-            ),
-        ),
+        ("Sampling", sampling),
         (
             "Pods",
             format!(
@@ -120,7 +127,13 @@ fn container(request: &RequestView<'_>) -> String {
     format!("{}{why}", target.words("/containerName"))
 }
 
-fn pods(targets: &[TargetView<'_>]) -> Table {
+/// Whether it is of what is in heaps, so that nothing was sampled over time.
+fn is_of_heaps(request: &RequestView<'_>) -> bool {
+    request.words("/spec/mode") == "Heap"
+}
+
+fn pods(targets: &[TargetView<'_>], is_of_heaps: bool) -> Table {
+    let counted = if is_of_heaps { ">OBJECTS" } else { ">SAMPLES" };
     let mut table = Table::new(&[
         "POD",
         "?NODE",
@@ -128,7 +141,7 @@ fn pods(targets: &[TargetView<'_>]) -> Table {
         "REASON",
         "~PHP",
         ">WORKERS",
-        ">SAMPLES",
+        counted,
         ">?LATE",
         ">?UNSTABLE",
     ]);

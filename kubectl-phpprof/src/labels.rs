@@ -24,7 +24,8 @@ pub fn check(object: &DynamicObject, key: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let choose = format!("choose one of these with --by: {}", possible.join(", "));
-    let hint = match of_requests().find(|(known, _)| *known == key) {
+    let has_labels = spec.mode != ProfileMode::Heap;
+    let hint = match of_requests().find(|(known, _)| *known == key && has_labels) {
         Some((_, label)) => format!(
             "add {} to --labels, or its label to spec.labels of the file; or {choose}",
             flag(label)
@@ -46,7 +47,9 @@ fn possible(spec: &ProfileRequestSpec) -> Vec<&'static str> {
     // The plugin itself adds the last one.
     let fixed = labels::of_samples().chain([waiting::LABEL]);
     let is_asked = |label: RunLabel| label.label().is_some_and(|it| spec.labels.contains(&it));
-    let asked = of_requests().filter(|(_, label)| is_asked(*label));
+    // The default labels of a look into heaps have no effect.
+    let is_of_requests = spec.mode != ProfileMode::Heap;
+    let asked = of_requests().filter(|(_, label)| is_of_requests && is_asked(*label));
     let mut keys: Vec<_> = fixed.chain(of_mode.iter().copied()).collect();
     keys.extend(asked.map(|(key, _)| key));
     keys.sort_unstable();
@@ -116,6 +119,13 @@ mod tests {
         let target = json!({"podName": "web-1"});
         check(json!({"target": target}), "script", None);
         check(json!({"target": target, "mode": "Snapshot"}), "state", None);
+        let heaps = json!({"target": target, "mode": "Heap"});
+        check(heaps.clone(), "pod", None);
+        check(
+            heaps,
+            "script",
+            Some("choose one of these with --by: container, namespace, php"),
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
+use phpprof_profile::in_use::is_in_use;
 use phpprof_profile::page::SourceTexts;
 use phpprof_profile::timeline::Timeline;
 use phpprof_profile::{ComparedSide, ComparedSides, Format, View, page, svg};
@@ -56,7 +57,12 @@ pub async fn findings(
         labels: arguments.labels.clone(),
     };
     let found = phpprof_profile::findings(&source.profile, &view);
-    if found.is_empty() {
+    if is_in_use(&source.profile) {
+        eprintln!(
+            "{} is of what is in heaps, and findings are of time: see top and flame.",
+            source.title
+        );
+    } else if found.is_empty() {
         eprintln!("No findings in {}.", source.title);
     }
     Ok(findings::text(&found, &output, screen.width))
@@ -131,6 +137,7 @@ pub async fn compare(
     compared.likeness = sides.likeness.clone();
     let text = compared_text(arguments, screen, &sides, &titles, &compared)?;
     match arguments.fail_above.map(|limit| compared.grown(limit)) {
+        Some(Err(misused)) if misused.exit == Exit::Usage => Err(misused),
         Some(Err(grown)) => {
             stdout::say(&text)?;
             Err(grown)

@@ -52,7 +52,9 @@ impl RunProgress {
         request: &RequestView<'_>,
         elapsed: Duration,
     ) -> String {
+        let is_of_heaps = request.words("/spec/mode") == "Heap";
         match target.state() {
+            "Sampling" if is_of_heaps => "reading the heaps".to_owned(),
             "Sampling" => {
                 let key = format!(
                     "{} {}",
@@ -70,9 +72,13 @@ impl RunProgress {
             "Pending" | "" => "starting its sampler".to_owned(),
             "Verifying" => "stored, being verified".to_owned(),
             "Uploaded" => {
+                let what = if is_of_heaps {
+                    "objects, arrays and strings"
+                } else {
+                    "samples"
+                };
                 let samples = target.number("/samples");
-                let samples =
-                    samples.map_or_else(String::new, |count| format!(", {count} samples"));
+                let samples = samples.map_or_else(String::new, |count| format!(", {count} {what}"));
                 let cut = match target.reason() {
                     "" => String::new(),
                     reason => format!(", cut off: {}", printable(reason)),

@@ -108,6 +108,11 @@ async fn sign(cluster: &Cluster, object: &mut DynamicObject) {
 /// them. This is checked before the request is created.
 fn check_type(arguments: &RunFlags, object: &DynamicObject) -> Result<(), Failure> {
     match arguments.sample_type {
+        Some(wanted) if object.data["spec"]["mode"] == "Heap" => Err(Failure::new(
+            Exit::Usage,
+            format!("a request with mode Heap has no {}", wanted.name()),
+            "leave --sample-type out; top --sample-type inuse_objects shows numbers",
+        )),
         Some(wanted) if wanted.needs_heap() && object.data["spec"]["heap"] != true => {
             Err(Failure::new(
                 Exit::Usage,

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use phpprof_profile::in_use::is_in_use;
 use phpprof_profile::proto::Label;
 use phpprof_profile::{Amount, Profile, TopRow, View, ViewError, top, total, waiting};
 use serde_json::{Value, json};
@@ -70,6 +71,8 @@ pub struct TopTable {
     pub rows: Vec<TopRow>,
     /// The label of the rows; `None` for functions.
     by: Option<String>,
+    /// The frames are not functions, but what is in heaps, and who holds it.
+    is_of_heaps: bool,
 }
 
 impl TopTable {
@@ -100,6 +103,7 @@ impl TopTable {
             total: total(&kept, name),
             rows,
             by: by.map(str::to_owned),
+            is_of_heaps: is_in_use(profile),
         })
     }
 
@@ -124,10 +128,11 @@ impl TopTable {
             amount.text(self.total),
             count.min(self.rows.len()),
             self.rows.len(),
-            self.by.as_ref().map_or_else(
-                || "functions".to_owned(),
-                |key| format!("values of {}", printable(key))
-            ),
+            match &self.by {
+                None if self.is_of_heaps => "classes and holders".to_owned(),
+                None => "functions".to_owned(),
+                Some(key) => format!("values of {}", printable(key)),
+            }
         )
     }
 
@@ -135,7 +140,7 @@ impl TopTable {
         let functions = self.by.is_none();
         let mut heads = vec![">SELF", ">SELF%", ">?SUM%"];
         if functions {
-            heads.extend([">TOTAL", ">TOTAL%", "<FUNCTION"]);
+            heads.extend([">TOTAL", ">TOTAL%", name_head(self.is_of_heaps)]);
         } else {
             heads.push("~VALUE");
         }
@@ -188,6 +193,15 @@ impl TopTable {
     }
 }
 
+/// The head of the column of names.
+fn name_head(is_of_heaps: bool) -> &'static str {
+    if is_of_heaps {
+        "<CLASS OR HOLDER"
+    } else {
+        "<FUNCTION"
+    }
+}
+
 /// The value of a label for users: a number without its unit.
 pub fn label_text<'p>(profile: &'p Profile, label: &Label) -> Cow<'p, str> {
     match profile.string(label.str) {
@@ -233,6 +247,9 @@ pub fn diff_text(
     if *output == OutputForm::Form(ListForm::Name) {
         let shown = diff.changes.iter().take(count);
         return shown.map(|change| printable(&change.name) + "\n").collect();
+    }
+    if compared.is_of_heaps() {
+        return growth_text(compared, output.is_wide(), count, width);
     }
     let amount = diff.amount();
     let basis = if compared.is_by_samples() {
@@ -288,6 +305,52 @@ pub fn diff_text(
     text
 }
 
+/// What is in heaps, by how much it grew. There is no chance in it: everything was counted.
+fn growth_text(compared: &Compared, is_wide: bool, count: usize, width: Option<usize>) -> String {
+    let diff = &compared.diff;
+    let amount = |value: i64| Amount::of(&diff.unit, value).text(value);
+    let signed = |value: i64| match value {
+        0 => "0".to_owned(),
+        1.. => format!("+{}", amount(value)),
+        _ => amount(value),
+    };
+    let mut heads = vec![
+        ">SELF",
+        ">BEFORE",
+        ">AFTER",
+        ">TOTAL",
+        ">?BEFORE",
+        ">?AFTER",
+        name_head(true),
+    ];
+    if is_wide {
+        heads.push("<FILE");
+    }
+    let mut table = Table::new(&heads);
+    for change in diff.changes.iter().take(count) {
+        let mut cells = vec![
+            signed(change.flat_after.saturating_sub(change.flat_before)),
+            amount(change.flat_before),
+            amount(change.flat_after),
+            signed(change.cum_after.saturating_sub(change.cum_before)),
+            amount(change.cum_before),
+            amount(change.cum_after),
+            change.name.clone(),
+        ];
+        if is_wide {
+            cells.push(change.file.clone());
+        }
+        table.row(cells);
+    }
+    let head = format!(
+        "{}: {} before, {} after; growth of what there is (self), and of what is reached through it on a shortest path (total)\n",
+        diff.sample_type,
+        amount(diff.total_before),
+        amount(compared.total_after)
+    );
+    head + &table.text(width)
+}
+
 fn diff_data(compared: &Compared, count: usize) -> Value {
     let diff = &compared.diff;
     let rows = diff.changes.iter().take(count).map(|change| {
@@ -299,7 +362,7 @@ fn diff_data(compared: &Compared, count: usize) -> Value {
     });
     let mut data = json!({
         "sampleType": diff.sample_type, "unit": diff.unit,
-        "noiseBasis": if compared.is_by_samples() { "samples" } else { "cells" },
+        "noiseBasis": compared.noise_basis(),
         "total": {"before": diff.total_before, "after": compared.total_after}, "rows": rows.collect::<Vec<_>>(),
         "unlike": compared.likeness.unlike, "unchecked": compared.likeness.unchecked,
     });

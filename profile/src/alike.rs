@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::in_use::is_in_use;
 use crate::proto::Profile;
 use crate::stacks::{ONLY, View};
 
@@ -94,7 +95,10 @@ pub fn alike(before: &Profile, after: &Profile, view: &View) -> Likeness {
     rates(before, after, &mut likeness);
     let [one, other] = [before, after].map(RecordedRuns::of);
     chosen_samples(&one, &other, &mut likeness);
-    recorded(&one, &other, &mut likeness);
+    // What is in heaps belongs to no HTTP request, so it has neither labels nor filters of these.
+    if !(is_in_use(before) && is_in_use(after)) {
+        recorded(&one, &other, &mut likeness);
+    }
     likeness
 }
 

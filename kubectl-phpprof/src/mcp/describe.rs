@@ -3,12 +3,14 @@
 //! Invariant: quality comes first, and a request without a profile says why, pod by pod.
 
 use phpprof_crds::{RequestReason, TargetReason};
+use phpprof_profile::in_use::{InHeap, is_in_use};
 use phpprof_profile::unnamed::Counts;
 use phpprof_profile::{Amount, Profile, View, waiting};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths, percent};
+use super::head::HEAP_FRAMES;
 use super::part::keys;
 use super::quote::quoted;
 use crate::cli::TopSort;
@@ -32,6 +34,9 @@ const MOST_WAITS: usize = 6;
 struct Described<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     quality: Option<&'a AgentQuality>,
+    /// In place of the quality, if the profile is of what is in heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heaps: Option<&'a AgentHeaps>,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<&'a AgentMeasured>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +59,17 @@ struct AgentQuality {
     stopped: i64,
     workers_not_sampled: i64,
     missed_processes: i64,
+}
+
+/// How heaps were read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentHeaps {
+    meaning: &'static str,
+    /// Empty if everything was read, of workers that stood still.
+    warnings: Vec<String>,
+    #[serde(flatten)]
+    read: InHeap,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -106,11 +122,16 @@ pub fn answer(
     place: &AgentPlace,
     name: &str,
 ) -> Result<AgentAnswer, Failure> {
-    let quality = profile.map(quality);
+    let (of_heaps, sampled): (Option<&Profile>, Option<&Profile>) = (
+        profile.filter(|it| is_in_use(it)),
+        profile.filter(|it| !is_in_use(it)),
+    );
+    let (quality, heaps) = (sampled.map(quality), of_heaps.map(heaps));
     let measured = profile.map(measured);
     let next = next(profile, measured.as_ref(), request, name);
     let body = |count: usize| Described {
         quality: quality.as_ref(),
+        heaps: heaps.as_ref(),
         measured: measured.as_ref(),
         request: request.map(|view| of_request(view, count)),
     };
@@ -163,6 +184,16 @@ fn quality(profile: &Profile) -> AgentQuality {
         stopped,
         workers_not_sampled: sum("/workersNotSampled"),
         missed_processes: sum("/missed/processes"),
+    }
+}
+
+fn heaps(profile: &Profile) -> AgentHeaps {
+    let read = InHeap::of(profile);
+    let without = "the profile does not say how its heaps were read";
+    AgentHeaps {
+        meaning: HEAP_FRAMES,
+        warnings: read.map_or_else(|| vec![without.to_owned()], |it| it.losses()),
+        read: read.unwrap_or_default(),
     }
 }
 
@@ -292,6 +323,23 @@ fn next(
         );
         return next;
     }
+    if is_in_use(profile) {
+        let held = json!({"sort": "total"});
+        next.add("top", "the classes with the most bytes", of(json!({})));
+        next.add("top", "what holds the most bytes", of(held));
+        next.add(
+            "callees",
+            "the paths from what PHP keeps itself on",
+            of(json!({})),
+        );
+        return next;
+    }
+    of_time(&mut next, measured, of);
+    next
+}
+
+/// Where to look in a profile of time.
+fn of_time(next: &mut AgentNexts, measured: &AgentMeasured, of: impl Fn(Value) -> Value) {
     next.add("findings", "known problems, with what to do", of(json!({})));
     let most = measured.waiting.first().map_or(0.0, |wait| wait.percent);
     if most >= MUCH_WAITING {
@@ -308,5 +356,4 @@ fn next(
             of(json!({"by": "route"})),
         );
     }
-    next
 }

@@ -3,13 +3,13 @@
 //! Invariant: points are hundredths of the earlier profile's total, as in `kubectl phpprof diff`.
 
 use phpprof_profile::alike::{Aspect, Likeness};
-use phpprof_profile::{ComparedSide, ComparedSides, FunctionChange, View};
+use phpprof_profile::{Amount, ComparedSide, ComparedSides, Diff, FunctionChange, View};
 use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{AgentAnswer, AgentNexts, AgentPlace, hundredths};
 use super::ask::{AskedPer, DiffAsked, most};
-use super::head::is_code;
+use super::head::{HEAP_FRAMES, is_code};
 use super::part::AskedPart;
 use super::quote::{quoted, quoted_path};
 use super::store::AgentSide;
@@ -39,6 +39,9 @@ struct DiffBody {
     is_noise_by_samples: bool,
     /// What points are of.
     points_of: &'static str,
+    /// What frames and totals are, if they are not functions and time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meaning: Option<&'static str>,
     rows: Vec<ChangeShown>,
     left_out: usize,
 }
@@ -55,6 +58,26 @@ struct ChangeShown {
     noise_points: f64,
     is_beyond_chance: bool,
     total_points: f64,
+    /// Of what is in heaps: by how much it grew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    growth: Option<HeapGrowth>,
+}
+
+impl ChangeShown {
+    fn is_grown(&self) -> bool {
+        match &self.growth {
+            Some(growth) => growth.own.starts_with('+'),
+            None => self.is_beyond_chance && self.self_points > 0.0,
+        }
+    }
+}
+
+/// With units.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HeapGrowth {
+    own: String,
+    total: String,
 }
 
 pub fn answer(
@@ -81,23 +104,7 @@ pub fn answer(
     let count = most(asked.most, ROWS).min(changes.len());
     let shown = changes.iter().take(count);
     let rows: Vec<ChangeShown> = shown.map(|change| row(&compared, change)).collect();
-    let mut next = AgentNexts::default();
-    let grown = rows
-        .iter()
-        .filter(|row| row.is_beyond_chance && row.self_points > 0.0);
-    for row in grown.take(FOLLOWED) {
-        let function = json!({"function": row.function});
-        next.add("callers", "which code calls what grew", part.and(function));
-        if is_code(&row.file) {
-            let place = json!({"function": row.function, "file": row.file});
-            next.add("lines", "the hot lines of what grew", part.and(place));
-        }
-    }
-    next.add(
-        "findings",
-        "known problems afterwards",
-        json!({"profile": asked.after}),
-    );
+    let next = next(&compared, &rows, &part, &asked.after);
     let amount = compared.diff.amount();
     let body = |count: usize| DiffBody {
         before: quoted(&asked.before),
@@ -112,10 +119,40 @@ pub fn answer(
             AskedPer::Share => "percent of each profile's total",
             AskedPer::Request => "percent of the time per request before",
         },
+        meaning: compared.is_of_heaps().then_some(HEAP_FRAMES),
         rows: rows.iter().take(count).cloned().collect(),
         left_out: changes.len().saturating_sub(count),
     };
     AgentAnswer::fitted(place, rows.len(), body, &next)
+}
+
+/// Who calls, or holds, what grew most.
+fn next(
+    compared: &Compared,
+    rows: &[ChangeShown],
+    part: &AskedPart<'_>,
+    after: &str,
+) -> AgentNexts {
+    let mut next = AgentNexts::default();
+    let callers = if compared.is_of_heaps() {
+        "who holds what grew"
+    } else {
+        "which code calls what grew"
+    };
+    for row in rows.iter().filter(|row| row.is_grown()).take(FOLLOWED) {
+        let function = json!({"function": row.function});
+        next.add("callers", callers, part.and(function));
+        if is_code(&row.file) {
+            let place = json!({"function": row.function, "file": row.file});
+            next.add("lines", "the hot lines of what grew", part.and(place));
+        }
+    }
+    // Findings are of time.
+    if !compared.is_of_heaps() {
+        let profile = json!({"profile": after});
+        next.add("findings", "known problems afterwards", profile);
+    }
+    next
 }
 
 /// Both sides as `kubectl phpprof` compares them. An agent forces it by an argument.
@@ -158,7 +195,20 @@ fn row(compared: &Compared, change: &FunctionChange) -> ChangeShown {
         self_after: hundredths(diff.share_after(change.flat_after)),
         self_points: hundredths(points),
         noise_points: hundredths(noise),
-        is_beyond_chance: points.abs() > noise,
+        is_beyond_chance: if compared.is_of_heaps() {
+            change.flat_after != change.flat_before
+        } else {
+            points.abs() > noise
+        },
         total_points: hundredths(diff.cum_points(change)),
+        growth: compared.is_of_heaps().then(|| HeapGrowth {
+            own: signed(diff, change.flat_after.saturating_sub(change.flat_before)),
+            total: signed(diff, change.cum_after.saturating_sub(change.cum_before)),
+        }),
     }
+}
+
+fn signed(diff: &Diff, value: i64) -> String {
+    let text = Amount::of(&diff.unit, value).text(value);
+    if value > 0 { format!("+{text}") } else { text }
 }

@@ -3,6 +3,7 @@
 //! Invariant: advice has no name of the program; function, file and stack are fields of their own.
 
 use phpprof_profile::findings::{ErrorPlace, Measure};
+use phpprof_profile::in_use::is_in_use;
 use phpprof_profile::{Finding, View, findings};
 use serde::Serialize;
 use serde_json::json;
@@ -68,9 +69,11 @@ pub fn answer(
     let next = next(&found, &part);
     let body = |count: usize| FindingsBody {
         findings: found.iter().take(count).map(row).collect(),
-        note: found.is_empty().then_some(
-            "No rule found a problem. That does not mean that there is none: look at top.",
-        ),
+        note: found.is_empty().then_some(if is_in_use(&chosen.profile) {
+            "Rules are of time, and this profile is of what is in heaps: look at top."
+        } else {
+            "No rule found a problem. That does not mean that there is none: look at top."
+        }),
         left_out: found.len().saturating_sub(count),
     };
     AgentAnswer::fitted(place, found.len(), body, &next)
@@ -142,10 +145,6 @@ fn next(found: &[Finding], part: &AskedPart<'_>) -> AgentNexts {
             (None, None) => {}
         }
     }
-    next.add(
-        "top",
-        "the functions with the most time",
-        part.and(json!({})),
-    );
+    next.add("top", "what has the largest share", part.and(json!({})));
     next
 }

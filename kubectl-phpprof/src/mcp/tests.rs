@@ -2,6 +2,7 @@
 
 mod double;
 mod follow;
+mod heaps;
 mod planted;
 mod upgrade;
 

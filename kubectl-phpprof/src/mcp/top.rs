@@ -3,6 +3,7 @@
 //! Invariant: percentages are of all samples in the view.
 
 use phpprof_profile::calls::lines;
+use phpprof_profile::in_use::is_in_use;
 use phpprof_profile::waiting;
 use serde::Serialize;
 use serde_json::json;
@@ -95,11 +96,12 @@ impl AskedTop<'_> {
         for row in rows.iter().take(FOLLOWED) {
             self.follow(&mut next, row);
         }
-        next.add(
-            "callees",
-            "the tree from the entry point on",
-            self.part.and(json!({})),
-        );
+        let tree = if self.is_of_heaps() {
+            "the paths from what PHP keeps itself on"
+        } else {
+            "the tree from the entry point on"
+        };
+        next.add("callees", tree, self.part.and(json!({})));
         let head = TypeHead::of(&table.sample_type, &table.unit, table.total);
         self.fitted(&head, "function", &rows, all, &next)
     }
@@ -114,8 +116,17 @@ impl AskedTop<'_> {
                 self.part.and(place),
             );
         } else {
-            next.add("callers", "which code calls this", self.part.and(function));
+            let why = if self.is_of_heaps() {
+                "who holds this"
+            } else {
+                "which code calls this"
+            };
+            next.add("callers", why, self.part.and(function));
         }
+    }
+
+    fn is_of_heaps(&self) -> bool {
+        is_in_use(&self.chosen.profile)
     }
 
     fn by_line(&self) -> Result<AgentAnswer, Failure> {

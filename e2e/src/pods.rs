@@ -197,6 +197,18 @@ pub fn throttled(name: &str) -> Value {
     pod(name, json!([php]))
 }
 
+/// A process with a leak: a static array gets orders that nobody takes out again, 1,000 a second
+/// and at most 100,000. Its keys and values are secrets.
+pub fn leaking(name: &str) -> Value {
+    let code = r#"namespace Shop;
+        class Order { public array $lines; function __construct(int $n) { $this->lines = ["secret-$n"]; } }
+        class Cache { public static array $items = []; }
+        for ($n = 0; true; usleep(20000)) {
+            for ($more = 20; $more-- > 0 && $n < 100000; $n++) { Cache::$items["4111111111111111-$n"] = new Order($n); }
+        }"#;
+    pod(name, json!([looping("php", code)]))
+}
+
 /// nginx's place first, and PHP second, without an annotation: the most usual PHP pod.
 pub fn php_second(name: &str, php: &str) -> Value {
     let code = "function work() { return md5(str_repeat('x', 50000)); } while (true) { work(); usleep(2000); }";

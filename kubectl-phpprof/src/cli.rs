@@ -3,6 +3,7 @@
 //! Invariant: usage begins with `kubectl phpprof`, and flags are spelled as kubectl spells them.
 
 mod ask;
+mod heap;
 mod job;
 mod schedule;
 mod verdict;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use phpprof_profile::Prefix;
 
 pub use ask::{CanaryArguments, DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
+pub use heap::{HeapFlags, HeapOutput, InUseForm};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};
 pub use verdict::{VerdictFlags, VerdictForm, VerdictMeasure, VerdictOutput};
@@ -82,6 +84,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Show where every worker is now, and what it waits for. Stuck workers come first.
     Dump(Dump),
+    /// Show what is in the heaps of running workers, and who holds it; with --baseline, what has
+    /// grown.
+    Heap(HeapFlags),
     /// Answer agents about profiles, as a server of the Model Context Protocol.
     Mcp(McpFlags),
     /// Print the versions of the plugin, the operator and the sampler's image.
@@ -190,7 +195,8 @@ pub struct Explain {
 #[derive(Args, Debug, Clone, Default)]
 pub struct ViewArguments {
     /// Sample type: wall, cpu or samples; with --heap also heap_growth and heap_change; with
-    /// --fibers also fibers and suspended. Default: the profile's default, which is wall.
+    /// --fibers also fibers and suspended; of what is in heaps, inuse_space or inuse_objects.
+    /// Default: the profile's default, which is wall or inuse_space.
     #[arg(short = 't', long, value_name = "TYPE")]
     pub sample_type: Option<String>,
     /// Only samples with this label. May be repeated.
@@ -305,7 +311,7 @@ pub struct DiffFlags {
     pub per: Per,
     /// End with exit code 9 if the self time of a function has grown by more than this many points,
     /// and by more than chance. Points are percent of the total time; with --per request, percent
-    /// of the time that a request took before.
+    /// of the time that a request took before. Not for what is in heaps.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     pub fail_above: Option<f64>,
     /// Compare profiles that are unlike: of other sample types, of rates that differ by more than a

@@ -110,7 +110,7 @@ pub fn next(words: &[String]) -> NextWords {
     match verb.get_name() {
         "create" => NextWords::Targets,
         "suspend" | "resume" | "run" | "delete" if of_schedules => NextWords::Schedules,
-        "run" | "doctor" => NextWords::Targets,
+        "run" | "doctor" | "dump" | "heap" => NextWords::Targets,
         "describe" | "cancel" | "delete" | "logs" => NextWords::Requests {
             files: false,
             stored: false,
@@ -181,6 +181,10 @@ fn value(flag: &Arg) -> NextWords {
     match flag.get_id().as_str() {
         "namespace" | "operator_namespace" => NextWords::Namespaces,
         "kubeconfig" | "filename" => NextWords::Files,
+        "baseline" => NextWords::Requests {
+            files: true,
+            stored: true,
+        },
         "output" if is_of_lists(flag) => {
             // The help names the forms that this verb has.
             let help = about(flag.get_help());
@@ -421,6 +425,12 @@ mod tests {
     fn names_are_asked_for_where_names_stand() {
         assert_eq!(of("run "), NextWords::Targets);
         assert_eq!(of("-n shop doctor deploy/"), NextWords::Targets);
+        assert_eq!(of("heap deploy/"), NextWords::Targets);
+        let earlier = NextWords::Requests {
+            files: true,
+            stored: true,
+        };
+        assert_eq!(of("heap deploy/web --baseline we"), earlier);
         for (line, files, stored) in [
             ("describe ", false, false),
             ("get ", false, true),

@@ -28,6 +28,7 @@ mod get;
 mod global;
 #[cfg(test)]
 mod golden;
+mod heap;
 mod jsonpath;
 mod labels;
 mod list;
@@ -159,6 +160,7 @@ async fn perform(cli: Cli) -> Result<String, Failure> {
             .map(|()| String::new()),
         Verb::Ui(arguments) => ui::run(global, arguments).await,
         Verb::Dump(arguments) => dump::run(global, arguments).await,
+        Verb::Heap(arguments) => heap::run(global, arguments, screen).await,
         Verb::Mcp(flags) => mcp::run(global, flags).await,
         Verb::Version(arguments) => version::run(global, arguments).await,
         Verb::Completion(arguments) => Ok(completion::script(arguments.shell).to_owned()),

@@ -9,7 +9,7 @@ use phpprof_crds::{
     SamplerMode, UploadMode, WorkloadRef,
 };
 
-use crate::cli::{Dump, RequestArguments, TopFlags};
+use crate::cli::{Dump, HeapFlags, RequestArguments, TopFlags};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -181,6 +181,24 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
     whole(spec, None, prefix)
 }
 
+/// The request for what is in heaps. Its profile is kept as others are: it may be a baseline.
+pub fn heaps(flags: &HeapFlags) -> Result<ProfileRequest, Failure> {
+    let target = ProfileTarget {
+        container_name: flags.container.clone(),
+        max_pods: flags.max_pods,
+        run_as_user: flags.run_as_user,
+        run_as_group: flags.run_as_group,
+        ..named(flags.target.as_deref(), flags.selector.as_deref())?
+    };
+    let spec = ProfileRequestSpec {
+        mode: ProfileMode::Heap,
+        duration_seconds: 1,
+        ..of(target)
+    };
+    let prefix = prefix(flags.target.as_deref()) + "heap-";
+    whole(spec, flags.name.clone(), prefix)
+}
+
 /// The request of a live table. It and its stored profile are needed only for a while.
 pub fn live(top: &TopFlags) -> Result<ProfileRequest, Failure> {
     let target = ProfileTarget {
@@ -331,6 +349,27 @@ mod tests {
         assert_eq!(asks("dump pod/web"), (false, false));
         assert_eq!(asks("dump pod/web --memory"), (true, false));
         assert_eq!(asks("dump pod/web --fibers"), (false, true));
+    }
+
+    #[test]
+    fn a_look_into_heaps_breaks_no_rule() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            heap: HeapFlags,
+        }
+        let of = |line: &str| {
+            let line = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+            heaps(&line.heap).unwrap()
+        };
+        let unnamed = of("heap deploy/web -c fpm");
+        assert_eq!(unnamed.metadata.generate_name.as_deref(), Some("web-heap-"));
+        let spec = unnamed.spec;
+        assert_eq!((spec.mode, spec.duration_seconds), (ProfileMode::Heap, 1));
+        assert_eq!(spec.target.container_name.as_deref(), Some("fpm"));
+        assert!(spec.labels.is_empty() && !spec.heap);
+        let named = of("heap -l app=web --name before");
+        assert_eq!(named.metadata.name.as_deref(), Some("before"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod dump;
 mod ends;
 mod exports;
 mod grants;
+mod heaps;
 mod helm_test;
 mod hostile;
 mod latency;

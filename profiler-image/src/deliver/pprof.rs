@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use phpprof_profile::dump::{DumpFrame, DumpWorker, MemoryLabels};
+use phpprof_profile::dump::{DumpWorker, MemoryLabels};
 use phpprof_profile::room::Lost;
 use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
@@ -24,7 +24,7 @@ use asked::AskedData;
 use fibers::{FiberCounts, add_fibers};
 use heap::HeapData;
 use php::PhpBuild;
-use rows::{frames, of_worker, waits};
+use rows::{frame_of, frames, of_worker, waits};
 pub use untold::Untold;
 
 mod asked;
@@ -327,15 +327,6 @@ pub fn of_workers(
         untold,
         unnamed: unnamed::Counts::default(),
         lost: Lost::default(),
-    }
-}
-
-fn frame_of(frame: &DumpFrame) -> FrameRef<'_> {
-    FrameRef {
-        name: &frame.function,
-        file: &frame.file,
-        start_line: 0,
-        line: frame.line,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a label says only what the sampler knows, not what a leaf's name says.
 
+use phpprof_profile::dump::DumpFrame;
 use phpprof_profile::labels::{OF_ENGINES, OF_WORKERS};
 use phpprof_profile::waiting;
 use phpprof_profile::{FrameRef, SampleTag};
@@ -43,6 +44,16 @@ pub(super) fn frames<'a>(
     let mut frames: Vec<_> = lines.iter().map(frame).collect();
     frames.reverse();
     frames
+}
+
+/// The frame of a worker's stack in a snapshot.
+pub(super) fn frame_of(frame: &DumpFrame) -> FrameRef<'_> {
+    FrameRef {
+        name: &frame.function,
+        file: &frame.file,
+        start_line: 0,
+        line: frame.line,
+    }
 }
 
 /// The labels of a worker. A container may run several PHP versions, so each sample has its own.

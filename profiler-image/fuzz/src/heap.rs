@@ -4,7 +4,7 @@
 
 use phpprof_zend::heap::account::{MmReading, read};
 use phpprof_zend::heap::blocks::HeapBlocks;
-use phpprof_zend::heap::holders::{HeldMemory, HeldObjects, MAX_NODES};
+use phpprof_zend::heap::holders::{HeldMemory, HeldObjects, MAX_NODES, PathStep};
 use phpprof_zend::heap::objects::{FibersWalk, HeapObjects, ObjectsWalk};
 use phpprof_zend::heap::of_chunk;
 use phpprof_zend::layouts::{Layout, ROWS};
@@ -26,6 +26,12 @@ pub struct FuzzedHeap {
     pub objects: Option<HeapObjects>,
     /// Who holds them.
     pub held: HeldObjects,
+    /// All that is held, the last step of each path, and the objects that no path reaches.
+    pub all: HeldObjects,
+    /// The same: from path number 1 on.
+    pub steps: Vec<PathStep>,
+    /// The same: absent without a table.
+    pub others: Option<HeapObjects>,
     /// The longest path to objects of the largest classes.
     pub longest_path: usize,
     /// How many frames each suspended fiber has whose stack could be read.
@@ -56,8 +62,15 @@ pub fn of_image(input: &[u8]) -> Option<FuzzedHeap> {
     let classes = objects.iter().flat_map(|objects| objects.classes.iter());
     let paths = classes.flat_map(|class| held.of(&image, layout, &class.keys, 3));
     let longest_path = paths.map(|it| it.path.len()).max().unwrap_or(0);
+    let mut all = HeldObjects::read_all(&place, &|| false);
+    let seen = all.take_seen();
+    let others = walk.read_without(&image, layout, globals, &read.blocks, Some(&seen));
+    let steps = all.named(&place, &|| false);
     let fibers = fibers(&image, layout, globals, &read.blocks);
     Some(FuzzedHeap {
+        all,
+        steps,
+        others: others.ok(),
         read,
         objects,
         held,
@@ -92,6 +105,15 @@ pub fn run(input: &[u8]) {
     let _ = (account.unaccounted(), account.reclaimable());
     assert!(account.chunks > 0 && account.free_bytes() <= account.chunks << 21);
     assert!(heap.held.objects <= MAX_NODES as u64 && heap.longest_path <= 480);
+    // Each block counts once, so all of them together are no more than the heap has.
+    let bytes: u64 = heap.all.rows().map(|row| row.amount.bytes).sum();
+    let most = (account.chunks << 21).saturating_add(account.huge_bytes);
+    assert!(bytes.saturating_add(heap.all.rest.bytes) <= most);
+    let is_before = |(at, step): (usize, &PathStep)| step.before <= at && step.name.len() <= 2048;
+    assert!(heap.steps.iter().enumerate().all(is_before));
+    assert!(heap.all.rows().all(|row| row.path <= heap.steps.len()));
+    let reached = heap.others.map_or(0, |it| it.reached);
+    assert!(reached <= heap.objects.as_ref().map_or(0, |it| it.places));
     if let Some(objects) = heap.objects {
         assert!(objects.classes.len() <= 256 && objects.one_of <= 1 << 13);
     }

@@ -164,20 +164,28 @@ pub enum EntryKey {
     Position,
     /// An integer.
     Number,
-    /// A string.
-    Text,
+    /// A string, with its address.
+    Text(u64),
+}
+
+/// An array whose entries were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadArray {
+    /// How many places it has.
+    pub places: u32,
+    /// The address of the first one.
+    pub data: u64,
 }
 
 /// Hands over each entry of an array. They are read in pieces, so that a large array takes little
-/// memory. `None` if it has more than `most`, or could not be read to its end; else how many places
-/// it has.
+/// memory. `None` if it has more than `most`, or could not be read to its end.
 pub fn entries<M: Memory + ?Sized>(
     memory: &M,
     layout: &Layout,
     table: u64,
     most: u32,
     each: &mut dyn FnMut(EntryKey, Zval),
-) -> Option<u32> {
+) -> Option<ReadArray> {
     const TOGETHER: u64 = 2048;
     let row = &layout.zend_array;
     let table = TableHead::read(memory, layout, table)?;
@@ -200,15 +208,19 @@ pub fn entries<M: Memory + ?Sized>(
             let zval = Zval::parse(entry);
             let key = if table.is_packed {
                 EntryKey::Position
-            } else if word_at(entry, row.bucket_key) == 0 {
-                EntryKey::Number
             } else {
-                EntryKey::Text
+                match word_at(entry, row.bucket_key) {
+                    0 => EntryKey::Number,
+                    text => EntryKey::Text(text),
+                }
             };
             each(key, direct(memory, row.is_indirect, zval));
         }
     }
-    Some(table.used)
+    Some(ReadArray {
+        places: table.used,
+        data: table.data,
+    })
 }
 
 /// The value of a zval that points to another one, as those of global variables do.

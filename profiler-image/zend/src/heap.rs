@@ -14,6 +14,7 @@ mod free;
 pub mod holders;
 pub mod objects;
 pub(crate) mod pages;
+pub mod seen;
 
 use crate::layouts::Layout;
 use crate::memory::{END_OF_USER_SPACE, Memory, Piece, half_at, word_at};

@@ -11,27 +11,31 @@ mod edges;
 mod names;
 pub(crate) mod paths;
 mod roots;
+mod rows;
 mod steps;
+mod strings;
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::hash::{self, EntryKey};
 use crate::layouts::Layout;
 use crate::memory::{Memory, half_at};
-use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, Zval};
+use crate::zval::{IS_ARRAY, IS_OBJECT, IS_REFERENCE, IS_STRING, IS_UNDEF, Zval};
 
 use super::blocks::HeapBlocks;
-use super::objects::{ClassKey, EngineClass, ObjectKind};
+use super::objects::{ClassKey, ClassTotals, EngineClass, HeapClass, ObjectKind};
+use super::seen::SeenBlocks;
 use paths::{HeldPath, PathTree};
+pub use rows::{HeldRow, PathStep};
 use steps::HoldingStep;
 
-/// How many objects, arrays and references are followed. With their places in the queue, that is
-/// up to 14 MiB.
+/// How many objects, arrays and references are followed. With the queue and the blocks that were
+/// seen, that is up to 11 MiB.
 pub const MAX_NODES: usize = 1 << 18;
 /// How many entries of arrays are read.
 pub const MAX_ENTRIES: u64 = 1 << 24;
-/// How many counts of a class below a path are kept.
-const MAX_HELD: usize = 1 << 14;
+/// How many counts of a kind below a path are kept.
+const MAX_HELD: usize = 1 << 15;
 /// How many classes are remembered, each in a place that follows from its address.
 const SHAPES: usize = 4096;
 
@@ -49,18 +53,52 @@ pub struct HeldMemory<'a, M: ?Sized> {
     pub compiler_globals: u64,
 }
 
-/// The objects that were reached, by class and path.
+/// What was reached, by kind and path.
 #[derive(Debug, Default)]
 pub struct HeldObjects {
     paths: PathTree,
-    /// How many objects of which classes each path leads to.
-    held: Vec<Vec<(ClassKey, u64)>>,
-    /// The classes of all paths, together.
+    /// How much of which kinds each path leads to.
+    held: Vec<Vec<HeldCount>>,
+    /// The kinds of all paths, together.
     counts: usize,
     /// The objects that were reached.
     pub objects: u64,
     /// Whether the walk came to its end, within its bounds and its time.
     pub is_whole: bool,
+    /// What has no row, for lack of room.
+    pub rest: HeldAmount,
+    seen: SeenBlocks,
+    totals: ClassTotals,
+    classes: Vec<HeapClass>,
+}
+
+/// A number of things, and the bytes of their blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeldAmount {
+    /// How many there are.
+    pub count: u64,
+    /// The bytes of their blocks.
+    pub bytes: u64,
+}
+
+/// What is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldKind {
+    /// An object of this class.
+    Object(ClassKey),
+    /// An array, with the block of its entries.
+    Array,
+    /// A string that is not interned.
+    String,
+    /// A reference (`&`).
+    Reference,
+}
+
+/// How much of one kind there is.
+#[derive(Debug, Clone, Copy)]
+struct HeldCount {
+    kind: HeldKind,
+    amount: HeldAmount,
 }
 
 /// A path to objects of one class.
@@ -73,21 +111,44 @@ pub struct HoldingPath {
 }
 
 impl HeldObjects {
-    /// Walks the heap until `is_over`.
+    /// Walks the heap until `is_over`, and counts its objects.
     pub fn read<'a, M: Memory + ?Sized>(
         place: &'a HeldMemory<'a, M>,
         is_over: &'a dyn Fn() -> bool,
     ) -> Self {
+        let mut found = Self::walked(place, is_over, false);
+        found.take_seen();
+        found
+    }
+
+    /// The same, and counts arrays, strings and references too.
+    pub fn read_all<'a, M: Memory + ?Sized>(
+        place: &'a HeldMemory<'a, M>,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Self {
+        Self::walked(place, is_over, true)
+    }
+
+    fn walked<'a, M: Memory + ?Sized>(
+        place: &'a HeldMemory<'a, M>,
+        is_over: &'a dyn Fn() -> bool,
+        counts_all: bool,
+    ) -> Self {
         let mut walk = HoldersWalk {
             place,
-            seen: HashSet::new(),
+            counts_all,
+            nodes: 0,
             open: VecDeque::new(),
+            strings: Vec::new(),
             shapes: vec![(0, None); SHAPES],
             functions: HashSet::new(),
             is_over,
             entries: 0,
             is_cut: false,
-            found: Self::default(),
+            found: Self {
+                seen: SeenBlocks::of(place.blocks),
+                ..Self::default()
+            },
         };
         walk.roots();
         while let Some(node) = walk.open.pop_front() {
@@ -96,7 +157,8 @@ impl HeldObjects {
             }
             walk.follow(node);
         }
-        walk.found.is_whole = !walk.is_cut;
+        walk.count_strings();
+        walk.found.is_whole = !walk.is_cut && !walk.found.seen.is_full;
         walk.found
     }
 
@@ -109,9 +171,13 @@ impl HeldObjects {
         classes: &[ClassKey],
         most: usize,
     ) -> Vec<HoldingPath> {
-        let of_path = |(index, held): (usize, &Vec<(ClassKey, u64)>)| {
-            let of_classes = held.iter().filter(|(key, _)| classes.contains(key));
-            let count = of_classes.map(|(_, count)| count).sum::<u64>();
+        let of_path = |(index, held): (usize, &Vec<HeldCount>)| {
+            let is_of_classes = |it: &&HeldCount| match it.kind {
+                HeldKind::Object(key) => classes.contains(&key),
+                _ => false,
+            };
+            let of_classes = held.iter().filter(is_of_classes);
+            let count = of_classes.map(|it| it.amount.count).sum::<u64>();
             (count > 0).then(|| (PathTree::path(index), count))
         };
         let mut counts: Vec<_> = self.held.iter().enumerate().filter_map(of_path).collect();
@@ -150,7 +216,7 @@ fn of_key(key: EntryKey) -> HoldingStep {
     match key {
         EntryKey::Position => HoldingStep::Position,
         EntryKey::Number => HoldingStep::NumberKey,
-        EntryKey::Text => HoldingStep::TextKey,
+        EntryKey::Text(_) => HoldingStep::TextKey,
     }
 }
 
@@ -177,8 +243,13 @@ struct ClassShape {
 
 struct HoldersWalk<'a, M: ?Sized> {
     place: &'a HeldMemory<'a, M>,
-    seen: HashSet<u64>,
+    /// Whether arrays, strings and references are counted too.
+    counts_all: bool,
+    /// How many objects, arrays and references were reached.
+    nodes: usize,
     open: VecDeque<OpenNode>,
+    /// Strings whose headers are still to be read ([`strings`]).
+    strings: Vec<u64>,
     /// The classes that were asked for last, by the address of each; no shape for what is not a
     /// class.
     shapes: Vec<(u64, Option<ClassShape>)>,
@@ -204,6 +275,7 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             IS_OBJECT => NodeKind::Object,
             IS_ARRAY => NodeKind::Array,
             IS_REFERENCE => NodeKind::Reference,
+            IS_STRING => return self.string(zval.0, path),
             _ => return,
         };
         self.visit(zval.0, kind, path);
@@ -221,14 +293,23 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
 
     /// Whether what is here is to be followed: it is in the heap, and was not seen yet.
     fn is_new(&mut self, address: u64) -> bool {
-        if !address.is_multiple_of(8) || self.place.blocks.block(address).is_none() {
+        let blocks = self.place.blocks;
+        let block = blocks.block(address);
+        let Some(block) = block.filter(|_| address.is_multiple_of(8)) else {
+            return false;
+        };
+        if self.nodes >= MAX_NODES {
+            self.is_cut |= !self.found.seen.contains(blocks, block);
             return false;
         }
-        if self.seen.len() >= MAX_NODES {
-            self.is_cut |= !self.seen.contains(&address);
-            return false;
-        }
-        self.seen.insert(address)
+        let is_new = self.found.seen.insert(blocks, block);
+        self.nodes += usize::from(is_new);
+        is_new
+    }
+
+    /// Whether a value leads further, or is counted.
+    fn concerns(&self, zval: Zval) -> bool {
+        zval.is_followed() || (self.counts_all && zval.1 == IS_STRING)
     }
 
     /// Reads what is at an address; without it, the walk is not whole.
@@ -238,28 +319,56 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         read
     }
 
-    /// Goes to the values of an array.
+    /// Goes to the values of an array in a block that was not seen before, and counts it.
     fn entries(&mut self, table: u64, by: EntryPath) {
+        let data = self.entries_of(table, by);
+        if self.counts_all {
+            self.count_array(table, data, by);
+        }
+    }
+
+    /// Goes to the values of an array, and returns the address of its entries; 0 if they could not
+    /// be read.
+    fn entries_of(&mut self, table: u64, by: EntryPath) -> u64 {
         let place = self.place;
         let room = MAX_ENTRIES.saturating_sub(self.entries);
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         let read = hash::entries(place.memory, place.layout, table, room, &mut |key, zval| {
-            if zval.is_followed() {
+            let text = match key {
+                EntryKey::Text(address) if zval.1 != IS_UNDEF => self.new_string(address),
+                _ => None,
+            };
+            let concerns = self.concerns(zval);
+            if concerns || text.is_some() {
                 let path = match by {
                     EntryPath::Same(path) => path,
                     EntryPath::ByKey(path) => self.found.paths.child(path, of_key(key)),
                 };
+                self.keep_string(text, path);
                 self.value(zval, path);
             }
         });
         match read {
-            Some(count) => self.entries += u64::from(count),
+            Some(read) => self.entries += u64::from(read.places),
             None => self.is_cut = true,
         }
+        read.map_or(0, |read| read.data)
     }
 
-    fn count(&mut self, class: ClassKey, path: HeldPath) {
-        self.found.objects += 1;
+    /// Counts an array, whose entries are in a block of their own.
+    fn count_array(&mut self, table: u64, data: u64, by: EntryPath) {
+        let blocks = self.place.blocks;
+        let (EntryPath::Same(path) | EntryPath::ByKey(path)) = by;
+        let Some(own) = blocks.block(table) else {
+            return;
+        };
+        let data = blocks.block(data);
+        let data = data.filter(|&block| self.found.seen.insert(blocks, block));
+        let bytes = own.bytes + data.map_or(0, |block| block.bytes);
+        self.count(HeldKind::Array, path, bytes);
+    }
+
+    fn count(&mut self, kind: HeldKind, path: HeldPath, bytes: u64) {
         let index = PathTree::index(path);
         if self.found.held.len() <= index {
             self.found.held.resize_with(index + 1, Vec::new);
@@ -267,12 +376,22 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         let Some(of_path) = self.found.held.get_mut(index) else {
             return;
         };
-        if let Some((_, count)) = of_path.iter_mut().find(|(key, _)| *key == class) {
-            *count += 1;
+        let known = of_path.iter_mut().find(|it| it.kind == kind);
+        let amount = if let Some(known) = known {
+            &mut known.amount
         } else if self.found.counts < MAX_HELD {
             self.found.counts += 1;
-            of_path.push((class, 1));
-        }
+            let amount = HeldAmount::default();
+            of_path.push(HeldCount { kind, amount });
+            match of_path.last_mut() {
+                Some(new) => &mut new.amount,
+                None => return,
+            }
+        } else {
+            &mut self.found.rest
+        };
+        amount.count += 1;
+        amount.bytes += bytes;
     }
 
     /// A class. The engine is asked again if another one had its place meanwhile.

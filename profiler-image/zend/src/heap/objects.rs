@@ -6,7 +6,7 @@
 //! place and class, and of a closure its function too. What lies between two of them is read with
 //! them and dropped.
 //! Invariant: at most [`MAX_PLACES`] places are read, a window of them at a time, and each place
-//! that was read is counted once: as an object, as free, or in [`ObjectLosses`].
+//! that was read is counted once: as an object, as free, as reached, or in [`ObjectLosses`].
 
 mod classes;
 mod fiber_stack;
@@ -17,10 +17,11 @@ mod store;
 
 use std::ops::Range;
 
-pub(in crate::heap) use classes::EngineClass;
 pub use classes::{ClassKey, HeapClass, ObjectKind, OtherClasses};
+pub(in crate::heap) use classes::{ClassTotals, EngineClass};
 pub use fiber_stack::{FiberFault, SuspendedFiber};
 pub use fibers::{FiberLosses, FibersWalk, FoundFibers};
+pub(in crate::heap) use header::SeenObject;
 pub use store::{MAX_PLACES, StoreRefusal};
 
 use crate::closure::FUNCTION;
@@ -29,8 +30,9 @@ use crate::layouts::Layout;
 use crate::memory::Memory;
 
 use super::blocks::HeapBlocks;
-use classes::ClassTotals;
-use header::{HEADER, SeenObject, class_of};
+use super::seen::SeenBlocks;
+use classes::MAX_NAMED;
+use header::{HEADER, class_of};
 use near::NearReads;
 use store::{ObjectsStore, PlaceDraw};
 
@@ -50,6 +52,8 @@ pub struct HeapObjects {
     pub others: OtherClasses,
     /// Places that are free.
     pub free: u64,
+    /// Objects that a walk of holders has reached, if only the others were wanted.
+    pub reached: u64,
     /// Places that were ever used.
     pub places: u64,
     /// One of how many places was read, drawn at random: 1 if it was each, 0 without a table.
@@ -93,6 +97,35 @@ impl ObjectsWalk<'_> {
         executor_globals: u64,
         blocks: &HeapBlocks,
     ) -> Result<HeapObjects, StoreRefusal> {
+        self.read_without(memory, layout, executor_globals, blocks, None)
+    }
+
+    /// Whether the executor has any objects: it has none between two requests.
+    ///
+    /// # Errors
+    /// As [`ObjectsWalk::read`].
+    pub fn has_any<M: Memory + ?Sized>(
+        memory: &M,
+        layout: &Layout,
+        executor_globals: u64,
+        blocks: &HeapBlocks,
+    ) -> Result<bool, StoreRefusal> {
+        let store = ObjectsStore::read(memory, layout, executor_globals, blocks)?;
+        Ok(store.is_some())
+    }
+
+    /// The same without those in blocks that a walk of holders has seen.
+    ///
+    /// # Errors
+    /// As [`ObjectsWalk::read`].
+    pub fn read_without<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        executor_globals: u64,
+        blocks: &HeapBlocks,
+        seen: Option<&SeenBlocks>,
+    ) -> Result<HeapObjects, StoreRefusal> {
         let store = ObjectsStore::read(memory, layout, executor_globals, blocks)?;
         let Some(store) = store else {
             return Ok(HeapObjects::default());
@@ -101,6 +134,7 @@ impl ObjectsWalk<'_> {
             memory,
             layout,
             blocks,
+            seen,
             store,
             draw: PlaceDraw::of(store.top, self.seed),
             totals: ClassTotals::default(),
@@ -123,6 +157,8 @@ struct ObjectCounting<'a, M: ?Sized> {
     memory: &'a M,
     layout: &'a Layout,
     blocks: &'a HeapBlocks,
+    /// What is left out.
+    seen: Option<&'a SeenBlocks>,
     store: ObjectsStore,
     draw: PlaceDraw,
     totals: ClassTotals,
@@ -142,6 +178,13 @@ impl<M: Memory + ?Sized> ObjectCounting<'_, M> {
             let block = self.blocks.block(address);
             match block.filter(|block| block.rest(address) >= HEADER as u64) {
                 _ if address & FREE != 0 => counted.free += 1,
+                Some(block)
+                    if self
+                        .seen
+                        .is_some_and(|seen| seen.contains(self.blocks, block)) =>
+                {
+                    counted.reached += 1;
+                }
                 Some(block) if address.is_multiple_of(8) => objects.push(PlacedObject {
                     object,
                     bytes: block.bytes,
@@ -183,7 +226,7 @@ impl<M: Memory + ?Sized> ObjectCounting<'_, M> {
     /// Names the largest classes, and makes the part's counts those of all.
     fn finish(self) -> HeapObjects {
         let mut counted = self.counted;
-        let named = self.totals.named(self.memory, self.layout);
+        let named = self.totals.named(self.memory, self.layout, MAX_NAMED);
         (counted.classes, counted.others) = (named.classes, named.others);
         counted.losses.unnamed = named.unnamed;
         counted.places = u64::from(self.store.top.saturating_sub(1));
@@ -193,6 +236,7 @@ impl<M: Memory + ?Sized> ObjectCounting<'_, M> {
             classes,
             others,
             free,
+            reached,
             losses,
             ..
         } = &mut counted;
@@ -201,6 +245,7 @@ impl<M: Memory + ?Sized> ObjectCounting<'_, M> {
             .flat_map(|it| [&mut it.instances, &mut it.bytes]);
         let all = [
             free,
+            reached,
             &mut others.instances,
             &mut others.bytes,
             &mut losses.unreadable,

@@ -7,11 +7,11 @@ use crate::function::{FunctionKey, HEAD};
 use crate::memory::{Memory, half_at, word_at};
 use crate::zval::{IS_ARRAY, IS_OBJECT, ZVAL, Zval};
 
-use super::super::objects::{ClassKey, ObjectKind};
+use super::super::objects::{ClassKey, ObjectKind, SeenObject};
 use super::paths::HeldPath;
 use super::roots::MAX_CALLS;
 use super::steps::HoldingStep;
-use super::{EntryPath, HoldersWalk, NodeKind, OpenNode, kind_of};
+use super::{EntryPath, HeldKind, HoldersWalk, NodeKind, OpenNode, kind_of};
 
 /// The most bytes of an object that are read; one with more declared properties is not followed to
 /// its end.
@@ -28,6 +28,10 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
                 let mut zval = [0; ZVAL];
                 let at = node.address.saturating_add(REFERENCE_VALUE);
                 if self.read(at, &mut zval).is_some() {
+                    let block = self.place.blocks.block(node.address);
+                    if let Some(block) = block.filter(|_| self.counts_all) {
+                        self.count(HeldKind::Reference, node.path, block.bytes);
+                    }
                     self.value(Zval::parse(&zval), node.path);
                 }
             }
@@ -47,6 +51,7 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         let row = &layout.zend_object;
         let block = self.place.blocks.block(node.address);
         let room = block.map_or(0, |it| it.rest(node.address)).min(MAX_OBJECT);
+        let own = block.map_or(0, |it| it.bytes);
         if room < row.properties_table as u64 {
             return;
         }
@@ -69,7 +74,15 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
             }
             _ => ClassKey::of(class),
         };
-        self.count(key, node.path);
+        self.found.objects += 1;
+        self.count(HeldKind::Object(key), node.path, own);
+        if self.counts_all {
+            let object = SeenObject {
+                address: node.address,
+                handle: half_at(&bytes, row.handle),
+            };
+            self.found.totals.add(key, object, own);
+        }
         self.properties(&bytes, class, shape.properties, node.path);
         match shape.kind {
             ObjectKind::Closure => self.closure(node, &bytes, head),
@@ -95,7 +108,7 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         self.is_cut |= declared.len() < count as usize;
         for (number, zval) in (0..count).zip(declared) {
             let zval = Zval::parse(zval);
-            if zval.is_followed() {
+            if self.concerns(zval) {
                 let offset = (table + number as usize * ZVAL) as u32;
                 let step = HoldingStep::Property { class, offset };
                 let path = self.found.paths.child(path, step);

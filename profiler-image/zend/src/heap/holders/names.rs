@@ -17,7 +17,8 @@ const MAX_PROPERTIES: usize = 4096;
 /// The beginning of a `zend_property_info` (Zend/zend_compile.h): its offset, its flags, and its
 /// name's address, in all versions.
 const PROPERTY: usize = 16;
-const UNKNOWN: &str = "?";
+/// What cannot be named.
+pub(super) const UNKNOWN: &str = "?";
 
 /// What stands before a step.
 pub fn separator(step: HoldingStep, is_first: bool) -> &'static str {

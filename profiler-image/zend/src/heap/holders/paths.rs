@@ -90,6 +90,29 @@ impl PathTree {
         HeldPath(index as u32)
     }
 
+    /// How many there are, without the root.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The path before a path's last step.
+    pub fn before(&self, path: HeldPath) -> HeldPath {
+        self.row(path).map_or(path, |row| row.parent)
+    }
+
+    /// Appends the name of a path's last step.
+    pub fn show_last<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        path: HeldPath,
+        text: &mut String,
+    ) {
+        if let Some(row) = self.row(path) {
+            show_step(memory, layout, row.step, text);
+        }
+    }
+
     fn row(&self, id: HeldPath) -> Option<PathRow> {
         let index = id.0.checked_sub(1)?;
         self.rows.get(index as usize).copied()

@@ -43,7 +43,8 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         let functions = self.word(at(row.function_table));
         self.functions(functions);
         let path = self.root(HoldingStep::Global);
-        self.entries(at(row.symbol_table), EntryPath::Same(path));
+        // This array is the executor's.
+        self.entries_of(at(row.symbol_table), EntryPath::Same(path));
         let call = self.word(at(row.current_execute_data));
         self.calls(call, HeldPath::default(), MAX_CALLS);
     }
@@ -90,7 +91,7 @@ impl<M: Memory + ?Sized> HoldersWalk<'_, M> {
         for (number, zval) in (0..count).zip(bytes.chunks_exact(ZVAL)) {
             // One that was inherited is in its own class.
             let zval = Zval::parse(zval);
-            if zval.is_followed() {
+            if self.concerns(zval) {
                 let path = self.root(HoldingStep::StaticProperty { class, number });
                 self.value(zval, path);
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::heap::account;
+use crate::heap::objects::ObjectsWalk;
 use crate::layouts::ROWS;
 use crate::testing::objects::{ObjectsImage, TestClass};
 use crate::zval::ZVAL;
@@ -63,6 +64,57 @@ impl StaticList {
             layout.zend_array.bucket_sizeof
         };
         self.image.put_zval(self.data + number * size as u64, zval);
+    }
+
+    /// A string that is not interned.
+    fn string(&mut self, bin: usize) -> u64 {
+        let at = self.image.element(bin);
+        self.image.heap.put(at, &1_u32.to_le_bytes());
+        let kind = u32::from(IS_STRING);
+        self.image.heap.put(at + 4, &kind.to_le_bytes());
+        at
+    }
+
+    /// All that is held, by path, kind and amount, and the bytes of objects that are not.
+    fn walk_all(&mut self) -> (Vec<(String, String, HeldAmount)>, u64) {
+        self.image.settle();
+        let (image, layout) = (&self.image, self.layout);
+        let heap = account::read(image.heap.memory(), layout, image.heap.heap()).unwrap();
+        let place = HeldMemory {
+            memory: image,
+            layout,
+            blocks: &heap.blocks,
+            executor_globals: image.engine.executor_globals,
+            compiler_globals: 0,
+        };
+        let mut held = HeldObjects::read_all(&place, &|| false);
+        assert!(held.is_whole && held.rest == HeldAmount::default());
+        let steps = held.named(&place, &|| false);
+        let path = |mut number: usize| {
+            let mut path = String::new();
+            while let Some(step) = number.checked_sub(1).map(|at| &steps[at]) {
+                assert!(step.before < number);
+                (path, number) = (format!("/{}{path}", step.name), step.before);
+            }
+            path
+        };
+        let rows = held.rows().map(|row| {
+            let kind = match row.kind {
+                HeldKind::Object(key) => held.class_name(key).unwrap_or("?").to_owned(),
+                kind => format!("{kind:?}"),
+            };
+            (path(row.path), kind, row.amount)
+        });
+        let rows = rows.collect();
+        let walk = ObjectsWalk {
+            seed: 1,
+            is_over: &|| false,
+        };
+        let (globals, seen) = (image.engine.executor_globals, held.take_seen());
+        let others = walk.read_without(image, layout, globals, &heap.blocks, Some(&seen));
+        let others = others.unwrap();
+        assert_eq!(others.reached, held.objects);
+        (rows, others.classes.iter().map(|it| it.bytes).sum())
     }
 
     fn walk(&mut self) -> HeldObjects {
@@ -204,4 +256,109 @@ fn time_that_is_over_is_said() {
         compiler_globals: 0,
     };
     assert!(!HeldObjects::read(&place, &|| true).is_whole);
+}
+
+#[test]
+fn all_kinds_are_counted_once_by_path() {
+    for layout in ROWS {
+        let mut kept = StaticList::new(layout);
+        let order = kept.image.class("Shop\\Order", TestClass::User);
+        let object = kept.image.object(order, 11);
+        // Nobody holds it.
+        kept.image.object(order, 11);
+        let [one, twice, interned] = [5, 7, 5].map(|bin| kept.string(bin));
+        let flag = if (layout.major, layout.minor) < (7, 3) {
+            1 << 9
+        } else {
+            1 << 6
+        };
+        let kind: u32 = u32::from(IS_STRING) | flag;
+        kept.image.heap.put(interned + 4, &kind.to_le_bytes());
+        let reference = kept.image.element(3);
+        kept.image.put_zval(reference + 8, Zval(twice, IS_STRING));
+        let (inner, data) = (kept.image.element(ARRAY), kept.image.element(20));
+        kept.image.put_list(inner, data, 1);
+        kept.image.put_zval(data, Zval(one, IS_STRING));
+        for (number, zval) in (0..).zip([
+            Zval(object, IS_OBJECT),
+            Zval(object, IS_OBJECT),
+            Zval(twice, IS_STRING),
+            Zval(interned, IS_STRING),
+            Zval(reference, IS_REFERENCE),
+            Zval(inner, IS_ARRAY),
+            // The middle of a string, and an object as a string.
+            Zval(one + 8, IS_STRING),
+        ]) {
+            kept.keep(number, zval);
+        }
+        let (rows, others) = kept.walk_all();
+        let row = |path: &str, kind: &str, count: u64, bytes: u64| {
+            let amount = HeldAmount { count, bytes };
+            (path.to_owned(), kind.to_owned(), amount)
+        };
+        let items = "/Shop\\Cache::$items";
+        let of_item = format!("{items}/[n]");
+        let expected = [
+            row(items, "Array", 1, 56 + 4096),
+            row(&of_item, "Shop\\Order", 1, 128),
+            row(&of_item, "Reference", 1, 32),
+            // A list in a list has the same path.
+            row(&of_item, "Array", 1, 56 + 640),
+            row(&of_item, "String", 2, 48 + 64),
+        ];
+        assert_eq!(rows, expected, "{}.{}", layout.major, layout.minor);
+        assert_eq!(others, 128);
+    }
+}
+
+#[test]
+fn strings_and_blocks_that_lie_count_once() {
+    let layout = &ROWS[0];
+    let mut kept = StaticList::new(layout);
+    let string = kept.string(5);
+    // Two arrays with the same entries, and one with those of the list that has it.
+    let arrays = [kept.image.element(ARRAY), kept.image.element(ARRAY)];
+    let own = kept.image.element(ARRAY);
+    let data = kept.image.element(20);
+    for array in arrays {
+        kept.image.put_list(array, data, 2);
+    }
+    let of_list = kept.data;
+    kept.image.put_list(own, of_list, 8);
+    kept.image.put_zval(data, Zval(string, IS_STRING));
+    // Not in the heap, and not a string.
+    let array = arrays[0];
+    kept.image
+        .put_zval(data + 16, Zval(0x7f00_0000_0000, IS_STRING));
+    for (number, zval) in (0..).zip([
+        Zval(arrays[0], IS_ARRAY),
+        Zval(arrays[1], IS_ARRAY),
+        Zval(own, IS_ARRAY),
+        Zval(array, IS_STRING),
+    ]) {
+        kept.keep(number, zval);
+    }
+    let (rows, _) = kept.walk_all();
+    let bytes: u64 = rows.iter().map(|(.., amount)| amount.bytes).sum();
+    // Four arrays, the entries of two of them, and the string.
+    assert_eq!(bytes, 4 * 56 + 4096 + 640 + 48, "{rows:?}");
+}
+
+#[test]
+fn steps_without_time_have_no_names() {
+    let layout = &ROWS[0];
+    let mut kept = StaticList::new(layout);
+    kept.image.settle();
+    let image = &kept.image;
+    let heap = account::read(image.heap.memory(), layout, image.heap.heap()).unwrap();
+    let place = HeldMemory {
+        memory: image,
+        layout,
+        blocks: &heap.blocks,
+        executor_globals: image.engine.executor_globals,
+        compiler_globals: 0,
+    };
+    let mut held = HeldObjects::read_all(&place, &|| false);
+    let steps = held.named(&place, &|| true);
+    assert!(!held.is_whole && steps.iter().all(|step| step.name == "?"));
 }

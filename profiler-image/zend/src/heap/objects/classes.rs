@@ -1,6 +1,6 @@
 //! The sums of a heap's objects by class, and the classes' names.
 //!
-//! Invariant: at most [`MAX_TRACKED`] classes are told apart, and [`MAX_NAMED`] named. A name is
+//! Invariant: at most [`MAX_TRACKED`] classes are told apart, and as many named as asked. A name is
 //! used only if it has the hash that the engine stored with it, and one of the class's objects was
 //! still in its place after the name was read: as long as it is, its class is, too.
 
@@ -16,7 +16,7 @@ use super::header::{HEADER, SeenObject, class_of};
 
 /// How many classes and places of closures are told apart; objects of further ones are other.
 pub const MAX_TRACKED: usize = 8192;
-/// How many have a name.
+/// How many of all objects' classes have a name.
 pub const MAX_NAMED: usize = 256;
 /// `ZEND_INTERNAL_CLASS`, `ZEND_USER_CLASS` (Zend/zend_compile.h).
 const INTERNAL: u8 = 1;
@@ -152,8 +152,13 @@ impl ClassTotals {
         self.closure == Some(class)
     }
 
-    /// Names the classes with the most bytes.
-    pub fn named<M: Memory + ?Sized>(self, memory: &M, layout: &Layout) -> NamedClasses {
+    /// Names the classes with the most bytes, at most this many.
+    pub fn named<M: Memory + ?Sized>(
+        self,
+        memory: &M,
+        layout: &Layout,
+        most: usize,
+    ) -> NamedClasses {
         let mut totals: Vec<_> = self.totals.into_iter().collect();
         totals.sort_unstable_by_key(|(_, total)| std::cmp::Reverse(total.bytes));
         let mut named = NamedClasses {
@@ -163,7 +168,7 @@ impl ClassTotals {
         };
         for (index, (key, total)) in totals.iter().enumerate() {
             let (instances, bytes) = (total.instances, total.bytes);
-            if index >= MAX_NAMED {
+            if index >= most {
                 named.others.add(1, instances, bytes);
                 continue;
             }

@@ -1,5 +1,7 @@
 //! `phpprof record`: its arguments, its run, and its messages.
 
+mod moment;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,13 +13,12 @@ use phpprof::contract;
 use phpprof::deliver::environment::Environment;
 use phpprof::deliver::grants::DeliveryRoute;
 use phpprof::deliver::output_file::OutputFile;
-use phpprof::deliver::pprof::{ProfileFile, of_workers, output, per_second};
+use phpprof::deliver::pprof::{ProfileFile, output, per_second};
 use phpprof::deliver::receipt::{self, base64url};
 use phpprof::deliver::server_time::NodeDeadlines;
 use phpprof::deliver::timeline::timeline;
 use phpprof::deliver::{cancellation, upload};
 use phpprof::failure::{Reason, SamplerFailure};
-use phpprof::heap::add_memory;
 use phpprof::now::{self, Begin};
 use phpprof::request::asked::RequestSettings;
 use phpprof::run::fibers::FiberSchedule;
@@ -34,7 +35,7 @@ use super::delivery::Delivery;
 use super::host::{self, Host};
 use super::{
     HOW, OUTPUT, POD, WHAT, behave, end, failure_of, fibers, heap, of_sampler, requests, say,
-    tell_unread_memory, tell_without_room,
+    tell_without_room,
 };
 
 /// The seconds of a run that lasts until the user ends it.
@@ -77,6 +78,11 @@ pub struct RecordArguments {
     /// Show once where every worker is, instead of sampling.
     #[arg(long, hide_short_help = true, help_heading = POD)]
     snapshot: bool,
+    /// Show once what is in every worker's heap, and who holds it, instead of sampling: a profile
+    /// with the sample types inuse_objects and inuse_space. It has names of classes, functions and
+    /// declared properties, never contents.
+    #[arg(long, conflicts_with_all = ["snapshot", "heap", "fibers", "live"], hide_short_help = true, help_heading = POD)]
+    heap_snapshot: bool,
     /// Also send each second's samples to the relay, as long as somebody reads them there.
     #[arg(long, hide_short_help = true, help_heading = POD)]
     live: bool,
@@ -110,6 +116,13 @@ pub struct RecordArguments {
     pub receipt: Option<PathBuf>,
     #[command(flatten)]
     requests: requests::LabelArguments,
+}
+
+impl RecordArguments {
+    /// Whether each worker is looked at once, instead of being sampled for a time.
+    fn is_moment(&self) -> bool {
+        self.snapshot || self.heap_snapshot
+    }
 }
 
 /// Records, delivers, and writes the receipt.
@@ -193,7 +206,7 @@ fn prepare(
         deadlines.upload_until,
     );
     let stop = host.stop.clone();
-    let begin = arguments.snapshot.then(|| Arc::new(Begin::default()));
+    let begin = arguments.is_moment().then(|| Arc::new(Begin::default()));
     let checkpoints = match &begin {
         Some(begin) => Some(Arc::clone(begin) as Arc<dyn Keep>),
         None => checkpoints(arguments, delivery.as_ref(), &stop)?,
@@ -259,17 +272,10 @@ fn deliver(
         snapshot.list_stored = delivery.store_requests(list, until, &options.stop);
     }
     let spoken = delivery.as_ref().map(|delivery| delivery.spoken);
-    let of_sampler = of_sampler(spoken.unwrap_or(contract::NUMBER));
+    let of_sampler = || of_sampler(spoken.unwrap_or(contract::NUMBER));
     let output = match &begin {
-        Some(begin) => {
-            let said = begin.look(&recording.facts.seen);
-            let mut workers = now::workers(&snapshot, &said);
-            if arguments.heap {
-                tell_unread_memory(add_memory(&mut workers, &recording.facts.seen));
-            }
-            of_workers(&snapshot, &workers, &arguments.label, of_sampler)
-        }
-        None => output(&snapshot, &arguments.label, of_sampler),
+        Some(begin) => moment::output(arguments, &snapshot, begin, of_sampler),
+        None => output(&snapshot, &arguments.label, of_sampler()),
     };
     let bytes = &output.bytes;
     let mut route = DeliveryRoute::Direct;
@@ -344,19 +350,19 @@ fn options(
 ) -> RecordingOptions {
     RecordingOptions {
         scope: Scope::All,
-        samples_per_second: if arguments.snapshot {
+        samples_per_second: if arguments.is_moment() {
             now::SAMPLES_PER_SECOND
         } else {
             arguments.samples_per_second
         },
         duration: match seconds {
-            _ if arguments.snapshot => now::TAKES,
+            _ if arguments.is_moment() => now::TAKES,
             ENDLESS => Duration::MAX,
             seconds => Duration::from_secs(seconds),
         },
         max_samples: None,
         unpaced: false,
-        include_idle: arguments.include_idle || arguments.snapshot,
+        include_idle: arguments.include_idle || arguments.is_moment(),
         only_running: false,
         heap: arguments.heap && !arguments.snapshot,
         fibers: arguments.fibers.then_some(if arguments.snapshot {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use phpprof_profile::dump::{DumpWorker, MemoryLabels};
+use phpprof_profile::in_use::InHeap;
 use phpprof_profile::room::Lost;
 use phpprof_profile::unnamed;
 use phpprof_profile::{FrameRef, MappingInfo, SampleTag, Settings, Writer, depth_within};
@@ -23,6 +24,7 @@ use crate::run::snapshot::Snapshot;
 use asked::AskedData;
 use fibers::{FiberCounts, add_fibers};
 use heap::HeapData;
+pub use held::{HeapOfWorker, HeapsProfile};
 use php::PhpBuild;
 use rows::{frame_of, frames, of_worker, waits};
 pub use untold::Untold;
@@ -30,6 +32,7 @@ pub use untold::Untold;
 mod asked;
 mod fibers;
 mod heap;
+mod held;
 mod php;
 mod rows;
 mod untold;
@@ -111,6 +114,9 @@ struct Comment<'a> {
     heap: Option<HeapData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fibers: Option<FiberCounts>,
+    /// In a profile of heaps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_heap: Option<InHeap>,
 }
 
 impl Comment<'_> {
@@ -240,9 +246,8 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 
-fn writer(snapshot: &Snapshot) -> Writer {
+fn writer(snapshot: &Snapshot, settings: Settings) -> Writer {
     Writer::new(Settings {
-        period: i64::try_from(snapshot.facts.effective_period.as_nanos()).unwrap_or(i64::MAX),
         time_nanos: snapshot.facts.began_unix_nanoseconds,
         duration_nanos: i64::try_from(snapshot.facts.took.as_nanos()).unwrap_or(i64::MAX),
         mapping: MappingInfo {
@@ -252,13 +257,16 @@ fn writer(snapshot: &Snapshot) -> Writer {
         document_roots: (snapshot.facts.requests.as_ref())
             .map(|told| told.document_roots.clone())
             .unwrap_or_default(),
-        ..settings(snapshot)
+        ..settings
     })
 }
 
 /// The sample types of what was asked for.
 fn settings(snapshot: &Snapshot) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = Settings {
+        period: i64::try_from(snapshot.facts.effective_period.as_nanos()).unwrap_or(i64::MAX),
+        ..Settings::default()
+    };
     if snapshot.facts.heap.is_some() {
         settings = settings.with_heap();
     }
@@ -288,7 +296,7 @@ pub fn of_workers(
     labels: &[(String, String)],
     of_sampler: OfSampler,
 ) -> ProfileFile {
-    let mut writer = writer(snapshot);
+    let mut writer = writer(snapshot, settings(snapshot));
     for worker in workers {
         // A sample needs at least one frame.
         let idle = [FrameRef {
@@ -338,7 +346,7 @@ pub fn output(
     of_sampler: OfSampler,
 ) -> ProfileFile {
     let depth = depth_within(snapshot.samples.settled.depths());
-    let mut writer = writer(snapshot).with_depth(depth);
+    let mut writer = writer(snapshot, settings(snapshot)).with_depth(depth);
     // In order, so that the same samples give the same file; and one by one, because all of them at
     // once take many megabytes.
     let settled = &snapshot.samples.settled;
@@ -468,6 +476,7 @@ fn comment<'a>(
             .heap
             .map(|told| HeapData::of(snapshot, &told)),
         fibers: snapshot.facts.fibers.map(FiberCounts::from),
+        in_heap: None,
     }
 }
 

@@ -7,6 +7,7 @@
 //! moment only if the kernel's counts prove that its worker did not run while it was read.
 
 mod classes;
+mod held;
 mod moment;
 mod place;
 mod process;
@@ -16,21 +17,34 @@ mod tries;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use phpprof_profile::dump::{BinReport, DumpWorker, HeapReport, LostReport, MemoryReport};
+use phpprof_profile::dump::{
+    BinReport, ClassesReport, DumpWorker, HeapReport, LostReport, MemoryReport,
+};
 use phpprof_zend::heap::account::{self, MmAccount, MmLosses, MmRefusal};
 use phpprof_zend::heap::bins;
 use phpprof_zend::heap::holders::HeldMemory;
 
 use crate::run::WorkerLabels;
 use crate::target::process::ProcessMemory;
+pub use held::ReadHeld;
 use moment::OffCpu;
 use shared::{LastShared, SharedByThreads};
-use tries::{HeapRead, HeapTry, best_try};
+pub use tries::HeapRead;
+use tries::{HeapTry, best_try};
 
 /// How long the memory of all workers may take together; that of further ones is not read.
 const MOST_TIME: Duration = Duration::from_secs(10);
 /// Why there are no classes if the time was over before the last try.
-const NO_TIME: &str = "there was no time to count them";
+pub const NO_TIME: &str = "there was no time to count them";
+
+/// What is read of a heap besides its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeapPart {
+    /// The classes of its objects, and who holds those of the largest.
+    Classes,
+    /// All that is in it.
+    All,
+}
 
 /// Reads the memory of these workers, and returns for how many there was no time.
 pub fn add_memory(workers: &mut [DumpWorker], seen: &HashMap<i32, WorkerLabels>) -> usize {
@@ -64,17 +78,51 @@ fn add_until(
     left_out
 }
 
+/// Reads all that is in the heaps of these workers, and hands each over with its thread's id, or
+/// why it was not read. Returns for how many there was no time.
+pub fn each_heap(
+    seen: &HashMap<i32, WorkerLabels>,
+    each: &mut dyn FnMut(i32, Result<HeapRead, String>),
+) -> usize {
+    let until = Instant::now() + MOST_TIME;
+    let mut left_out = 0;
+    let mut last = LastShared::default();
+    // Threads of a process follow each other. Both ids are positive.
+    let of_thread = |(&tid, it): (&i32, &WorkerLabels)| (it.pid as u64) << 32 | tid as u64;
+    let mut by_process: Vec<u64> = seen.iter().map(of_thread).collect();
+    by_process.sort_unstable();
+    for ids in by_process {
+        let (pid, tid) = ((ids >> 32) as i32, ids as u32 as i32);
+        let Some(labels) = seen.get(&tid).filter(|_| Instant::now() < until) else {
+            left_out += 1;
+            continue;
+        };
+        let shared = last.of(pid, SharedByThreads::read);
+        each(tid, of_worker(tid, labels, shared, until, HeapPart::All));
+    }
+    left_out
+}
+
+/// Reads a part of the heap of a worker of this process.
+fn of_worker(
+    tid: i32,
+    seen: &WorkerLabels,
+    shared: &SharedByThreads,
+    until: Instant,
+    part: HeapPart,
+) -> Result<HeapRead, String> {
+    let memory = shared.memory.as_ref().map_err(ToString::to_string)?;
+    let read = heap(memory, tid, seen, &shared.maps, until, part);
+    read.map_err(|refusal| refusal.to_string())
+}
+
 fn report(tid: i32, seen: &WorkerLabels, shared: &SharedByThreads, until: Instant) -> MemoryReport {
     let mut report = MemoryReport {
         process: shared.resident,
         opcache: shared.opcache,
         ..MemoryReport::default()
     };
-    let heap = match &shared.memory {
-        Ok(memory) => heap(memory, tid, seen, &shared.maps, until).map_err(|it| it.to_string()),
-        Err(fault) => Err(fault.to_string()),
-    };
-    match heap {
+    match of_worker(tid, seen, shared, until, HeapPart::Classes) {
         Ok(read) => {
             report.heap = Some(read.heap);
             match read.classes {
@@ -95,6 +143,7 @@ fn heap(
     seen: &WorkerLabels,
     maps: &str,
     until: Instant,
+    part: HeapPart,
 ) -> Result<HeapRead, MmRefusal> {
     let engine = &seen.engine;
     let layout = engine.layout;
@@ -107,6 +156,7 @@ fn heap(
             let heap = heap_report(&read.account, stayed());
             // They take most of the time: of accounts that are torn, only the last one has them.
             let has_classes = stayed() || is_last;
+            let mut held = None;
             let classes = has_classes.then(|| {
                 let place = HeldMemory {
                     memory,
@@ -115,10 +165,21 @@ fn heap(
                     executor_globals: engine.executor_globals,
                     compiler_globals: engine.phase_globals.compiler_globals.unwrap_or(0),
                 };
+                if part == HeapPart::All {
+                    held = Some(ReadHeld::read(&place, until)?);
+                    return Ok(ClassesReport {
+                        is_moment: heap.is_moment && stayed(),
+                        ..ClassesReport::default()
+                    });
+                }
                 let read = classes::read(&place, until);
                 read.map(|read| classes::report(read, heap.is_moment && stayed()))
             });
-            HeapRead { heap, classes }
+            HeapRead {
+                heap,
+                classes,
+                held,
+            }
         });
         let stayed = stayed();
         HeapTry { read, stayed }

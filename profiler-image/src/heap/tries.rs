@@ -9,13 +9,20 @@ use phpprof_profile::dump::{ClassesReport, HeapReport};
 use phpprof_zend::heap::account::MmRefusal;
 use phpprof_zend::heap::objects::StoreRefusal;
 
+use super::held::ReadHeld;
+
 /// How often a heap is read until one read is of one moment.
 const TRIES: usize = 3;
 
 /// A heap and the classes of its objects, if they were read.
 pub struct HeapRead {
+    /// Its account.
     pub heap: HeapReport,
+    /// The classes, or why there are none; absent if the account is torn, and not of the last try.
     pub classes: Option<Result<ClassesReport, StoreRefusal>>,
+    /// All that is in it, if that was wanted: then the classes' report only says whether that is of
+    /// one moment.
+    pub held: Option<ReadHeld>,
 }
 
 /// A read of a heap, and whether its worker stayed off a CPU meanwhile.
@@ -96,7 +103,11 @@ mod tests {
             })
         });
         HeapTry {
-            read: Ok(HeapRead { heap, classes }),
+            read: Ok(HeapRead {
+                heap,
+                classes,
+                held: None,
+            }),
             stayed: false,
         }
     }

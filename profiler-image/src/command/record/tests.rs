@@ -64,6 +64,7 @@ fn bad_arguments_are_refused() {
         &["record", "--all", "-F", "10001"],
         &["record", "--all", "--cpu-budget-percent=-1"],
         &["record", "--all", "--grants-on-stdin", "-o", "x"],
+        &["record", "--all", "--heap-snapshot", "--snapshot"],
     ] {
         assert!(
             SamplerCli::try_parse_from([&["phpprof"], arguments].concat()).is_err(),
@@ -104,4 +105,21 @@ fn sha256_is_written_as_base64url() {
         base64url(empty.as_ref()),
         "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
     );
+}
+
+#[test]
+fn arguments_of_a_heap_snapshot_are_understood() {
+    let arguments: Vec<String> =
+        serde_json::from_str(include_str!("../../../../contract/args_heap.json")).unwrap();
+    let record = parsed(arguments);
+    assert!(record.heap_snapshot && record.is_moment());
+    let options = options(
+        &record,
+        1,
+        StopSwitch::default(),
+        None,
+        RequestSettings::default(),
+    );
+    assert_eq!(options.duration, now::TAKES);
+    assert!(options.include_idle && !options.heap);
 }

@@ -7,6 +7,7 @@ use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
+use crate::heap::{HeapRead, ReadHeld};
 use crate::now;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
@@ -322,7 +323,59 @@ fn the_comment_has_the_fields_of_the_contract() {
             refused: 1,
             workers_without_fibers: 2,
         }),
+        in_heap: None,
     })
     .unwrap();
     assert_eq!(ours, golden);
+}
+
+#[test]
+fn heaps_are_counted_read_or_not() {
+    let snapshot = snapshot_of(4);
+    let labels = [("pod".to_owned(), "web-1".to_owned())];
+    let mut heaps = HeapsProfile::begin(&snapshot, &labels);
+    let heap = dump::HeapReport {
+        size: 5 << 20,
+        free_in_bins: 100,
+        free_pages: 2,
+        ..dump::HeapReport::default()
+    };
+    let classes = dump::ClassesReport {
+        is_moment: true,
+        ..dump::ClassesReport::default()
+    };
+    let read = HeapRead {
+        heap: heap.clone(),
+        classes: Some(Ok(classes)),
+        held: Some(ReadHeld::default()),
+    };
+    heaps.add(1, Ok(read));
+    let torn = HeapRead {
+        heap,
+        classes: None,
+        held: None,
+    };
+    heaps.add(2, Ok(torn));
+    heaps.add(3, Err("the process has ended".to_owned()));
+    // No worker of the run.
+    heaps.add(99, Err(String::new()));
+    let file = heaps.finish(1, OfSampler::default());
+    let profile = decode(&file.bytes, &DecodeLimits::default()).unwrap();
+    let types: Vec<_> = profile.sample_types().map(|(name, _)| name).collect();
+    assert_eq!(types, ["inuse_objects", "inuse_space"]);
+    let comments: Vec<serde_json::Value> = profile
+        .comments()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let expected = serde_json::json!({
+        "workers": 2, "moments": 1, "withoutHeap": 1, "late": 1, "cut": 0, "drawn": 0,
+        "lostObjects": 0, "heapBytes": 10 << 20, "freeBytes": 2 * (100 + 8192), "heldBytes": 0,
+    });
+    assert_eq!(comments[0]["inHeap"], expected);
+    assert_eq!((comments.len(), &comments[0]["samples"]), (4, &0.into()));
+    let limited = serde_json::json!({
+        "heapOf": 1, "isMoment": true, "isWhole": true, "heapBytes": 5 << 20, "heldBytes": 0,
+    });
+    assert_eq!(comments[1], limited);
+    assert_eq!(comments[3]["refused"], "the process has ended");
 }

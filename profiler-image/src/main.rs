@@ -30,6 +30,9 @@ enum SamplerCommand {
     /// Show where each worker is now, and what it waits for.
     #[cfg(feature = "host")]
     Dump(command::host::dump::DumpArguments),
+    /// Show what is in the workers' heaps, who holds it, and what has grown.
+    #[cfg(feature = "host")]
+    Heap(command::host::heap::HeapArguments),
     /// Show what PHP does now, as a table that is updated each second.
     #[cfg(feature = "host")]
     Top(Box<command::host::top::TopArguments>),
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
         SamplerCommand::Record(arguments) => record::main(&arguments),
         #[cfg(feature = "host")]
         SamplerCommand::Dump(arguments) => command::end(command::host::dump::run(&arguments), None),
+        #[cfg(feature = "host")]
+        SamplerCommand::Heap(arguments) => command::end(command::host::heap::run(&arguments), None),
         #[cfg(feature = "host")]
         SamplerCommand::Top(arguments) => command::end(command::host::top::run(&arguments), None),
         SamplerCommand::Resident(arguments) => {

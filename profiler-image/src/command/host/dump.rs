@@ -46,28 +46,17 @@ pub struct DumpArguments {
 
 /// Samples for a moment, and writes the result to the standard output.
 pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
-    let scope = scope(arguments)?;
+    let scope = scope(&arguments.common, arguments.all, &arguments.pid)?;
     behave();
     let begin = Arc::new(Begin::default());
     let options = RecordingOptions {
-        scope,
-        samples_per_second: now::SAMPLES_PER_SECOND,
-        duration: now::TAKES,
-        max_samples: None,
-        unpaced: false,
-        include_idle: true,
-        only_running: false,
-        heap: false,
         fibers: arguments.fibers.then_some(FiberSchedule::AtEnd),
-        of_program: false,
-        cpu_budget_percent: None,
-        quiescent_cpus: None,
-        stop: StopSwitch::default(),
         checkpoints: Some(Arc::clone(&begin) as _),
         requests: RequestSettings {
             labels: now::LABELS,
             ..RequestSettings::default()
         },
+        ..of_a_moment(scope)
     };
     let recording = record(&options);
     let recording = recording.map_err(|error| with_listing(failure_of(&error, &options)))?;
@@ -100,11 +89,33 @@ pub fn run(arguments: &DumpArguments) -> Result<String, SamplerFailure> {
     written.map(|()| String::new()).map_err(failed)
 }
 
-fn scope(arguments: &DumpArguments) -> Result<Scope, SamplerFailure> {
-    match arguments.common.pattern() {
+/// The options of a run that only looks at each worker.
+pub fn of_a_moment(scope: Scope) -> RecordingOptions {
+    RecordingOptions {
+        scope,
+        samples_per_second: now::SAMPLES_PER_SECOND,
+        duration: now::TAKES,
+        max_samples: None,
+        unpaced: false,
+        include_idle: true,
+        only_running: false,
+        heap: false,
+        fibers: None,
+        of_program: false,
+        cpu_budget_percent: None,
+        quiescent_cpus: None,
+        stop: StopSwitch::default(),
+        checkpoints: None,
+        requests: RequestSettings::default(),
+    }
+}
+
+/// The processes that are chosen by what they have in common, all, or these.
+pub fn scope(common: &Common, all: bool, pids: &[i32]) -> Result<Scope, SamplerFailure> {
+    match common.pattern() {
         Some(pattern) => Ok(Scope::Fitting(pattern)),
-        None if arguments.all => Ok(Scope::All),
-        None if !arguments.pid.is_empty() => Ok(Scope::Pids(arguments.pid.clone())),
+        None if all => Ok(Scope::All),
+        None if !pids.is_empty() => Ok(Scope::Pids(pids.to_vec())),
         None => Err(none_of("--pid, --php-fpm, --name, --cgroup or --all")),
     }
 }

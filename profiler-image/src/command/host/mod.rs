@@ -1,6 +1,6 @@
 //! What `record` does for users on a host, in addition to sampling: it chooses processes in other
 //! ways, starts a program, writes other formats, shows progress, lists the PHP processes, and has
-//! `dump` and `top`.
+//! `dump`, `heap` and `top`.
 //!
 //! It is the Cargo feature `host`, on by default and off in the image, where `pod.rs` provides the
 //! same names. A second binary of the same name would need a second package, with a second copy of
@@ -8,6 +8,7 @@
 //! case, and the linker leaves out unused code.
 
 pub mod dump;
+pub mod heap;
 mod listing;
 mod masters;
 mod program;

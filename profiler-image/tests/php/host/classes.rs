@@ -86,8 +86,8 @@ fgets(STDIN);
 pub struct Planted {
     pub running: Running,
     /// What it said.
-    said: String,
-    _commands: ChildStdin,
+    pub said: String,
+    pub commands: ChildStdin,
     _scene: Scene,
 }
 
@@ -104,7 +104,7 @@ impl Planted {
         let mut planted = Self {
             running: Running(child),
             said: String::new(),
-            _commands: commands,
+            commands,
             _scene: scene,
         };
         BufReader::new(answers).read_line(&mut planted.said)?;

@@ -8,6 +8,7 @@ mod dump;
 mod dump_many;
 mod files;
 mod formats;
+mod heap;
 mod holders;
 mod memory;
 mod program;

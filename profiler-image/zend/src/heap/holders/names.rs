@@ -24,7 +24,7 @@ pub(super) const UNKNOWN: &str = "?";
 pub fn separator(step: HoldingStep, is_first: bool) -> &'static str {
     match step {
         _ if is_first => "",
-        HoldingStep::Position | HoldingStep::NumberKey | HoldingStep::TextKey => "",
+        _ if step.is_key() => "",
         _ => " → ",
     }
 }

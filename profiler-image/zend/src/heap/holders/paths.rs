@@ -47,8 +47,9 @@ impl PathTree {
         if before.is_some_and(|row| row.step == step) {
             return parent;
         }
-        // Of a list of arrays, or of children in arrays, two steps repeat.
-        let two_before = before.map(|row| row.parent);
+        // Of children in arrays, two steps repeat. An element of a list in an element of a list is
+        // not a repetition.
+        let two_before = before.filter(|_| !step.is_key()).map(|row| row.parent);
         let repeats = two_before.filter(|&it| self.row(it).is_some_and(|row| row.step == step));
         if let Some(same) = repeats {
             return same;
@@ -175,6 +176,11 @@ mod tests {
         let element = tree.child(next, HoldingStep::Position);
         assert_eq!(tree.child(element, NEXT), next);
         assert_eq!(tree.rows.len(), 3);
+        // A list of objects that have lists.
+        let lines = HoldingStep::StaticVariable { function: 8 };
+        let lines = tree.child(element, lines);
+        let line = tree.child(lines, HoldingStep::Position);
+        assert!(line != element && line != lines);
     }
 
     #[test]

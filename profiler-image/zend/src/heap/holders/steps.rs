@@ -30,3 +30,10 @@ pub enum HoldingStep {
     /// An element of an array by a string.
     TextKey,
 }
+
+impl HoldingStep {
+    /// Whether it leads from an array to an element.
+    pub fn is_key(self) -> bool {
+        matches!(self, Self::Position | Self::NumberKey | Self::TextKey)
+    }
+}

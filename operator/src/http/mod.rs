@@ -16,4 +16,5 @@ pub mod runs;
 mod shares;
 pub mod source;
 pub mod tls;
+pub mod tokens;
 pub mod verdict;

@@ -10,7 +10,6 @@
 
 mod answer;
 mod question;
-mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +30,11 @@ use crate::comparison::runs::{is_run_of, run_name, run_of};
 use crate::http::answers::{json, refuse};
 use crate::http::connections::Connection;
 use crate::http::shares::Shares;
+use crate::http::tokens::{NamespaceTokens, presented};
 use crate::metrics::Metrics;
 
 use answer::VerdictAnswer;
 use question::{VerdictQuestion, run_of_payload};
-pub use tokens::VerdictTokens;
-use tokens::presented;
 
 /// Simultaneous questions about one namespace.
 const SHARE: usize = 4;
@@ -85,7 +83,7 @@ pub enum NotStarted {
 /// What is needed to answer.
 pub struct Verdicts {
     /// Without tokens, verdicts are off.
-    pub tokens: Option<VerdictTokens>,
+    pub tokens: Option<NamespaceTokens>,
     /// Reads a comparison.
     pub fetch: FetchComparison,
     /// Starts one.

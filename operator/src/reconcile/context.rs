@@ -15,7 +15,7 @@ use crate::http::addresses::RelayAddresses;
 use crate::http::heard::Heard;
 use crate::http::keyring::Keyring;
 use crate::http::live::Live;
-use crate::http::verdict::VerdictTokens;
+use crate::http::tokens::NamespaceTokens;
 use crate::lease::Role;
 use crate::metrics::{Metrics, Now};
 use crate::reconcile::archives::Archives;
@@ -109,7 +109,7 @@ pub struct AdminPolicy {
     /// The templates of `status.links`.
     pub links: Vec<LinkTemplate>,
     /// The tokens for verdicts, if they are on.
-    pub verdict_tokens: Option<VerdictTokens>,
+    pub verdict_tokens: Option<NamespaceTokens>,
 }
 
 impl Context {

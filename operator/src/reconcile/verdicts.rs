@@ -17,7 +17,8 @@ use kube::{Api, Client, ResourceExt as _};
 use phpprof_crds::{ProfileComparison, chain};
 use tokio::sync::Mutex;
 
-use crate::http::verdict::{NotStarted, VerdictTokens, Verdicts};
+use crate::http::tokens::NamespaceTokens;
+use crate::http::verdict::{NotStarted, Verdicts};
 use crate::metrics::Metrics;
 use crate::reconcile::calls::call;
 
@@ -53,7 +54,11 @@ impl ComparisonLookup {
     }
 
     /// What answers on the results' port, with the tokens if verdicts are on.
-    pub fn verdicts(self: &Arc<Self>, tokens: Option<VerdictTokens>, metrics: Metrics) -> Verdicts {
+    pub fn verdicts(
+        self: &Arc<Self>,
+        tokens: Option<NamespaceTokens>,
+        metrics: Metrics,
+    ) -> Verdicts {
         let (read, started) = (self.clone(), self.clone());
         Verdicts {
             tokens,

@@ -13,7 +13,7 @@ use phpprof_operator::http::keyring::{KeySecret, Keyring};
 use phpprof_operator::http::live::Live;
 use phpprof_operator::http::relay::{Gone, RelayParts};
 use phpprof_operator::http::runs::Runs;
-use phpprof_operator::http::verdict::VerdictTokens;
+use phpprof_operator::http::tokens::NamespaceTokens;
 use phpprof_operator::lease::{Election, Role};
 use phpprof_operator::metrics::Metrics;
 use phpprof_operator::reconcile::archives::{ArchiveChanges, Archives};
@@ -99,7 +99,7 @@ pub fn context(
         limits: args.limits(&store, !exporter.is_empty()),
         sampler: args.sampler(ca_bundle)?,
         links: templates(args)?,
-        verdict_tokens: args.verdict_tokens.clone().map(VerdictTokens::new),
+        verdict_tokens: args.verdict_tokens.clone().map(NamespaceTokens::new),
     };
     let live = Live::new(role.clone(), collector.desk());
     let cluster = ClusterView {

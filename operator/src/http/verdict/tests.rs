@@ -45,11 +45,11 @@ fn comparison(name: &str, is_template: bool) -> ProfileComparison {
 fn scene() -> VerdictScene {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shop"), TOKEN).unwrap();
-    let tokens = Some(VerdictTokens::new(folder.path().to_owned()));
+    let tokens = Some(NamespaceTokens::new(folder.path().to_owned()));
     scene_with(folder, tokens)
 }
 
-fn scene_with(folder: tempfile::TempDir, tokens: Option<VerdictTokens>) -> VerdictScene {
+fn scene_with(folder: tempfile::TempDir, tokens: Option<NamespaceTokens>) -> VerdictScene {
     let comparisons = Arc::new(Mutex::new(MockComparisons::default()));
     for comparison in [comparison("web", true), comparison("once", false)] {
         let mut all = comparisons.lock().unwrap();
@@ -325,7 +325,7 @@ async fn questions_of_a_namespace_are_bounded() {
         .boxed()
     };
     let verdicts = Verdicts {
-        tokens: Some(VerdictTokens::new(scene._tokens.path().to_owned())),
+        tokens: Some(NamespaceTokens::new(scene._tokens.path().to_owned())),
         fetch: Box::new(fetch),
         start: Box::new(|_| async { Err(NotStarted::Away) }.boxed()),
         metrics: Metrics::default(),

@@ -22,11 +22,11 @@ const LONGEST_LABEL: usize = 63;
 
 /// Where the tokens are.
 #[derive(Clone, Debug)]
-pub struct VerdictTokens {
+pub struct NamespaceTokens {
     folder: PathBuf,
 }
 
-impl VerdictTokens {
+impl NamespaceTokens {
     /// The tokens in a folder.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
@@ -70,7 +70,7 @@ fn read(file: &PathBuf) -> Option<String> {
     if !fits {
         tracing::warn!(
             file = %file.display(),
-            "a token for verdicts must have {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters; it opens nothing"
+            "a token of a namespace must have {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters; it opens nothing"
         );
     }
     fits.then(|| token.to_owned())
@@ -101,7 +101,7 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn folder() -> (tempfile::TempDir, VerdictTokens) {
+    fn folder() -> (tempfile::TempDir, NamespaceTokens) {
         let folder = tempfile::tempdir().unwrap();
         let write =
             |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
@@ -110,7 +110,7 @@ mod tests {
         write("short", "secret");
         write("empty", "");
         write("long", &"x".repeat(2000));
-        let tokens = VerdictTokens::new(folder.path().to_owned());
+        let tokens = NamespaceTokens::new(folder.path().to_owned());
         (folder, tokens)
     }
 

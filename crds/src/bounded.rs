@@ -1,4 +1,4 @@
-//! Schemas of Kubernetes' own types, with bounds that Kubernetes does not set.
+//! Schemas of Kubernetes' own types, with bounds that Kubernetes does not set, and of maps.
 //!
 //! Invariant: each list, map and string is bounded. A schema cannot bound a map's keys, so a rule
 //! of the request does.
@@ -68,6 +68,32 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
 /// The same of a comparison.
 pub fn comparison_conditions(_: &mut SchemaGenerator) -> Schema {
     conditions_of("Complete or Regressed.")
+}
+
+/// The same of a trigger.
+pub fn trigger_conditions(_: &mut SchemaGenerator) -> Schema {
+    conditions_of("Fired.")
+}
+
+/// The labels of an alert, with Prometheus' rules for their names.
+pub fn alert_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 16,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 512,
+            "x-kubernetes-validations": [{
+                "rule": "self != ''",
+                "message": "a label of matchLabels needs a value, for instance alertname: PhpRequestsSlow",
+            }],
+        },
+        "x-kubernetes-validations": [{
+            "rule": "self.all(name, size(name) <= 128 && name.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",
+            "message": "the names in matchLabels must be labels of Prometheus, with only letters, digits and _ and at most 128 characters, for instance alertname",
+        }],
+    })
 }
 
 fn conditions_of(types: &str) -> Schema {

@@ -1,5 +1,5 @@
-//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys, ProfileArchive
-//! and ProfileComparison.
+//! API types of phpprof.dev: ProfileRequest, its conditions, reasons and label keys,
+//! ProfileArchive, ProfileComparison and ProfileTrigger.
 //!
 //! It does not talk to a cluster and decides nothing; `operator/` does.
 //!
@@ -18,6 +18,8 @@ pub mod reference;
 mod request;
 mod secret;
 mod status;
+mod trigger;
+mod trigger_status;
 
 pub use archive::{ARCHIVE, ProfileArchive, ProfileArchiveSpec, ProfileArchiveStatus};
 pub use chain::chain;
@@ -31,6 +33,7 @@ pub use comparison_status::{
 };
 pub use reason::{
     ComparisonOutcome, ComparisonReason, EventReason, RequestOutcome, RequestReason, TargetReason,
+    TriggerOutcome, TriggerReason,
 };
 pub use request::{
     Filter, ProfileMode, ProfileRequest, ProfileRequestSpec, ProfileTarget, RequestLabel,
@@ -41,6 +44,10 @@ pub use status::{
     ContainerChoice, MissedProcesses, PhpRuntime, ProfileLink, ProfileQuality,
     ProfileRequestStatus, ProfileResult, TargetState, TargetStatus, UploadRoute,
 };
+pub use trigger::{
+    AlertCondition, ProfileTrigger, ProfileTriggerSpec, TriggerCondition, TriggerLimit,
+};
+pub use trigger_status::{ProfileTriggerStatus, SeenAlert, TriggeredRequest};
 
 /// The namespace label that lets requests of that namespace be accepted.
 pub const NAMESPACE_LABEL: &str = "phpprof.dev/profiling";
@@ -51,6 +58,8 @@ pub const NAMESPACE_DISABLED: &str = "disabled";
 /// Who has asked for a request, as the API server knows them: an annotation that a policy of the
 /// chart holds true.
 pub const REQUESTED_BY: &str = "phpprof.dev/requested-by";
+/// The label of a request with the name of the ProfileTrigger that has created it.
+pub const TRIGGER_LABEL: &str = "phpprof.dev/trigger";
 
 /// Condition types of a ProfileRequest; `kubectl wait --for=condition=…` works on each.
 pub mod condition {
@@ -68,6 +77,12 @@ pub mod comparison_condition {
     pub const COMPLETE: &str = "Complete";
     /// Whether HTTP requests take more time than is accepted; unknown without a verdict.
     pub const REGRESSED: &str = "Regressed";
+}
+
+/// The condition type of a ProfileTrigger.
+pub mod trigger_condition {
+    /// Whether the last alerts with its labels have started a request.
+    pub const FIRED: &str = "Fired";
 }
 
 /// The CustomResourceDefinition of a kind as YAML, with a line that says where it comes from.

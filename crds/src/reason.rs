@@ -1,5 +1,5 @@
-//! The closed list of reasons: of a request's or comparison's conditions and events, and of a pod
-//! without a profile.
+//! The closed list of reasons: of the conditions and events of a request, a comparison or a
+//! trigger, and of a pod without a profile.
 //!
 //! Generated from contract/reasons.yaml by `make generate`; do not edit.
 
@@ -541,6 +541,116 @@ impl ComparisonReason {
     }
 }
 
+/// Reason of a trigger's condition.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum TriggerReason {
+    /// Fired: an alert with the labels has started a request; status.requests has its name.
+    RequestCreated,
+    /// Repeated: all alerts with the labels had started a request before; status.requests has its
+    /// name.
+    AlertRepeated,
+    /// Not fired: alerts were received, but none that fires has the labels in
+    /// when.alert.matchLabels; the message says which label is missing.
+    NoAlertMatched,
+    /// Not fired: spec.suspend is true.
+    TriggerSuspended,
+    /// Not fired: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has
+    /// stopped profiling.
+    ProfilingStopped,
+    /// Not fired: the last request is less than spec.backOffSeconds old; the message says until
+    /// when no other one is created.
+    BackingOff,
+    /// Not fired: there were spec.limit.requests requests within spec.limit.windowSeconds; the
+    /// message says until when no other one is created.
+    LimitReached,
+    /// Not fired: the API server refused the request; the message has its words.
+    CreationRefused,
+    /// Not fired: a request has the name that follows from the alert, and does not belong to the
+    /// trigger.
+    NameTaken,
+    /// Not fired: the API server did not answer when the request was to be created.
+    CreationFailed,
+}
+
+/// What a [`TriggerReason`] says about the trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerOutcome {
+    /// It has created a request.
+    Fired,
+    /// The request exists already.
+    Repeated,
+    /// It has created none.
+    NotFired,
+}
+
+impl TriggerReason {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::RequestCreated,
+        Self::AlertRepeated,
+        Self::NoAlertMatched,
+        Self::TriggerSuspended,
+        Self::ProfilingStopped,
+        Self::BackingOff,
+        Self::LimitReached,
+        Self::CreationRefused,
+        Self::NameTaken,
+        Self::CreationFailed,
+    ];
+
+    /// What it says about the trigger.
+    pub fn outcome(self) -> TriggerOutcome {
+        match self {
+            Self::RequestCreated => TriggerOutcome::Fired,
+            Self::AlertRepeated => TriggerOutcome::Repeated,
+            Self::NoAlertMatched => TriggerOutcome::NotFired,
+            Self::TriggerSuspended => TriggerOutcome::NotFired,
+            Self::ProfilingStopped => TriggerOutcome::NotFired,
+            Self::BackingOff => TriggerOutcome::NotFired,
+            Self::LimitReached => TriggerOutcome::NotFired,
+            Self::CreationRefused => TriggerOutcome::NotFired,
+            Self::NameTaken => TriggerOutcome::NotFired,
+            Self::CreationFailed => TriggerOutcome::NotFired,
+        }
+    }
+
+    /// What it says, for users.
+    #[rustfmt::skip] // One reason a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::RequestCreated => "Fired: an alert with the labels has started a request; status.requests has its name.",
+            Self::AlertRepeated => "Repeated: all alerts with the labels had started a request before; status.requests has its name.",
+            Self::NoAlertMatched => "Not fired: alerts were received, but none that fires has the labels in when.alert.matchLabels; the message says which label is missing.",
+            Self::TriggerSuspended => "Not fired: spec.suspend is true.",
+            Self::ProfilingStopped => "Not fired: the administrator, or the namespace's label phpprof.dev/profiling=disabled, has stopped profiling.",
+            Self::BackingOff => "Not fired: the last request is less than spec.backOffSeconds old; the message says until when no other one is created.",
+            Self::LimitReached => "Not fired: there were spec.limit.requests requests within spec.limit.windowSeconds; the message says until when no other one is created.",
+            Self::CreationRefused => "Not fired: the API server refused the request; the message has its words.",
+            Self::NameTaken => "Not fired: a request has the name that follows from the alert, and does not belong to the trigger.",
+            Self::CreationFailed => "Not fired: the API server did not answer when the request was to be created.",
+        }
+    }
+
+    /// What to do about it; none if the request goes on, or ended as the user wanted.
+    #[rustfmt::skip] // One reason a line.
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::RequestCreated => None,
+            Self::AlertRepeated => None,
+            Self::NoAlertMatched => Some("Compare matchLabels with the labels of the alert as Alertmanager has them (amtool alert query, or its page), and see that the route of the receiver gets this alert."),
+            Self::TriggerSuspended => Some("Set spec.suspend to false: kubectl patch ptrg NAME --type=merge -p '{\"spec\":{\"suspend\":false}}'"),
+            Self::ProfilingStopped => Some("Ask the administrator why (killSwitch in the chart). If the namespace has the label phpprof.dev/profiling=disabled: kubectl label namespace NAME phpprof.dev/profiling=enabled --overwrite"),
+            Self::BackingOff => Some("Wait: an alert that still fires then starts one when Alertmanager sends it again (group_interval, repeat_interval). Or set a lower spec.backOffSeconds."),
+            Self::LimitReached => Some("Look at the requests that there are (status.requests), match fewer alerts in when.alert.matchLabels, or set a higher spec.limit."),
+            Self::CreationRefused => Some("Change in spec.template what the message names."),
+            Self::NameTaken => Some("Delete that request, or give the trigger another name."),
+            Self::CreationFailed => Some("It is tried again when Alertmanager sends the alert again, which it does within minutes. The operator's log has the error."),
+        }
+    }
+}
+
 /// Why there is no profile of a pod, or only its beginning.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
@@ -820,7 +930,8 @@ pub enum EventReason {
     /// Nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were
     /// waiting to be sent.
     NotSent,
-    /// The requests of a comparison's targets were created; the note has their names.
+    /// The requests of a comparison's targets, or a request of a trigger, were created; the note
+    /// has their names.
     RequestsCreated,
     /// The comparison has a verdict; the note has it. It is a Warning if HTTP requests take more
     /// time.
@@ -867,7 +978,7 @@ impl EventReason {
             Self::Annotated => "the request is an annotation in Grafana.",
             Self::AnnotationFailed => "Grafana did not take the annotation; the note has the error.",
             Self::NotSent => "nothing was sent to Pyroscope, by OTLP and to Grafana, because too many requests were waiting to be sent.",
-            Self::RequestsCreated => "the requests of a comparison's targets were created; the note has their names.",
+            Self::RequestsCreated => "the requests of a comparison's targets, or a request of a trigger, were created; the note has their names.",
             Self::Decided => "the comparison has a verdict; the note has it. It is a Warning if HTTP requests take more time.",
             Self::Undecided => "the comparison has ended without a verdict; the note has its reason.",
         }
@@ -904,6 +1015,12 @@ impl fmt::Display for RequestReason {
 }
 
 impl fmt::Display for ComparisonReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for TriggerReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

@@ -1,12 +1,12 @@
-//! docs/reference/profilerequest.md, profilearchive.md and profilecomparison.md, written from the
-//! schema and the comments on the types.
+//! docs/reference/profilerequest.md, profilearchive.md, profilecomparison.md and profiletrigger.md,
+//! written from the schema and the comments on the types.
 
 use kube::CustomResourceExt;
 use schemars::schema_for;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{ProfileArchive, ProfileComparison, ProfileRequest, TargetState};
+use crate::{ProfileArchive, ProfileComparison, ProfileRequest, ProfileTrigger, TargetState};
 
 /// The whole page of ProfileRequest.
 pub fn request() -> Result<String, serde_json::Error> {
@@ -40,6 +40,13 @@ pub fn archive() -> Result<String, serde_json::Error> {
 pub fn comparison() -> Result<String, serde_json::Error> {
     let mut page = kind::<ProfileComparison>(COMPARISON)?;
     page += "\n[Reasons](reasons.md#reasons-of-a-comparison) lists the reasons of conditions and verdicts.\n";
+    Ok(page)
+}
+
+/// The whole page of ProfileTrigger.
+pub fn trigger() -> Result<String, serde_json::Error> {
+    let mut page = kind::<ProfileTrigger>(TRIGGER)?;
+    page += "\n[Reasons](reasons.md#reasons-of-a-trigger) lists the reasons of the condition.\n";
     Ok(page)
 }
 
@@ -84,6 +91,15 @@ Says whether HTTP requests take more time than before, and which functions did i
 has an example. The condition `Complete` says that it has ended; the condition `Regressed` and `status.verdict` have the answer.
 ";
 
+const TRIGGER: &str = "# ProfileTrigger (phpprof.dev/v1alpha1)
+
+Creates a ProfileRequest when something happens, for instance when an alert of Prometheus fires. Short name `ptrg`, category `phpprof`. [The guide](../guides/triggers.md)
+has an example. The fields and rules of `template` are those of a [ProfileRequest](profilerequest.md#spec).
+";
+
+/// Fields whose own fields have another page: Kubernetes' own types, and the spec of a request.
+const ELSEWHERE: [&str; 3] = ["selector", "conditions", "template"];
+
 fn fields(schema: &Value, path: &str, with_default: bool, page: &mut String) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() {
@@ -105,8 +121,7 @@ fn fields(schema: &Value, path: &str, with_default: bool, page: &mut String) {
             "| `{path}` | {kind} |{default} {} |\n",
             sentence(field)
         ));
-        // Kubernetes' own types have their own pages.
-        if !["selector", "conditions"].contains(&name.as_str()) {
+        if !ELSEWHERE.contains(&name.as_str()) {
             fields(inner, &path, with_default, page);
         }
     }
@@ -137,7 +152,9 @@ fn rules(schema: &Value, path: &str, page: &mut String) {
         page.push_str(&format!("- `{path}`: {message}\n"));
     }
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        rules(field, &format!("{path}.{name}"), page);
+        if name != "template" {
+            rules(field, &format!("{path}.{name}"), page);
+        }
     }
     let inner = ["items", "additionalProperties"].map(|inner| schema.get(inner));
     for inner in inner.into_iter().flatten() {

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use kube::CustomResourceExt as _;
 use phpprof_crds::{
     NAMESPACE_ENABLED, NAMESPACE_LABEL, ProfileArchive, ProfileComparison, ProfileRequest,
-    RequestReason, reference,
+    ProfileTrigger, RequestReason, reference,
 };
 use serde_json::Value;
 
@@ -26,10 +26,12 @@ fn crds_of_repository_and_chart_are_generated() {
     let request = phpprof_crds::crd_yaml::<ProfileRequest>().unwrap();
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>().unwrap();
     let comparison = phpprof_crds::crd_yaml::<ProfileComparison>().unwrap();
+    let trigger = phpprof_crds::crd_yaml::<ProfileTrigger>().unwrap();
     for folder in ["crds", "charts/phpprof/files"] {
         check(&format!("{folder}/profilerequest.yaml"), &request);
         check(&format!("{folder}/profilearchive.yaml"), &archive);
         check(&format!("{folder}/profilecomparison.yaml"), &comparison);
+        check(&format!("{folder}/profiletrigger.yaml"), &trigger);
     }
 }
 
@@ -40,6 +42,8 @@ fn the_reference_pages_are_generated_from_the_types() {
     check("docs/reference/profilearchive.md", &archive.unwrap());
     let comparison = reference::comparison().unwrap();
     check("docs/reference/profilecomparison.md", &comparison);
+    let trigger = reference::trigger().unwrap();
+    check("docs/reference/profiletrigger.md", &trigger);
 }
 
 /// Places below a schema that can be of any length.
@@ -71,6 +75,7 @@ fn fields_of_any_length_are_bounded() {
         ProfileRequest::crd(),
         ProfileArchive::crd(),
         ProfileComparison::crd(),
+        ProfileTrigger::crd(),
     ] {
         let crd = serde_json::to_value(crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
@@ -98,7 +103,11 @@ fn numbers(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 /// whose number does not fit.
 #[test]
 fn numbers_of_specs_are_bounded() {
-    for (crd, count) in [(ProfileRequest::crd(), 8), (ProfileComparison::crd(), 12)] {
+    for (crd, count) in [
+        (ProfileRequest::crd(), 8),
+        (ProfileComparison::crd(), 12),
+        (ProfileTrigger::crd(), 11),
+    ] {
         let crd = serde_json::to_value(crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         let mut found = Vec::new();

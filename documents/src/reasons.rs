@@ -43,6 +43,7 @@ pub enum ReasonsError {
 pub struct Reasons {
     requests: Vec<RequestRow>,
     comparisons: Vec<ComparisonRow>,
+    triggers: Vec<TriggerRow>,
     pods: Vec<PodRow>,
     events: Vec<EventRow>,
     done: Vec<SuccessRow>,
@@ -116,6 +117,36 @@ impl VerdictOutcome {
     }
 }
 
+/// A reason of a trigger's condition.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TriggerRow {
+    reason: String,
+    outcome: FiringOutcome,
+    meaning: String,
+    remedy: Option<String>,
+}
+
+/// What a reason says about its trigger.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+enum FiringOutcome {
+    Fired,
+    Repeated,
+    #[serde(rename = "Not fired")]
+    NotFired,
+}
+
+impl FiringOutcome {
+    /// As users read it.
+    fn words(self) -> &'static str {
+        match self {
+            FiringOutcome::Fired => "Fired",
+            FiringOutcome::Repeated => "Repeated",
+            FiringOutcome::NotFired => "Not fired",
+        }
+    }
+}
+
 /// A reason of a pod. The sampler's have an exit code.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -173,6 +204,7 @@ impl Reasons {
         once(reasons.requests.iter().map(|it| it.reason.as_str()))?;
         once(of_pods.chain(done))?;
         once(reasons.comparisons.iter().map(|it| it.reason.as_str()))?;
+        once(reasons.triggers.iter().map(|it| it.reason.as_str()))?;
         once(reasons.events.iter().map(|it| it.reason.as_str()))?;
         once(reasons.plugin.iter().map(|it| it.exit.as_str()))?;
         once(reasons.pods.iter().filter_map(|it| it.exit_code))?;
@@ -182,6 +214,12 @@ impl Reasons {
         }
         for of_comparison in &reasons.comparisons {
             reasons.check_comparison(of_comparison)?;
+        }
+        for of_trigger in &reasons.triggers {
+            let has_failed = of_trigger.outcome == FiringOutcome::NotFired;
+            if has_failed && of_trigger.remedy.is_none() {
+                return Err(ReasonsError::NoRemedy(of_trigger.reason.clone()));
+            }
         }
         Ok(reasons)
     }
@@ -295,6 +333,8 @@ requests:
   - {reason: Cancelled, outcome: Complete, meaning: it was cancelled.}
 comparisons:
   - {reason: NoCells, outcome: Inconclusive, meaning: it has none., remedy: Profile again.}
+triggers:
+  - {reason: LimitReached, outcome: Not fired, meaning: it waits., remedy: Wait for it.}
 pods:
   - {reason: Cancelled, exitCode: 31, receipt: \"cancelled; `detail` is empty\", meaning: It was cancelled., remedy: Ask again.}
   - {reason: PodDeleted, meaning: It was deleted., remedy: Ask again.}
@@ -332,6 +372,7 @@ plugin:
             "Cancelled has another",
         );
         check(", remedy: Profile again.", "", "NoCells has no remedy");
+        check(", remedy: Wait for it.", "", "LimitReached has no remedy");
         check("reason: NoCells", "reason: Queued", "Queued has another");
         check("Held back", "Held up", "not a list of reasons");
         check("help:", "halp:", "not a list of reasons");

@@ -42,6 +42,7 @@ pub async fn install() -> Result<()> {
         "profilerequests.phpprof.dev",
         "profilecomparisons.phpprof.dev",
         "profilearchives.phpprof.dev",
+        "profiletriggers.phpprof.dev",
     ];
     let delete = ["delete", "crd", "--ignore-not-found", "--timeout=60s"];
     kubectl(&[&delete[..], &stays].concat()).await?;

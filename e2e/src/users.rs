@@ -56,7 +56,9 @@ impl Right {
 
     fn group(&self) -> &'static str {
         match self.resource {
-            "profilerequests" | "profilearchives" | "profilecomparisons" => "phpprof.dev",
+            "profilerequests" | "profilearchives" | "profilecomparisons" | "profiletriggers" => {
+                "phpprof.dev"
+            }
             "deployments" => "apps",
             _ => "",
         }

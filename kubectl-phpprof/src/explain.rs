@@ -7,12 +7,12 @@
 
 use std::fmt::Display;
 
-use phpprof_crds::{ComparisonReason, EventReason, RequestReason, TargetReason};
+use phpprof_crds::{ComparisonReason, EventReason, RequestReason, TargetReason, TriggerReason};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{Exit, Failure};
 
-/// Name and meaning of each reason: those of requests, of comparisons, of pods and of events.
+/// Name and meaning of each reason: those of requests, comparisons, triggers, pods and events.
 pub fn reasons() -> Vec<(String, String)> {
     let of_requests = RequestReason::ALL.iter();
     let mut all: Vec<_> = of_requests
@@ -20,6 +20,9 @@ pub fn reasons() -> Vec<(String, String)> {
         .collect();
     for reason in ComparisonReason::ALL {
         add(&mut all, "Of a comparison", reason, reason.meaning());
+    }
+    for reason in TriggerReason::ALL {
+        add(&mut all, "Of a trigger", reason, reason.meaning());
     }
     for reason in TargetReason::ALL {
         add(&mut all, "For a pod", reason, reason.meaning());
@@ -56,11 +59,12 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-/// The remedy of a request's reason, else of a comparison's, of a pod's, or of an event's.
+/// The remedy of a request's reason, else of a comparison's, a trigger's, a pod's or an event's.
 fn remedy(name: &str) -> Option<&'static str> {
     named(name)
         .and_then(RequestReason::remedy)
         .or_else(|| named(name).and_then(ComparisonReason::remedy))
+        .or_else(|| named(name).and_then(TriggerReason::remedy))
         .or_else(|| named(name).map(TargetReason::remedy))
         .or_else(|| named(name).and_then(EventReason::remedy))
 }

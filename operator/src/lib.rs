@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod reconcile;
 pub mod sampler;
 pub mod storage;
+pub mod trigger;
 
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,7 @@
 
 use phpprof_profile::{DecodeLimits as Bounds, MergeLimits, timeline};
 
-use crate::http::{health, live, relay, results, tls, verdict};
+use crate::http::{alerts, health, live, relay, results, tls, verdict};
 use crate::reconcile::{calls, watches};
 use crate::storage::{archive, collector, comparison, requests};
 
@@ -25,10 +25,12 @@ const BASE: usize = 24 << 20;
 #[must_use]
 pub fn parts() -> Vec<(&'static str, usize)> {
     let upload: Bounds = collector::bounds();
-    // An upload, or a merged profile from which a page is drawn, or its list of requests.
+    // An upload, or a merged profile from which a page is drawn, or its list of requests, or
+    // alerts.
     let opened = (upload.compressed_bytes + upload.memory_bytes)
         .max(results::LARGEST_DRAWN + results::NAMES_DRAWN)
-        .max(results::LIST_DRAWN);
+        .max(results::LIST_DRAWN)
+        .max(alerts::PARSED);
     let merge = MergeLimits::default();
     let relay_room = relay::ROOM as usize * relay::UNIT;
     // A request for results has next to no body. Of an upload, two parts are in memory before they
@@ -47,7 +49,7 @@ pub fn parts() -> Vec<(&'static str, usize)> {
         ),
         (
             "connections",
-            plain.iter().sum::<usize>() + uploading + verdict::PAYLOADS,
+            plain.iter().sum::<usize>() + uploading + verdict::PAYLOADS + alerts::PAYLOADS,
         ),
         ("bodies of the relay", relay_room),
         (

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use phpprof_crds::{TargetState, TargetStatus};
+use phpprof_crds::{TargetState, TargetStatus, TriggerReason};
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -73,6 +73,8 @@ pub struct Metrics {
     merge_seconds: Histogram,
     relay: Family<ByCode, Counter>,
     verdicts: Family<ByCode, Counter>,
+    alerts: Family<ByCode, Counter>,
+    triggers: Family<ByReason, Counter>,
     api: Family<ByCode, Counter>,
     store_errors: StoreErrors,
     connections: ConnectionMetrics,
@@ -130,6 +132,8 @@ impl Metrics {
             merge_seconds: seconds(),
             relay: Family::default(),
             verdicts: Family::default(),
+            alerts: Family::default(),
+            triggers: Family::default(),
             api: Family::default(),
             store_errors: StoreErrors::default(),
             connections: ConnectionMetrics::default(),
@@ -215,6 +219,17 @@ impl Metrics {
     /// Counts an answer about a verdict.
     pub fn asked_for_verdict(&self, code: u16) {
         self.verdicts.get_or_create(&ByCode { code }).inc();
+    }
+
+    /// Counts an answer to a payload of alerts.
+    pub fn alerted(&self, code: u16) {
+        self.alerts.get_or_create(&ByCode { code }).inc();
+    }
+
+    /// Counts what a trigger did with alerts that have its labels.
+    pub fn triggered(&self, reason: TriggerReason) {
+        let reason = reason.to_string();
+        self.triggers.get_or_create(&ByReason { reason }).inc();
     }
 
     /// Counts an answer of the API server, or that there was none.

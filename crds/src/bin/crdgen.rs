@@ -3,13 +3,14 @@
 
 use std::{error::Error, fs, path::Path};
 
-use phpprof_crds::{ProfileArchive, ProfileComparison, ProfileRequest, reference};
+use phpprof_crds::{ProfileArchive, ProfileComparison, ProfileRequest, ProfileTrigger, reference};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let request = phpprof_crds::crd_yaml::<ProfileRequest>()?;
     let archive = phpprof_crds::crd_yaml::<ProfileArchive>()?;
     let comparison = phpprof_crds::crd_yaml::<ProfileComparison>()?;
+    let trigger = phpprof_crds::crd_yaml::<ProfileTrigger>()?;
     let files = [
         ("crds/profilerequest.yaml", request.clone()),
         ("charts/phpprof/files/profilerequest.yaml", request),
@@ -23,6 +24,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             "docs/reference/profilecomparison.md",
             reference::comparison()?,
         ),
+        ("crds/profiletrigger.yaml", trigger.clone()),
+        ("charts/phpprof/files/profiletrigger.yaml", trigger),
+        ("docs/reference/profiletrigger.md", reference::trigger()?),
     ];
     for (path, content) in files {
         let path = root.join(path);

@@ -9,7 +9,7 @@ const HEAD: &str = "<!-- Generated from contract/reasons.yaml by `make generate`
 
 # Reasons
 
-What each reason of a request, a comparison, a pod or an event means, and what to do about it. `kubectl phpprof explain REASON` prints the same, and the message of a
+What each reason of a request, a comparison, a trigger, a pod or an event means, and what to do about it. `kubectl phpprof explain REASON` prints the same, and the message of a
 failure ends with it. The plugin's flags are in brackets.
 ";
 pub const TABLE: &str = "| reason | exit code | meaning | what to do |\n|---|---|---|---|\n";
@@ -39,12 +39,19 @@ pub fn reference(reasons: &Reasons) -> String {
         let remedy = of.remedy.as_deref().unwrap_or_default();
         page += &row(&[&code(&of.reason), of.outcome.words(), &of.meaning, remedy]);
     }
+    page += "\n## Reasons of a trigger\n\n";
+    page += "The condition Fired has it: why the last alerts have started a request, or not.\n\n";
+    page += "| reason | outcome | meaning | what to do |\n|---|---|---|---|\n";
+    for of in &reasons.triggers {
+        let remedy = of.remedy.as_deref().unwrap_or_default();
+        page += &row(&[&code(&of.reason), of.outcome.words(), &of.meaning, remedy]);
+    }
     page += "\n## Reasons of a pod\n\n";
     page += "Why there is no profile of a pod, or only its beginning.\n\n";
     page += TABLE;
     page.extend(reasons.pods.iter().map(of_pod));
     page += "\n## Reasons of events\n\n";
-    page += "What `kubectl get events` shows of a request or a comparison. The note of each event has the names and numbers.\n\n";
+    page += "What `kubectl get events` shows of a request, a comparison or a trigger. The note of each event has the names and numbers.\n\n";
     page += "| reason | meaning | what to do |\n|---|---|---|\n";
     for of in &reasons.events {
         let remedy = of.remedy.as_deref().unwrap_or_default();

@@ -14,7 +14,7 @@ const WIDTH: usize = 100;
 
 /// The API's reasons.
 pub fn crds(reasons: &Reasons) -> String {
-    let mut text = "//! The closed list of reasons: of a request's or comparison's conditions and events, and of a pod\n//! without a profile.\n//!\n".to_owned();
+    let mut text = "//! The closed list of reasons: of the conditions and events of a request, a comparison or a\n//! trigger, and of a pod without a profile.\n//!\n".to_owned();
     text += GENERATED;
     text += CRDS_USE;
     text += REASON;
@@ -53,6 +53,7 @@ pub fn crds(reasons: &Reasons) -> String {
     );
     text += "}\n";
     text += &comparisons(reasons);
+    text += &triggers(reasons);
     text += TARGET_REASON;
     for of in &reasons.pods {
         text += &variant(&of.meaning, &of.reason);
@@ -98,6 +99,44 @@ fn comparisons(reasons: &Reasons) -> String {
         let _ = writeln!(
             text,
             "            Self::{} => ComparisonOutcome::{:?},",
+            of.reason, of.outcome
+        );
+    }
+    text += "        }\n    }\n";
+    text += &texts(
+        "What it says, for users.",
+        "meaning",
+        "&'static str",
+        rows.iter()
+            .map(|of| (of.reason.as_str(), format!("{:?}", meaning(of)))),
+    );
+    text += &texts(
+        OPTIONAL_REMEDY,
+        "remedy",
+        "Option<&'static str>",
+        rows.iter()
+            .map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
+    );
+    text + "}\n"
+}
+
+/// The reasons of triggers.
+fn triggers(reasons: &Reasons) -> String {
+    let rows = &reasons.triggers;
+    let meaning = |of: &super::TriggerRow| format!("{}: {}", of.outcome.words(), of.meaning);
+    let mut text = TRIGGER_REASON.to_owned();
+    for of in rows {
+        text += &variant(&meaning(of), &of.reason);
+    }
+    text += "}\n";
+    text += TRIGGER_OUTCOME;
+    text += "impl TriggerReason {\n";
+    text += &all(rows.iter().map(|it| it.reason.as_str()));
+    text += "\n    /// What it says about the trigger.\n    pub fn outcome(self) -> TriggerOutcome {\n        match self {\n";
+    for of in rows {
+        let _ = writeln!(
+            text,
+            "            Self::{} => TriggerOutcome::{:?},",
             of.reason, of.outcome
         );
     }
@@ -240,6 +279,26 @@ pub enum ComparisonOutcome {
 }
 
 ";
+const TRIGGER_REASON: &str = "
+/// Reason of a trigger's condition.
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord,
+)]
+pub enum TriggerReason {
+";
+const TRIGGER_OUTCOME: &str = "
+/// What a [`TriggerReason`] says about the trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerOutcome {
+    /// It has created a request.
+    Fired,
+    /// The request exists already.
+    Repeated,
+    /// It has created none.
+    NotFired,
+}
+
+";
 const TARGET_REASON: &str = "
 /// Why there is no profile of a pod, or only its beginning.
 #[derive(
@@ -262,6 +321,12 @@ impl fmt::Display for RequestReason {
 }
 
 impl fmt::Display for ComparisonReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for TriggerReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }

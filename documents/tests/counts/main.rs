@@ -27,12 +27,14 @@ const SHARED: [(&str, usize, &str); 3] = [
 const HOST_OR_POD: &str = "the sampler is built with command/host or with command/pod";
 
 /// Files of data, and why they are long.
-const DATA: [(&str, &str); 8] = [
+const DATA: [(&str, &str); 10] = [
     ("crds/profilecomparison.yaml", GENERATED),
     ("crds/profilerequest.yaml", GENERATED),
+    ("crds/profiletrigger.yaml", GENERATED),
     ("crds/src/reason.rs", GENERATED),
     ("charts/phpprof/files/profilecomparison.yaml", GENERATED),
     ("charts/phpprof/files/profilerequest.yaml", GENERATED),
+    ("charts/phpprof/files/profiletrigger.yaml", GENERATED),
     ("contract/reasons.yaml", "a row for each reason"),
     (
         "profiler-image/zend/src/layouts/rows.rs",

@@ -8,6 +8,7 @@ mod helm_test;
 mod notes;
 mod presets;
 mod schedules;
+mod triggers;
 mod upgrade;
 mod verdicts;
 

@@ -19,6 +19,7 @@ const MANUAL: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 /// Rights as kubectl lists them.
 const PROFILE: &str = "profilerequests.phpprof.dev [] [] [create profile]";
 const COMPARE: &str = "profilecomparisons.phpprof.dev [] [] [create]";
+const TRIGGER: &str = "profiletriggers.phpprof.dev [] [] [create]";
 /// The time until the next full minute, and for a pod and a request on a busy machine.
 const A_MINUTE: Duration = Duration::from_secs(110);
 
@@ -171,8 +172,9 @@ fn a_namespace_admin_can_make_schedules() -> Result<()> {
             .await?
             .well()?;
         admin.run(&create).await?.well()?;
-        // It is bound to the role for all who may profile: they may compare, too.
-        check_rights(fixture, &[COMPARE, PROFILE]).await?;
+        // It is bound to the role for all who may profile: they may compare and write triggers,
+        // too.
+        check_rights(fixture, &[COMPARE, PROFILE, TRIGGER]).await?;
         let again = admin.run(&create).await?;
         ensure!(
             again.code == 1 && again.err.contains("there is a schedule web"),

@@ -5,6 +5,14 @@ use e2e::examples::{files, job, objects};
 use e2e::{Fixture, RESTRICTED, rollouts, run, shared};
 use serde_json::{Value, json};
 
+/// Values of the chart (presets.rs), rules of Prometheus (tests/chart/triggers.rs), and the
+/// configuration of Alertmanager (e2e::alerting).
+const OF_OTHERS: [&str; 3] = [
+    "schedules/values.yaml",
+    "alerts/rules.yaml",
+    "alerts/alertmanager.yaml",
+];
+
 async fn dry_run(object: &Value) -> Result<()> {
     let create = [
         "create",
@@ -37,10 +45,9 @@ fn the_api_server_takes_every_example() -> Result<()> {
     shared(RESTRICTED, async |fixture| {
         rollouts::install_kinds().await?;
         let mut count = 0;
-        for folder in ["requests", "schedules", "argo", "flagger"] {
+        for folder in ["requests", "schedules", "argo", "flagger", "alerts"] {
             for file in files(folder)? {
-                // These values are for the chart: presets.rs.
-                if file.ends_with("schedules/values.yaml") {
+                if OF_OTHERS.iter().any(|other| file.ends_with(other)) {
                     continue;
                 }
                 for object in objects(&file, &fixture.namespace)? {
@@ -51,7 +58,7 @@ fn the_api_server_takes_every_example() -> Result<()> {
                 }
             }
         }
-        ensure!(count >= 19, "{count} objects");
+        ensure!(count >= 21, "{count} objects");
         Ok(())
     })
 }

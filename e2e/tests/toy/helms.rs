@@ -17,10 +17,11 @@ use serde_json::json;
 /// A limit that differs from those of other releases, as value and as the operator's argument.
 const LIMIT: (&str, &str) = ("limits.requests=321", "--max-requests=321");
 /// What stays of a release, as docs/guides/uninstall.md says: its store is a bucket, so no volume.
-const KEPT: [&str; 4] = [
+const KEPT: [&str; 5] = [
     "customresourcedefinition.apiextensions.k8s.io/profilearchives.phpprof.dev",
     "customresourcedefinition.apiextensions.k8s.io/profilecomparisons.phpprof.dev",
     "customresourcedefinition.apiextensions.k8s.io/profilerequests.phpprof.dev",
+    "customresourcedefinition.apiextensions.k8s.io/profiletriggers.phpprof.dev",
     "secret/phpprof-operator-keys",
 ];
 

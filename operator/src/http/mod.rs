@@ -1,6 +1,7 @@
 //! What the operator serves: the relay, results and health; and the keys of the first two.
 
 pub mod addresses;
+pub mod alerts;
 mod answers;
 pub(crate) mod connections;
 pub(crate) mod grants;

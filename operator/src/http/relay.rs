@@ -39,7 +39,7 @@ use crate::storage::store::{Created, ProfileStore};
 /// The limit of every upload.
 const LARGEST: usize = 32 << 20;
 /// Bytes of uploads that are in memory at the same time, in units of a KiB.
-pub(crate) const ROOM: u32 = 36 << 10;
+pub(crate) const ROOM: u32 = 34 << 10;
 pub(crate) const UNIT: usize = 1 << 10;
 const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 const BODY_TAKES: Duration = Duration::from_secs(20);

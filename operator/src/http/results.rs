@@ -34,6 +34,7 @@ use tokio::sync::Semaphore;
 
 use archive::Before;
 
+use crate::http::alerts::Alerts;
 use crate::http::answers::{busy, held, html, json, private, refuse, sized};
 use crate::http::connections::{self, Connection, plain};
 use crate::http::keyring::Keyring;
@@ -232,15 +233,17 @@ struct LinkPlace {
     path: String,
 }
 
-/// Serves results, and verdicts for controllers of rollouts, until the process ends.
+/// Serves results and verdicts, and receives alerts, until the process ends.
 pub async fn serve(
     address: SocketAddr,
     results: Results,
     verdicts: Verdicts,
+    alerts: Alerts,
     metrics: PortMetrics,
 ) -> std::io::Result<()> {
     let listener = listen(address).await?;
     let router = results.router().merge(verdicts.router());
+    let router = router.merge(alerts.router());
     match connections::serve(listener, plain(), BOUNDS, router, metrics).await {}
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: names follow Prometheus' conventions, and each metric has a help text.
 
-use phpprof_crds::{RequestReason, TargetReason, UploadRoute};
+use phpprof_crds::{RequestReason, TargetReason, TriggerReason, UploadRoute};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
@@ -108,6 +108,16 @@ impl Metrics {
             it.verdicts,
         );
         all.register(
+            "alert_answers",
+            "Responses to Alertmanager, by HTTP status: 401 without the token, 503 if it is to send the alerts again",
+            it.alerts,
+        );
+        all.register(
+            "trigger_decisions",
+            "What triggers did with alerts that have their labels, by reason; once for each trigger and payload",
+            it.triggers,
+        );
+        all.register(
             "api_calls",
             "Responses of the API server, by HTTP status; 0 if there was none",
             it.api,
@@ -168,6 +178,13 @@ impl Metrics {
         }
         for code in [200, 401, 404, 409, 425, 429, 503] {
             let _ = self.verdicts.get_or_create(&ByCode { code });
+        }
+        for code in [200, 400, 401, 413, 503] {
+            let _ = self.alerts.get_or_create(&ByCode { code });
+        }
+        for reason in TriggerReason::ALL {
+            let reason = reason.to_string();
+            let _ = self.triggers.get_or_create(&ByReason { reason });
         }
         for code in [0, 200, 409, 500] {
             let _ = self.api.get_or_create(&ByCode { code });

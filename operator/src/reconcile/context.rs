@@ -110,6 +110,8 @@ pub struct AdminPolicy {
     pub links: Vec<LinkTemplate>,
     /// The tokens for verdicts, if they are on.
     pub verdict_tokens: Option<NamespaceTokens>,
+    /// The tokens for alerts, if they are on.
+    pub alert_tokens: Option<NamespaceTokens>,
 }
 
 impl Context {

@@ -13,7 +13,7 @@ use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
-use phpprof_crds::{ProfileMode, ProfileRequest, ProfileRequestStatus};
+use phpprof_crds::{ProfileMode, ProfileRequest, ProfileRequestStatus, chain};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore};
 use tracing::Instrument as _;
@@ -31,18 +31,16 @@ use crate::reconcile::calls::call;
 use crate::reconcile::changes::{count, log};
 use crate::reconcile::context::Context;
 use crate::reconcile::deletion::{abandon, resume};
-use crate::reconcile::events;
 use crate::reconcile::execute::execute;
 use crate::reconcile::follow::{follow, take_over};
-use crate::reconcile::jobs;
 use crate::reconcile::milestones::{Milestones, clear, see_progress};
 use crate::reconcile::observe::{confirm, observe};
 use crate::reconcile::reflected::reflected;
 use crate::reconcile::requests::{strip, strip_all_but_who_asked};
 use crate::reconcile::scopes::{routed, scopes};
 use crate::reconcile::watches::{RequestRef, paged, reference};
+use crate::reconcile::{events, jobs, triggers};
 use crate::storage::expiry;
-use phpprof_crds::chain;
 
 /// Requests that are reconciled at the same time. The controller's own limit would take waiting
 /// requests in the order of a hash table, and some would wait for as long as there are others.
@@ -114,6 +112,7 @@ pub async fn run(
         results_address,
         results(&context),
         verdicts(&context),
+        triggers::alerts(&context),
         context.metrics.port(Port::Results),
     );
     let (routes, changes) = routed(changes, namespaces);

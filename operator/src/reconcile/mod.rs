@@ -24,5 +24,6 @@ mod resolve;
 mod scopes;
 pub mod store_watch;
 pub(crate) mod strip;
+pub mod triggers;
 pub mod verdicts;
 pub mod watches;

@@ -172,6 +172,7 @@ pub fn context(client: Client) -> (Context, UnboundedReceiver<RequestRef>) {
         sampler: Default::default(),
         links: Vec::new(),
         verdict_tokens: None,
+        alert_tokens: None,
     };
     let context = Context {
         cluster,

@@ -170,6 +170,10 @@ pub struct Args {
     /// port of the results. Without it, verdicts are off
     #[arg(long)]
     pub verdict_tokens: Option<PathBuf>,
+    /// Folder with a token for each namespace, in a file of its name, that opens /alerts on the
+    /// port of the results. Without it, alerts are off
+    #[arg(long)]
+    pub alert_tokens: Option<PathBuf>,
     /// Link for each request's status, as NAME=URL with {namespace}, {name}, {uid}, {workload},
     /// {service}, {accessKey}, {from} and {to}. May be repeated
     #[arg(long)]

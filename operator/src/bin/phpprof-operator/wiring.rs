@@ -100,6 +100,7 @@ pub fn context(
         sampler: args.sampler(ca_bundle)?,
         links: templates(args)?,
         verdict_tokens: args.verdict_tokens.clone().map(NamespaceTokens::new),
+        alert_tokens: args.alert_tokens.clone().map(NamespaceTokens::new),
     };
     let live = Live::new(role.clone(), collector.desk());
     let cluster = ClusterView {

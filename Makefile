@@ -223,7 +223,7 @@ alone:
 
 .PHONY: api
 api: plugin ## tests on a real control plane whose pods a toy plays: what needs no container
-	@$(TOOLS) nextest kubernetes helm versitygw argo-rollouts flagger $(if $(filter 1,$(FULL)),helm4)
+	@$(TOOLS) nextest kubernetes helm versitygw prometheus alertmanager argo-rollouts flagger $(if $(filter 1,$(FULL)),helm4)
 	@$(STAGE) "build tests without containers" cargo test --quiet --locked --workspace --test toy --no-run
 	@$(STAGE) "tests without containers" env PHPPROF_ARGO_ROLLOUTS=$(CACHE)/argo-rollouts PHPPROF_FLAGGER=$(CACHE)/flagger e2e/tools/toy bash -c '"$(CARGO_TARGET_DIR)/debug/prepare" && cargo nextest run --profile toy --locked --cargo-quiet --workspace --test toy $(if $(filter 1,$(FULL)),--run-ignored all)'
 

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the next run removes or restores what a test leaves behind, however the test ends.
 
+pub mod alerting;
 pub mod api_server;
 pub mod application;
 pub mod audit;

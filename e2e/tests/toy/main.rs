@@ -1,6 +1,7 @@
 //! Tests phpprof's promises that need no container, on a cluster whose pods a toy plays: `make
 //! api`.
 
+mod alerts;
 mod archive;
 mod comparisons;
 mod ends;

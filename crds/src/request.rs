@@ -90,8 +90,8 @@ pub struct ProfileRequestSpec {
 
     /// Also shows which stacks made the workers' heaps grow (sample type heap_growth), and how much
     /// of it they still hold (heap_change). A snapshot shows what each worker's memory is made of
-    /// instead. The result has sizes and names of classes, never contents. What is in the heaps is
-    /// mode: Heap.
+    /// instead, which needs the right to heap profilerequests. The result has sizes and names of
+    /// classes, never contents. What is in the heaps is mode: Heap.
     #[serde(default)]
     pub heap: bool,
 

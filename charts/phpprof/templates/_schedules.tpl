@@ -37,8 +37,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if ne (int $ways) 1 }}
 {{- fail (printf "%s: request.target needs exactly one of podName, selector and workloadRef" $here) }}
 {{- end }}
-{{- if eq (default "" $schedule.request.mode) "Heap" }}
-{{- fail (printf "%s: request.mode is Heap, but the account of schedules has no right to look into heaps; use kubectl phpprof heap" $here) }}
+{{- $mode := default "Profile" $schedule.request.mode }}
+{{- if or (eq $mode "Heap") (and (eq $mode "Snapshot") $schedule.request.heap) }}
+{{- fail (printf "%s: the account of schedules has no right to look into heaps, as request.mode Heap and snapshots with heap do; use kubectl phpprof heap" $here) }}
 {{- end }}
 {{- range $field := list "durationSeconds" "samplesPerSecond" }}
 {{- $most := int (index $limits $field) }}

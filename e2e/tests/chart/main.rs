@@ -145,7 +145,7 @@ fn an_invalid_request_is_refused_by_the_chart() -> Result<()> {
     )?;
     check(
         &["schedules[0].request.mode=Heap"],
-        "request.mode is Heap, but the account of schedules has no right to look into heaps",
+        "the account of schedules has no right to look into heaps",
     )?;
     check(
         &["schedules[0].request.uploadMode=Mail"],

@@ -81,14 +81,16 @@ fn who_may_only_profile_sees_no_heaps() -> Result<()> {
             resource: "profilerequests",
         });
         let user = fixture.with_rights("profiler", &rights).await?;
-        let refused = user.run("heap pod/leak").await?;
-        let words = "mode Heap needs the right to heap profilerequests.phpprof.dev";
-        ensure!(
-            refused.code == 4 && refused.err.contains(words),
-            "{}: {}",
-            refused.code,
-            refused.err
-        );
+        for line in ["heap pod/leak", "dump pod/leak --memory"] {
+            let refused = user.run(line).await?;
+            let words = "need the right to heap profilerequests.phpprof.dev";
+            ensure!(
+                refused.code == 4 && refused.err.contains(words),
+                "{line}: {}: {}",
+                refused.code,
+                refused.err
+            );
+        }
         Ok(())
     })
 }

@@ -324,6 +324,15 @@ fn writing_a_spec_needs_the_right_to_profile() -> Result<()> {
                 "{by:?}: {said:?}"
             );
         }
+        for template in [
+            json!({"target": {"podName": "web"}, "durationSeconds": 1, "mode": "Heap"}),
+            json!({"target": {"podName": "web"}, "durationSeconds": 1, "mode": "Snapshot", "heap": true}),
+        ] {
+            let mut of_heaps = spec(0);
+            of_heaps["template"] = template;
+            let said = asked(&profiler, fixture, &of_heaps, None).await?;
+            ensure!(said.contains("may not look into heaps"), "{said:?}");
+        }
         create(fixture, "slow", &spec(0)).await?;
         // Everybody who may change it may hold it back.
         let suspended = changed(&creator, fixture, &json!({"spec": {"suspend": true}})).await?;

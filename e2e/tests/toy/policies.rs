@@ -342,7 +342,7 @@ fn a_look_into_heaps_needs_its_own_right() -> Result<()> {
                 "target": {"podName": "web"}, "suspend": true, "mode": "Heap", "durationSeconds": 1,
             })
         };
-        let forbidden = "mode Heap needs the right to heap profilerequests.phpprof.dev, which the ClusterRole phpprof-system-phpprof-heap grants";
+        let forbidden = "need the right to heap profilerequests.phpprof.dev, which the ClusterRole phpprof-system-phpprof-heap grants";
         let rows: [(&str, &[Right], Option<&str>); 4] = [
             ("profiler", &[CREATES, PROFILES], Some(forbidden)),
             ("heaper", &[CREATES, PROFILES, HEAPS], None),
@@ -360,6 +360,13 @@ fn a_look_into_heaps_needs_its_own_right() -> Result<()> {
             expect(name, said, refused)?;
         }
         let profiler = impersonated(&user("profiler"), &[]).await?;
+        let mut snapshot = spec();
+        snapshot["mode"] = json!("Snapshot");
+        let plain = ask_for(&profiler, fixture, "plain", None, snapshot.clone()).await?;
+        expect("a snapshot", plain, None)?;
+        snapshot["heap"] = json!(true);
+        let with_heap = ask_for(&profiler, fixture, "with-heap", None, snapshot).await?;
+        expect("a snapshot with heap", with_heap, Some(forbidden))?;
         let other = ask(&profiler, fixture, "sampled", None).await?;
         expect("another mode", other, None)?;
         fixture.developer().await?;

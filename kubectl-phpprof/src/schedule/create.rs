@@ -25,7 +25,9 @@ pub async fn create(global: &Global, arguments: &ScheduleCreate) -> Result<Strin
         ));
     }
     let request = request_object(&arguments.request, None)?;
-    let is_of_heaps = request.data["spec"]["mode"] == "Heap";
+    let spec = &request.data["spec"];
+    let is_of_heaps =
+        spec["mode"] == "Heap" || (spec["mode"] == "Snapshot" && spec["heap"] == true);
     if is_of_heaps && arguments.cluster_role.is_none() {
         return Err(Failure::new(
             Exit::Usage,

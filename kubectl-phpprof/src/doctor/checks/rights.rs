@@ -81,7 +81,7 @@ fn without(right: &str, instead: bool) -> Lacking {
             Lacking::NoMatter(format!("your right to {PATCH_PODS} suffices"))
         }
         // Most profiles are not of heaps.
-        HEAP => Lacking::NoMatter("only kubectl phpprof heap needs it".to_owned()),
+        HEAP => Lacking::NoMatter("only kubectl phpprof heap and dump --memory need it".to_owned()),
         PROFILE => Lacking::Unknown("the chart's policies, if enabled, need this right"),
         _ => Lacking::Bad,
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn lacking_the_right_to_heaps_is_no_failure() {
         for (may_patch, why) in [
-            (false, "only kubectl phpprof heap needs it"),
+            (false, "only kubectl phpprof heap and dump --memory need it"),
             (
                 true,
                 "your right to patch pods/ephemeralcontainers suffices",

@@ -26,7 +26,7 @@ use crate::written::write;
 use crate::{source, target, wait};
 
 pub async fn run(global: &Global, flags: &HeapFlags, screen: Screen) -> Result<String, Failure> {
-    let form = HeapForm::of(&flags.output)?;
+    let form = HeapDestination::of(&flags.output)?;
     let request = target::heaps(flags)?;
     let object = as_object(serde_json::to_value(request), "the command line")?;
     let baseline = match &flags.baseline {
@@ -58,7 +58,7 @@ pub async fn run(global: &Global, flags: &HeapFlags, screen: Screen) -> Result<S
 
 /// What is shown, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum HeapForm {
+enum HeapDestination {
     /// On standard output.
     Shown(InUseForm),
     /// In this file.
@@ -67,20 +67,20 @@ enum HeapForm {
     Profile(Format, String),
 }
 
-impl HeapForm {
+impl HeapDestination {
     fn of(output: &HeapOutput) -> Result<Self, Failure> {
         let path = match output {
-            HeapOutput::Form(form) => return Ok(HeapForm::Shown(*form)),
+            HeapOutput::Form(form) => return Ok(HeapDestination::Shown(*form)),
             HeapOutput::File(path) => path,
         };
         let is = |end: &str| path.to_ascii_lowercase().ends_with(end);
         let format = Format::of_name(path);
-        let report = |form| Ok(HeapForm::Report(form, path.clone()));
+        let report = |form| Ok(HeapDestination::Report(form, path.clone()));
         match format {
             _ if is(".md") => report(InUseForm::Md),
             Some(Format::Html) => report(InUseForm::Html),
             Some(Format::Speedscope) if !is(".speedscope.json") => report(InUseForm::Json),
-            Some(format) => Ok(HeapForm::Profile(format, path.clone())),
+            Some(format) => Ok(HeapDestination::Profile(format, path.clone())),
             None => Err(Failure::new(
                 Exit::Usage,
                 format!("the name of {path} does not say its format"),
@@ -97,11 +97,13 @@ struct HeapLook {
 }
 
 impl HeapLook {
-    fn shown(&self, form: HeapForm, screen: Screen) -> Result<String, Failure> {
+    fn shown(&self, form: HeapDestination, screen: Screen) -> Result<String, Failure> {
         match form {
-            HeapForm::Shown(form) => self.report(form, screen.width),
-            HeapForm::Report(form, path) => write(&path, self.report(form, None)?.as_bytes()),
-            HeapForm::Profile(format, path) => write(&path, &self.profile(format)?),
+            HeapDestination::Shown(form) => self.report(form, screen.width),
+            HeapDestination::Report(form, path) => {
+                write(&path, self.report(form, None)?.as_bytes())
+            }
+            HeapDestination::Profile(format, path) => write(&path, &self.profile(format)?),
         }
     }
 
@@ -240,10 +242,10 @@ mod tests {
 
     #[test]
     fn files_are_written_as_their_names_say() {
-        let form = |text: &str| HeapForm::of(&HeapOutput::parse(text).unwrap());
-        let report = |form, path: &str| Ok(HeapForm::Report(form, path.to_owned()));
-        let profile = |format, path: &str| Ok(HeapForm::Profile(format, path.to_owned()));
-        assert_eq!(form("json"), Ok(HeapForm::Shown(InUseForm::Json)));
+        let form = |text: &str| HeapDestination::of(&HeapOutput::parse(text).unwrap());
+        let report = |form, path: &str| Ok(HeapDestination::Report(form, path.to_owned()));
+        let profile = |format, path: &str| Ok(HeapDestination::Profile(format, path.to_owned()));
+        assert_eq!(form("json"), Ok(HeapDestination::Shown(InUseForm::Json)));
         assert_eq!(form("a.md"), report(InUseForm::Md, "a.md"));
         assert_eq!(form("a.json"), report(InUseForm::Json, "a.json"));
         assert_eq!(form("a.html"), report(InUseForm::Html, "a.html"));

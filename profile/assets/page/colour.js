@@ -64,6 +64,7 @@ const legend = () => {
     return named.size > 0 ? [[NAMED, "named by the verdict"], ...tones] : tones;
   }
   if (state.shape === "folders") return Object.entries(HUES_OF_FOLDERS).map(([origin, hue]) => [tone(hue), ORIGINS[origin]]);
+  if (ofHeaps) return [[tone(HUES.builtin), "class, property or kind"], [tone(HUES.engine), "key or variable"]];
   return [[tone(HUES.own), "PHP code"], [tone(HUES.builtin), "built in"], [tone(HUES.engine), "the engine"]];
 };
 const drawLegend = () => {

@@ -62,23 +62,25 @@ const turnType = () => {
   state.type = (state.type + 1) % data.types.length;
   draw();
 };
-const drawFacts = () => {
-  document.title = data.title;
-  at("title").textContent = data.title;
-  const receipts = data.comments.flatMap((text) => {
-    try { return [JSON.parse(text)]; } catch { return []; }
-  }).filter((receipt) => receipt !== null && typeof receipt === "object" && receipt.php);
-  const facts = [];
-  const versions = new Set(receipts.map(({ php }) => "PHP " + php.version + " " + php.sapi));
-  if (versions.size > 0) facts.push([...versions].slice(0, 3).join(", "));
-  const sum = (of) => receipts.reduce((total, receipt) => total + (Number(of(receipt)) || 0), 0);
-  if (receipts.length > 0) {
-    facts.push(receipts.length === 1 ? "1 profile" : receipts.length + " profiles");
-    facts.push(sum((receipt) => receipt.workers) + " workers");
+// How heaps were read: the numbers of `inHeap` (src/in_use.rs).
+const heapFacts = (sum) => {
+  const of = (key) => sum(({ inHeap }) => inHeap && inHeap[key]);
+  const torn = of("workers") - of("moments");
+  const facts = [torn > 0 ? torn + " of " + of("workers") + " heaps torn: in these, an object may be missing or there twice" : "each heap at one moment"];
+  for (const [key, words] of [
+    ["drawn", "heaps of which a part was drawn at random"],
+    ["cut", "heaps of which not all paths were followed"],
+    ["withoutHeap", "heaps that cannot be read"],
+    ["late", "heaps for which there was no time"],
+    ["lostObjects", "objects that could not be read or named"],
+  ]) {
+    if (of(key) > 0) facts.push(of(key) + " " + words);
   }
-  if (data.durationNanos > 0) facts.push((data.durationNanos / 1e9).toFixed(0) + " s");
-  const began = new Date(data.timeNanos / 1e6);
-  if (data.timeNanos > 0 && !Number.isNaN(began.getTime())) facts.push(began.toISOString().slice(0, 16).replace("T", " ") + " UTC");
+  return facts;
+};
+// How time was sampled, and what was lost.
+const timeFacts = (receipts, sum) => {
+  const facts = [];
   // A turn at which a worker was idle could not have been unstable.
   const busy = sum(({ quality }) => quality && quality.taken - quality.idle);
   if (busy > 0) facts.push(percent(sum(({ quality }) => quality && quality.unstable) / busy) + " unstable");
@@ -102,6 +104,26 @@ const drawFacts = () => {
   const missed = (key) => sum((receipt) => receipt.missed && receipt.missed[key]);
   const [unseen, unseenCpu] = [missed("processes"), missed("cpuMilliseconds")];
   if (unseen > 0 || unseenCpu > 0) facts.push("up to " + unseen + " short-lived processes unseen, " + (unseenCpu / 1000).toFixed(2) + " s of CPU time of ended ones in no sample");
+  return facts;
+};
+const drawFacts = () => {
+  document.title = data.title;
+  at("title").textContent = data.title;
+  const receipts = data.comments.flatMap((text) => {
+    try { return [JSON.parse(text)]; } catch { return []; }
+  }).filter((receipt) => receipt !== null && typeof receipt === "object" && receipt.php);
+  const facts = [];
+  const versions = new Set(receipts.map(({ php }) => "PHP " + php.version + " " + php.sapi));
+  if (versions.size > 0) facts.push([...versions].slice(0, 3).join(", "));
+  const sum = (of) => receipts.reduce((total, receipt) => total + (Number(of(receipt)) || 0), 0);
+  if (receipts.length > 0) {
+    facts.push(receipts.length === 1 ? "1 profile" : receipts.length + " profiles");
+    facts.push(sum((receipt) => receipt.workers) + " workers");
+  }
+  if (data.durationNanos > 0 && !ofHeaps) facts.push((data.durationNanos / 1e9).toFixed(0) + " s");
+  const began = new Date(data.timeNanos / 1e6);
+  if (data.timeNanos > 0 && !Number.isNaN(began.getTime())) facts.push(began.toISOString().slice(0, 16).replace("T", " ") + " UTC");
+  facts.push(...(ofHeaps ? heapFacts(sum) : timeFacts(receipts, sum)));
   const less = state.moments ? 0 : freed();
   if (less < 0) facts.push(amount(less) + " of older memory, not drawn");
   if (data.requests) facts.push("time per request, in percent of what one took before: " + data.requests.map((count) => count.toLocaleString("en")).join(" requests before, ") + " after");
@@ -189,6 +211,13 @@ window.addEventListener("resize", () => {
   }, 100);
 });
 
+if (ofHeaps) {
+  const words = "Search classes and properties";
+  at("search").placeholder = words + "   /";
+  at("search").setAttribute("aria-label", words);
+  at("callers").textContent = "Holders and held";
+  at("source").hidden = true;
+}
 drawTheme();
 drawShortcuts();
 drawFilters();

@@ -195,7 +195,7 @@ const drawShapes = () => {
   segments(at("shapes"), Object.entries(SHAPES).map(([shape, [words]]) => [shape, words]), state.shape, reshape);
 };
 const drawPicked = () => {
-  at("picked").textContent = picked < 0 ? "No function chosen" : nameOf(picked);
+  at("picked").textContent = picked < 0 ? (ofHeaps ? "Nothing chosen" : "No function chosen") : nameOf(picked);
   for (const button of at("does").querySelectorAll("button")) button.disabled = picked < 0;
   at("source").disabled = picked < 0 || !hasLines || !lineFiles.has(data.functions[picked][1]);
 };

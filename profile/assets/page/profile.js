@@ -9,6 +9,8 @@ const data = JSON.parse(at("profile").textContent);
 for (const one of data.functions) one[1] = data.files[one[1]];
 const compared = Array.isArray(data.before);
 const stride = 2 + data.types.length;
+// What is in heaps, by the paths that hold it: its types are IN_USE (src/builder.rs).
+const ofHeaps = data.types.every(([name]) => name === "inuse_objects" || name === "inuse_space");
 const MORE = 250;
 // The key of the label that says what was waited for: src/waiting.rs.
 const WAITING = "waiting";
@@ -51,7 +53,7 @@ const percent = (part) => (part === 0 ? "0" : (100 * part).toFixed(Math.abs(part
 const points = (part) => (part > 0 ? "+" : part < 0 ? "−" : "±") + (100 * Math.abs(part)).toFixed(2);
 const nameOf = (number) => (number < 0 ? "all" : data.functions[number][0] || "(without a name)");
 const placeOf = (number) => {
-  if (number < 0) return "";
+  if (number < 0 || ofHeaps) return "";
   const [, file, line] = data.functions[number];
   const origin = originOf(number);
   if (origin === "engine") return "the engine";

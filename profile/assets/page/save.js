@@ -7,7 +7,8 @@ const withPlace = (f) => {
   const [name, file] = data.functions[f];
   const [, how, shown] = /^(\{main\}|include|eval) (.+)$/s.exec(name) || [];
   const isScript = how && (file === shown || file.endsWith("/" + shown));
-  return isScript ? how + " " + file : nameOf(f) + " (" + placeOf(f) + ")";
+  const place = placeOf(f);
+  return isScript ? how + " " + file : nameOf(f) + (place ? " (" + place + ")" : "");
 };
 
 const copyStack = () => {

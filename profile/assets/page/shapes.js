@@ -4,11 +4,13 @@
 
 // Each shape gives its trees; a sandwich is two, and the upper one has its root at the bottom.
 const SHAPES = {
-  calls: ["Calls", () => [{ root: drawn.root }]],
+  calls: [ofHeaps ? "Paths" : "Calls", () => [{ root: drawn.root }]],
   inverted: ["Inverted", () => [{ root: invertedTree() }]],
-  sandwich: ["Callers and callees", () => (state.exact < 0 ? [] : [{ root: callersOf(state.exact), upwards: true }, { root: calleesOf(state.exact) }])],
+  sandwich: [ofHeaps ? "Holders and held" : "Callers and callees", () => (state.exact < 0 ? [] : [{ root: callersOf(state.exact), upwards: true }, { root: calleesOf(state.exact) }])],
   folders: ["Folders", () => [{ root: foldersOf(drawn.rows) }]],
 };
+// A class in a heap has no file.
+if (ofHeaps) delete SHAPES.folders;
 // A caller that is below one in twenty thousand is not told apart: an inverted tree may be as large as the tree times its depth.
 const FINEST = 20000;
 const valued = (node) => {

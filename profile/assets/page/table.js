@@ -44,7 +44,7 @@ const drawTable = () => {
   const heads = at("heads");
   const focused = heads.contains(document.activeElement) ? document.activeElement.dataset.column : "";
   heads.textContent = "";
-  for (const [id, title] of [...COLUMNS, ["name", "Function"]]) {
+  for (const [id, title] of [...COLUMNS, ["name", ofHeaps ? "Class or step" : "Function"]]) {
     const head = document.createElement("th");
     head.className = id === "name" ? "name" : "number";
     head.scope = "col";

@@ -4,6 +4,7 @@
 mod access;
 mod colours;
 mod findings;
+mod heaps;
 mod lines;
 mod noise;
 mod policy;

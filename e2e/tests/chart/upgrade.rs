@@ -175,7 +175,7 @@ fn the_crds_name_their_owner() -> Result<()> {
         .iter()
         .filter(|(name, _)| name.starts_with("CustomResourceDefinition "));
     let crds: Vec<_> = crds.collect();
-    ensure!(crds.len() == 3, "{} CRDs", crds.len());
+    ensure!(crds.len() == 4, "{} CRDs", crds.len());
     for (name, crd) in crds {
         let metadata = &crd["metadata"];
         let release = &metadata["annotations"]["meta.helm.sh/release-name"];

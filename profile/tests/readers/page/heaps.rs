@@ -22,7 +22,7 @@ fn heap(orders: i64, moments: u64) -> Profile {
         stack.extend(path.iter().take(depth).rev().copied());
         builder.add(&stack, &[orders, orders * bytes], &[]);
     }
-    builder.comment(&format!(
+    builder.comment(format!(
         r#"{{"phpprof":"0.1.0","php":{{"version":"8.4.1","sapi":"cli"}},"workers":3,"quality":{{"taken":10,"idle":0,"unstable":1}},
         "samplesPerSecond":99,"effectiveSamplesPerSecond":12.0,"inHeap":{{"workers":3,"moments":{moments},"cut":1}}}}"#
     ));

@@ -9,6 +9,7 @@
 use std::fmt::Write;
 
 use crate::colour::{self, Colour};
+use crate::in_use::is_in_use;
 use crate::noise::{self, NoisePart, NoiseScale};
 use crate::proto::Profile;
 use crate::stacks::{FunctionRef, Stacks, View, ViewError};
@@ -56,9 +57,18 @@ pub fn differential(
     let same = view.of_same_type(after)?;
     let name = same.sample_type.as_deref().unwrap_or_default();
     let tree = FrameTree::compared(before, after, &same)?;
-    let root = tree.nodes.first().cloned().unwrap_or_default();
+    let mut root = tree.nodes.first().cloned().unwrap_or_default();
+    let (of, grey) = if is_in_use(after) {
+        // It was counted, so what was there before is the measure of both.
+        if root.before > 0 {
+            root.value = root.before;
+        }
+        ("parts of all that was there before", "is the same")
+    } else {
+        ("share of the total", "can be chance")
+    };
     let subtitle = format!(
-        "{name}: share of the total; red grew, blue shrank, grey can be chance; widths are of the profile after"
+        "{name}: {of}; red grew, blue shrank, grey {grey}; widths are of the profile after"
     );
     let describe = |node: &TreeNode<'_>| {
         format!(

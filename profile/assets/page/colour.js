@@ -59,6 +59,7 @@ const colour = (d) => {
 const legend = () => {
   const tone = (hue) => hex(...hue);
   if (lit) return [[FOUND, "found"], [GREY, "not found"]];
+  if (compared && ofHeaps) return [[ofChange(0, 1), "more than before"], [ofChange(1, 0), "less"], [GREY, "the same"]];
   if (compared) {
     const tones = [[ofChange(0, 1), "takes more than before"], [ofChange(1, 0), "takes less"], [GREY, "no more than chance"]];
     return named.size > 0 ? [[NAMED, "named by the verdict"], ...tones] : tones;

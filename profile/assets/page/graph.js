@@ -8,6 +8,7 @@ let zoomed = null;
 let picked = -1;
 
 const describe = (node) => {
+  if (compared && ofHeaps) return amount(node.before) + " before, " + amount(node.after) + " after";
   if (compared) {
     const words = percent(partBefore(node)) + " before, " + percent(partAfter(node)) + " after";
     return words + (data.requests ? " of what a request took before" : "") + (isNoise(node) ? ", no more than chance" : "");

@@ -2,6 +2,8 @@
 //
 // Values are shares of all. With numbers of requests (`data.requests`), they are times per request, as parts of what a request took before.
 //
+// What is in heaps was counted, not sampled: each difference is one, and both sides are parts of what was there before.
+//
 // A share differs where it does by more than some standard errors (`data.errors`). The error counts samples: a value stands for as many as the sample
 // type `samples` says, and a count varies by its square root (Poisson). Samples have no times, so that a profile cannot be halved to
 // see how its halves differ; that samples of one request are alike is in the number of errors, where the cells of both runs are known.
@@ -19,7 +21,7 @@ const varianceOf = (value, total, error, errorOfAll) => {
   const part = share(value, total);
   return total > 0 ? (error * (1 - part) ** 2 + Math.max(0, errorOfAll - error) * part ** 2) / total ** 2 : 0;
 };
-const wholeAfter = () => (data.requests ? (drawn.before * data.requests[1]) / data.requests[0] : drawn.after);
+const wholeAfter = () => (ofHeaps ? drawn.before || drawn.after : data.requests ? (drawn.before * data.requests[1]) / data.requests[0] : drawn.after);
 const partBefore = (one) => share(one.before, drawn.before);
 const partAfter = (one) => share(one.after, wholeAfter());
 const noiseOf = (one) => ERRORS * Math.sqrt(

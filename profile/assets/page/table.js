@@ -2,8 +2,8 @@
 
 const COLUMNS = compared
   ? [
-      ["change", "Self, points", ({ self }) => Math.abs(changeOf(self)), ({ self }, cell) => difference(cell, self)],
-      ["changeTotal", "Total, points", ({ total }) => Math.abs(changeOf(total)), ({ total }, cell) => difference(cell, total)],
+      ["change", ofHeaps ? "Self, growth" : "Self, points", ({ self }) => Math.abs(changeOf(self)), ({ self }, cell) => difference(cell, self)],
+      ["changeTotal", ofHeaps ? "Total, growth" : "Total, points", ({ total }) => Math.abs(changeOf(total)), ({ total }, cell) => difference(cell, total)],
     ]
   : [
       ["self", "Self", ({ self }) => self.after, ({ self }, cell) => quantity(cell, self.after)],
@@ -22,8 +22,13 @@ const bar = (cell, part) => {
 };
 const difference = (cell, one) => {
   const part = changeOf(one);
-  cell.append(points(part));
   cell.classList.add(isNoise(one) ? "same" : part > 0 ? "grew" : "shrank");
+  if (ofHeaps) {
+    const growth = one.after - one.before;
+    cell.append((growth > 0 ? "+" : growth < 0 ? "−" : "±") + amount(Math.abs(growth)));
+    return small(cell, amount(one.before) + " → " + amount(one.after));
+  }
+  cell.append(points(part));
   if (isNoise(one)) cell.title = "No more than chance: up to " + points(noiseOf(one)).slice(1) + " points";
   small(cell, percent(partBefore(one)) + " → " + percent(partAfter(one)));
 };

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::proto::Profile;
-use crate::{Builder, FrameRef, Settings};
+use crate::{Builder, FrameRef, NoiseScale, Settings, View, svg};
 
 const READ: &str = r#"{"phpprof":"0.1.0","inHeap":{"workers":2,"moments":1,"heapBytes":20971520,"freeBytes":1048576,"heldBytes":9}}"#;
 
@@ -109,4 +109,18 @@ fn empty_heaps_say_when_to_look() {
     let report = InUseReport::of(&heap(&[]), None);
     assert_eq!(report.advice().len(), 1);
     assert!(report.advice()[0].contains("while requests run"));
+}
+
+#[test]
+fn pictures_of_growth_measure_by_before() {
+    let (before, after) = (shop(100), shop(400));
+    let (view, scale) = (View::default(), NoiseScale::BY_SAMPLES);
+    let picture = svg::differential(&before, &after, &view, "growth", scale).unwrap();
+    for words in [
+        "parts of all that was there before",
+        "Shop\\Cache::$items (55.04 % before, 220.14 % after)",
+    ] {
+        assert!(picture.contains(words), "{words}: {picture}");
+    }
+    assert!(!picture.contains("chance"), "{picture}");
 }

@@ -3,22 +3,22 @@
 use phpprof_profile::page::{differential, page};
 use phpprof_profile::{Builder, FrameRef, NoiseScale, Profile, Settings, View};
 
-use super::{FRAMES, found, saved, with_axe};
+use super::{FRAMES, found, frame, saved, with_axe};
 
 /// A cache with this many orders, in workers of which some ran while they were read.
 fn heap(orders: i64, moments: u64) -> Profile {
-    let frame = |name| FrameRef {
+    let of = |name| FrameRef {
         name,
         ..FrameRef::default()
     };
     let mut builder = Builder::new(Settings::in_use());
-    let path = ["Shop\\Cache::$items", "[int key]", "Shop\\Order::$html"].map(frame);
+    let path = ["Shop\\Cache::$items", "[int key]", "Shop\\Order::$html"].map(of);
     for (leaf, depth, bytes) in [
         ("array", 1, 4096),
         ("Shop\\Order", 2, 64),
         ("string", 3, 640),
     ] {
-        let mut stack = vec![frame(leaf)];
+        let mut stack = vec![of(leaf)];
         stack.extend(path.iter().take(depth).rev().copied());
         builder.add(&stack, &[orders, orders * bytes], &[]);
     }
@@ -73,6 +73,16 @@ fn growth_of_heaps_is_drawn_and_accessible() {
     with_axe(&mut page.browser);
     let facts = page.browser.text("#facts");
     assert!(facts.contains("each heap at one moment"), "{facts}");
+    // 300 orders more, by each of the three kinds.
+    let rows = page.browser.text("#rows");
+    assert!(
+        rows.contains("+1.37 MiB468.8 KiB → 1.83 MiBShop\\Cache::$items"),
+        "{rows}"
+    );
+    page.browser.hover(&frame("Shop\\Cache::$items"));
+    let tip = page.browser.text("#tip");
+    assert!(tip.contains("468.8 KiB before, 1.83 MiB after"), "{tip}");
+    assert!(page.browser.text("#legend").contains("more than before"));
     assert_eq!(found(&mut page.browser, ""), "");
     page.picture("heaps-growth.png");
 }

@@ -58,29 +58,33 @@ pub fn differential(
     let name = same.sample_type.as_deref().unwrap_or_default();
     let tree = FrameTree::compared(before, after, &same)?;
     let mut root = tree.nodes.first().cloned().unwrap_or_default();
-    let (of, grey) = if is_in_use(after) {
+    let (of, grey, same) = if is_in_use(after) {
         // It was counted, so what was there before is the measure of both.
         if root.before > 0 {
             root.value = root.before;
         }
-        ("parts of all that was there before", "is the same")
+        (
+            "parts of all that was there before",
+            "is the same",
+            "the same",
+        )
     } else {
-        ("share of the total", "can be chance")
+        ("share of the total", "can be chance", "no more than chance")
     };
     let subtitle = format!(
         "{name}: {of}; red grew, blue shrank, grey {grey}; widths are of the profile after"
     );
     let describe = |node: &TreeNode<'_>| {
-        format!(
-            "{} before, {} after{}",
+        let words = format!(
+            "{} before, {} after",
             percent(node.before, root.before),
-            percent(node.value, root.value),
-            if is_noise(node, &root, scale) {
-                ", no more than chance"
-            } else {
-                ""
-            }
-        )
+            percent(node.value, root.value)
+        );
+        if is_noise(node, &root, scale) {
+            format!("{words}, {same}")
+        } else {
+            words
+        }
     };
     let fill = |node: &TreeNode<'_>| {
         if is_noise(node, &root, scale) {

@@ -79,10 +79,10 @@ fn growth_of_heaps_is_drawn_and_accessible() {
         rows.contains("+1.37 MiB468.8 KiB → 1.83 MiBShop\\Cache::$items"),
         "{rows}"
     );
+    assert_eq!(found(&mut page.browser, ""), "");
     page.browser.hover(&frame("Shop\\Cache::$items"));
     let tip = page.browser.text("#tip");
     assert!(tip.contains("468.8 KiB before, 1.83 MiB after"), "{tip}");
     assert!(page.browser.text("#legend").contains("more than before"));
-    assert_eq!(found(&mut page.browser, ""), "");
     page.picture("heaps-growth.png");
 }

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use phpprof_profile::Prefix;
 
-pub use ask::{CanaryArguments, DryRun, Dump, ObjectForm, RequestArguments, RunFlags, RunLabel};
+pub use ask::{
+    CanaryArguments, DryRun, Dump, LookArguments, ObjectForm, RequestArguments, RunFlags, RunLabel,
+};
 pub use heap::{HeapFlags, HeapOutput, InUseForm};
 pub use job::JobArguments;
 pub use schedule::{Schedule, ScheduleCreate, ScheduleDelete, ScheduleVerb};

@@ -4,8 +4,6 @@
 //! Invariant: it shows the result of the request that this command created, never of an earlier
 //! one.
 
-use std::io::Write as _;
-
 use phpprof_profile::dump::{json as to_json, memory_text, text, without_sample, workers};
 use serde_json::json;
 
@@ -15,8 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::global::Global;
 use crate::output::ListForm;
 use crate::output::OutputForm;
-use crate::request::RequestView;
-use crate::run::{as_object, create, require_profile, tell_failed};
+use crate::run::{as_object, looked};
 use crate::{source, target, wait};
 
 pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
@@ -26,15 +23,7 @@ pub async fn run(global: &Global, arguments: &Dump) -> Result<String, Failure> {
     // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
-    let created = create(&cluster, object, false).await?;
-    let name = RequestView::of(&created).name();
-    eprintln!("profilerequest.phpprof.dev/{name} created");
-    let _ = std::io::stderr().flush();
-    let timeout = Some(arguments.timeout);
-    let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
-    let request = RequestView::of(&ended);
-    require_profile(&request, &cluster.suggest)?;
-    tell_failed(&request);
+    let name = looked(&cluster, object, arguments.timeout, &mut interrupts).await?;
     let source = source::of_request(&cluster, &name, None).await?;
     let workers = workers(&source.profile);
     let further = without_sample(&source.profile);

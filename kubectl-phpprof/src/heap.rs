@@ -6,8 +6,6 @@
 //! Invariant: it shows the result of the request that this command created. A baseline that cannot
 //! be compared is refused before anything is created.
 
-use std::io::Write as _;
-
 use phpprof_profile::in_use::{InUseReport, is_in_use};
 use phpprof_profile::{Format, NoiseScale, View, page, svg};
 
@@ -15,8 +13,7 @@ use crate::cli::{HeapFlags, HeapOutput, InUseForm};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::global::Global;
-use crate::request::RequestView;
-use crate::run::{as_object, create, require_profile, tell_failed};
+use crate::run::{as_object, looked};
 use crate::screen::Screen;
 use crate::source::ProfileSource;
 use crate::suggest::Suggest;
@@ -36,15 +33,7 @@ pub async fn run(global: &Global, flags: &HeapFlags, screen: Screen) -> Result<S
     // From here on, Ctrl-C asks. It must not end the program between the creation and the waiting.
     let mut interrupts = wait::interrupts()?;
     let cluster = Cluster::of(global).await?;
-    let created = create(&cluster, object, false).await?;
-    let name = RequestView::of(&created).name();
-    eprintln!("profilerequest.phpprof.dev/{name} created");
-    let _ = std::io::stderr().flush();
-    let timeout = Some(flags.timeout);
-    let ended = wait::wait(&cluster, &created, timeout, &mut interrupts).await?;
-    let request = RequestView::of(&ended);
-    require_profile(&request, &cluster.suggest)?;
-    tell_failed(&request);
+    let name = looked(&cluster, object, flags.timeout, &mut interrupts).await?;
     let looked = HeapLook {
         now: heaps_of(source::of_request(&cluster, &name, None).await?)?,
         baseline,
@@ -184,12 +173,12 @@ fn heaps_of(source: ProfileSource) -> Result<ProfileSource, Failure> {
 
 /// What to do next, as command lines.
 fn next(flags: &HeapFlags, name: &str, suggest: &Suggest) -> [String; 3] {
-    let target = match (&flags.target, &flags.selector) {
+    let target = match (&flags.pods.target, &flags.pods.selector) {
         (Some(target), _) => target.clone(),
         (None, Some(selector)) => format!("-l {selector}"),
         (None, None) => String::new(),
     };
-    let container = flags.container.as_ref();
+    let container = flags.pods.container.as_ref();
     let container = container.map_or_else(String::new, |it| format!(" -c {it}"));
     [
         format!(

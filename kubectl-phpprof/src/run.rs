@@ -3,6 +3,8 @@
 //! Invariant: the name of a created request is printed before any waiting; a wrong command line
 //! fails before anything is created, and a stored profile that cannot be shown is not a failure.
 
+use std::io::Write as _;
+
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api, DynamicObject, PostParams};
 use phpprof_crds::REQUESTED_BY;
@@ -198,6 +200,24 @@ fn printed(object: &DynamicObject, form: ObjectForm) -> Result<String, Failure> 
         ObjectForm::Yaml => yaml(&value),
         ObjectForm::Json => serde_json::to_string_pretty(&value).unwrap_or_default() + "\n",
     })
+}
+
+/// Creates a request that looks at its workers once, and waits for its profile. Returns its name.
+pub async fn looked(
+    cluster: &Cluster,
+    object: DynamicObject,
+    timeout: u64,
+    interrupts: &mut tokio::signal::unix::Signal,
+) -> Result<String, Failure> {
+    let created = create(cluster, object, false).await?;
+    let name = RequestView::of(&created).name();
+    eprintln!("profilerequest.phpprof.dev/{name} created");
+    let _ = std::io::stderr().flush();
+    let ended = wait::wait(cluster, &created, Some(timeout), interrupts).await?;
+    let request = RequestView::of(&ended);
+    require_profile(&request, &cluster.suggest)?;
+    tell_failed(&request);
+    Ok(name)
 }
 
 /// Fails if a finished request has no profile.

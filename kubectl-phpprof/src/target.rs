@@ -9,7 +9,7 @@ use phpprof_crds::{
     SamplerMode, UploadMode, WorkloadRef,
 };
 
-use crate::cli::{Dump, HeapFlags, RequestArguments, TopFlags};
+use crate::cli::{Dump, HeapFlags, LookArguments, RequestArguments, TopFlags};
 use crate::failure::{Exit, Failure};
 use crate::selector;
 
@@ -153,15 +153,19 @@ pub fn request(run: &RequestArguments, name: Option<String>) -> Result<ProfileRe
     whole(spec, name, prefix)
 }
 
+/// The pods of a request that looks once.
+fn looked_at(pods: &LookArguments) -> Result<ProfileTarget, Failure> {
+    Ok(ProfileTarget {
+        container_name: pods.container.clone(),
+        max_pods: pods.max_pods,
+        run_as_user: pods.run_as_user,
+        run_as_group: pods.run_as_group,
+        ..named(pods.target.as_deref(), pods.selector.as_deref())?
+    })
+}
+
 /// The request of a dump. It and its stored profile are needed only for a moment.
 pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
-    let target = ProfileTarget {
-        container_name: dump.container.clone(),
-        max_pods: dump.max_pods,
-        run_as_user: dump.run_as_user,
-        run_as_group: dump.run_as_group,
-        ..named(dump.target.as_deref(), dump.selector.as_deref())?
-    };
     let spec = ProfileRequestSpec {
         mode: ProfileMode::Snapshot,
         duration_seconds: 1,
@@ -175,27 +179,20 @@ pub fn snapshot(dump: &Dump) -> Result<ProfileRequest, Failure> {
         ],
         profile_retention_seconds: 3600,
         ttl_seconds_after_finished: 600,
-        ..of(target)
+        ..of(looked_at(&dump.pods)?)
     };
-    let prefix = prefix(dump.target.as_deref()) + "dump-";
+    let prefix = prefix(dump.pods.target.as_deref()) + "dump-";
     whole(spec, None, prefix)
 }
 
 /// The request for what is in heaps. Its profile is kept as others are: it may be a baseline.
 pub fn heaps(flags: &HeapFlags) -> Result<ProfileRequest, Failure> {
-    let target = ProfileTarget {
-        container_name: flags.container.clone(),
-        max_pods: flags.max_pods,
-        run_as_user: flags.run_as_user,
-        run_as_group: flags.run_as_group,
-        ..named(flags.target.as_deref(), flags.selector.as_deref())?
-    };
     let spec = ProfileRequestSpec {
         mode: ProfileMode::Heap,
         duration_seconds: 1,
-        ..of(target)
+        ..of(looked_at(&flags.pods)?)
     };
-    let prefix = prefix(flags.target.as_deref()) + "heap-";
+    let prefix = prefix(flags.pods.target.as_deref()) + "heap-";
     whole(spec, flags.name.clone(), prefix)
 }
 

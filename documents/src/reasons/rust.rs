@@ -82,63 +82,56 @@ pub fn crds(reasons: &Reasons) -> String {
     text + DISPLAY
 }
 
+/// A reason with what it says about its object.
+struct OutcomeRow<'a> {
+    reason: &'a str,
+    /// The outcome's variant.
+    outcome: String,
+    meaning: String,
+    remedy: Option<&'a str>,
+}
+
 /// The reasons of comparisons.
 fn comparisons(reasons: &Reasons) -> String {
-    let rows = &reasons.comparisons;
-    let meaning = |of: &super::ComparisonRow| format!("{}: {}", of.outcome.words(), of.meaning);
-    let mut text = COMPARISON_REASON.to_owned();
-    for of in rows {
-        text += &variant(&meaning(of), &of.reason);
-    }
-    text += "}\n";
-    text += COMPARISON_OUTCOME;
-    text += "impl ComparisonReason {\n";
-    text += &all(rows.iter().map(|it| it.reason.as_str()));
-    text += "\n    /// What it says about the verdict.\n    pub fn outcome(self) -> ComparisonOutcome {\n        match self {\n";
-    for of in rows {
-        let _ = writeln!(
-            text,
-            "            Self::{} => ComparisonOutcome::{:?},",
-            of.reason, of.outcome
-        );
-    }
-    text += "        }\n    }\n";
-    text += &texts(
-        "What it says, for users.",
-        "meaning",
-        "&'static str",
-        rows.iter()
-            .map(|of| (of.reason.as_str(), format!("{:?}", meaning(of)))),
-    );
-    text += &texts(
-        OPTIONAL_REMEDY,
-        "remedy",
-        "Option<&'static str>",
-        rows.iter()
-            .map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
-    );
-    text + "}\n"
+    let rows = reasons.comparisons.iter().map(|of| OutcomeRow {
+        reason: &of.reason,
+        outcome: format!("ComparisonOutcome::{:?}", of.outcome),
+        meaning: format!("{}: {}", of.outcome.words(), of.meaning),
+        remedy: of.remedy.as_deref(),
+    });
+    let heads = [COMPARISON_REASON, COMPARISON_OUTCOME];
+    of_outcomes(&rows.collect::<Vec<_>>(), "Comparison", "verdict", heads)
 }
 
 /// The reasons of triggers.
 fn triggers(reasons: &Reasons) -> String {
-    let rows = &reasons.triggers;
-    let meaning = |of: &super::TriggerRow| format!("{}: {}", of.outcome.words(), of.meaning);
-    let mut text = TRIGGER_REASON.to_owned();
+    let rows = reasons.triggers.iter().map(|of| OutcomeRow {
+        reason: &of.reason,
+        outcome: format!("TriggerOutcome::{:?}", of.outcome),
+        meaning: format!("{}: {}", of.outcome.words(), of.meaning),
+        remedy: of.remedy.as_deref(),
+    });
+    let heads = [TRIGGER_REASON, TRIGGER_OUTCOME];
+    of_outcomes(&rows.collect::<Vec<_>>(), "Trigger", "trigger", heads)
+}
+
+/// An enum of reasons that begins with these two texts: its head, and the enum of its outcomes.
+fn of_outcomes(rows: &[OutcomeRow<'_>], kind: &str, about: &str, heads: [&str; 2]) -> String {
+    let [head, outcomes] = heads;
+    let mut text = head.to_owned();
     for of in rows {
-        text += &variant(&meaning(of), &of.reason);
+        text += &variant(&of.meaning, of.reason);
     }
     text += "}\n";
-    text += TRIGGER_OUTCOME;
-    text += "impl TriggerReason {\n";
-    text += &all(rows.iter().map(|it| it.reason.as_str()));
-    text += "\n    /// What it says about the trigger.\n    pub fn outcome(self) -> TriggerOutcome {\n        match self {\n";
+    text += outcomes;
+    let _ = writeln!(text, "impl {kind}Reason {{");
+    text += &all(rows.iter().map(|it| it.reason));
+    let _ = write!(
+        text,
+        "\n    /// What it says about the {about}.\n    pub fn outcome(self) -> {kind}Outcome {{\n        match self {{\n"
+    );
     for of in rows {
-        let _ = writeln!(
-            text,
-            "            Self::{} => TriggerOutcome::{:?},",
-            of.reason, of.outcome
-        );
+        let _ = writeln!(text, "            Self::{} => {},", of.reason, of.outcome);
     }
     text += "        }\n    }\n";
     text += &texts(
@@ -146,14 +139,13 @@ fn triggers(reasons: &Reasons) -> String {
         "meaning",
         "&'static str",
         rows.iter()
-            .map(|of| (of.reason.as_str(), format!("{:?}", meaning(of)))),
+            .map(|of| (of.reason, format!("{:?}", of.meaning))),
     );
     text += &texts(
         OPTIONAL_REMEDY,
         "remedy",
         "Option<&'static str>",
-        rows.iter()
-            .map(|of| (of.reason.as_str(), optional(of.remedy.as_deref()))),
+        rows.iter().map(|of| (of.reason, optional(of.remedy))),
     );
     text + "}\n"
 }

@@ -180,10 +180,11 @@ pub struct RunFlags {
     pub allow_failure: bool,
 }
 
+/// Which workers `dump` and `heap` look at.
 #[derive(Args, Debug, Clone)]
-pub struct Dump {
-    /// Whose workers to show: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web, or
-    /// Kind.version.group/NAME for another kind with a scale subresource.
+pub struct LookArguments {
+    /// Whose workers to look at: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web,
+    /// or Kind.version.group/NAME for another kind with a scale subresource.
     #[arg(
         value_name = "TYPE/NAME",
         required_unless_present = "selector",
@@ -206,6 +207,12 @@ pub struct Dump {
     /// Group id that PHP runs as.
     #[arg(long, value_name = "GID", requires = "run_as_user")]
     pub run_as_group: Option<i64>,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct Dump {
+    #[command(flatten)]
+    pub pods: LookArguments,
     /// Show what each worker's memory is made of, instead of its stack: small, large and huge
     /// blocks, what is free, the classes of its objects, and the memory of the process. It shows
     /// sizes, counts and names of classes, no contents.

@@ -2,32 +2,12 @@
 
 use clap::{Args, ValueEnum};
 
+use super::ask::LookArguments;
+
 #[derive(Args, Debug, Clone)]
 pub struct HeapFlags {
-    /// Whose heaps to look into: deploy/web, sts/db, ds/agent, job/import, pod/web-1, rollout/web,
-    /// or Kind.version.group/NAME for another kind with a scale subresource.
-    #[arg(
-        value_name = "TYPE/NAME",
-        required_unless_present = "selector",
-        conflicts_with = "selector"
-    )]
-    pub target: Option<String>,
-    /// Pods by their labels, for instance app=web,tier!=cache.
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    pub selector: Option<String>,
-    /// Container that runs PHP. Default: the pod's default container, else its only one, else the
-    /// only one whose name or image names PHP.
-    #[arg(short, long, value_name = "NAME")]
-    pub container: Option<String>,
-    /// The most pods to look at.
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
-    pub max_pods: i32,
-    /// User id that PHP runs as, if the pod does not name it.
-    #[arg(long, value_name = "UID")]
-    pub run_as_user: Option<i64>,
-    /// Group id that PHP runs as.
-    #[arg(long, value_name = "GID", requires = "run_as_user")]
-    pub run_as_group: Option<i64>,
+    #[command(flatten)]
+    pub pods: LookArguments,
     /// An earlier look, to show what has grown since: name of its request, or its profile file.
     #[arg(long, value_name = "NAME|FILE")]
     pub baseline: Option<String>,

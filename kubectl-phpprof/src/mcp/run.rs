@@ -16,7 +16,7 @@ use super::answer::{AgentAnswer, AgentNexts, AgentPlace};
 use super::ask::ProfilingAsked;
 use super::quote::quoted;
 use crate::cancel;
-use crate::cli::{Dump, McpFlags, RequestArguments, RunLabel};
+use crate::cli::{Dump, LookArguments, McpFlags, RequestArguments, RunLabel};
 use crate::connect::Cluster;
 use crate::failure::{Exit, Failure};
 use crate::output::OutputFlag;
@@ -209,12 +209,14 @@ impl AgentRuns {
 
 fn snapshot(asked: &ProfilingAsked, pods: i32) -> Dump {
     Dump {
-        target: Some(asked.target.clone()),
-        selector: None,
-        container: asked.container.clone(),
-        max_pods: pods,
-        run_as_user: None,
-        run_as_group: None,
+        pods: LookArguments {
+            target: Some(asked.target.clone()),
+            selector: None,
+            container: asked.container.clone(),
+            max_pods: pods,
+            run_as_user: None,
+            run_as_group: None,
+        },
         memory: false,
         fibers: false,
         output: OutputFlag::default(),

@@ -53,7 +53,7 @@ const drawTable = () => {
     const head = document.createElement("th");
     head.className = id === "name" ? "name" : "number";
     head.scope = "col";
-    if (compared && id !== "name") head.style.width = "124px";
+    if (compared && id !== "name") head.style.width = ofHeaps ? "160px" : "124px";
     if (state.sort === id) head.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
     const button = document.createElement("button");
     button.type = "button";

@@ -26,30 +26,26 @@ pub fn summarize(recording: &Recording) {
             told.most, told.visits
         ));
     }
-    for (count, before, after) in [
+    for (count, words) in [
         (
             told.unproven,
-            "the stacks of ",
-            " suspended fibers could not be proven, and end in [unstable]",
+            "suspended fibers have stacks that could not be proven, and end in [unstable]",
         ),
         (
             told.lost,
-            "",
-            " suspended fibers, or places in tables of objects, are left out for lack of time or room",
+            "suspended fibers, or places in tables of objects, are left out for lack of time or room",
         ),
         (
             told.refused,
-            "in ",
-            " visits the fibers could not be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
+            "times, the fibers of a worker could not be read: PHP runs without its memory manager (USE_ZEND_ALLOC=0), or with another one",
         ),
         (
             told.without,
-            "",
-            " workers have no fibers: PHP has them since 8.1",
+            "workers have no fibers: PHP has them since 8.1",
         ),
     ] {
         if count > 0 {
-            say(&format!("{before}{count}{after}"));
+            say(&format!("{count} {words}"));
         }
     }
 }

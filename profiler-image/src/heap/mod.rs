@@ -17,9 +17,7 @@ mod tries;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use phpprof_profile::dump::{
-    BinReport, ClassesReport, DumpWorker, HeapReport, LostReport, MemoryReport,
-};
+use phpprof_profile::dump::{BinReport, DumpWorker, HeapReport, LostReport, MemoryReport};
 use phpprof_zend::heap::account::{self, MmAccount, MmLosses, MmRefusal};
 use phpprof_zend::heap::bins;
 use phpprof_zend::heap::holders::HeldMemory;
@@ -29,7 +27,7 @@ use crate::target::process::ProcessMemory;
 pub use held::ReadHeld;
 use moment::OffCpu;
 use shared::{LastShared, SharedByThreads};
-pub use tries::HeapRead;
+pub use tries::{HeapContents, HeapRead};
 use tries::{HeapTry, best_try};
 
 /// How long the memory of all workers may take together; that of further ones is not read.
@@ -125,10 +123,15 @@ fn report(tid: i32, seen: &WorkerLabels, shared: &SharedByThreads, until: Instan
     match of_worker(tid, seen, shared, until, HeapPart::Classes) {
         Ok(read) => {
             report.heap = Some(read.heap);
-            match read.classes {
-                Some(Ok(classes)) => report.classes = Some(classes.within_a_label()),
+            match read.contents {
+                Some(Ok(HeapContents::Classes(classes))) => {
+                    report.classes = Some(classes.within_a_label());
+                }
                 Some(Err(refusal)) => report.without_classes = Some(refusal.to_string()),
-                None => report.without_classes = Some(NO_TIME.to_owned()),
+                // Only classes are wanted here.
+                Some(Ok(HeapContents::All { .. })) | None => {
+                    report.without_classes = Some(NO_TIME.to_owned());
+                }
             }
         }
         Err(refusal) => report.without_heap = Some(refusal),
@@ -155,9 +158,8 @@ fn heap(
         let read = read.map(|read| {
             let heap = heap_report(&read.account, stayed());
             // They take most of the time: of accounts that are torn, only the last one has them.
-            let has_classes = stayed() || is_last;
-            let mut held = None;
-            let classes = has_classes.then(|| {
+            let has_contents = stayed() || is_last;
+            let contents = has_contents.then(|| {
                 let place = HeldMemory {
                     memory,
                     layout,
@@ -165,21 +167,19 @@ fn heap(
                     executor_globals: engine.executor_globals,
                     compiler_globals: engine.phase_globals.compiler_globals.unwrap_or(0),
                 };
-                if part == HeapPart::All {
-                    held = Some(ReadHeld::read(&place, until)?);
-                    return Ok(ClassesReport {
-                        is_moment: heap.is_moment && stayed(),
-                        ..ClassesReport::default()
-                    });
-                }
-                let read = classes::read(&place, until);
-                read.map(|read| classes::report(read, heap.is_moment && stayed()))
+                let is_moment = || heap.is_moment && stayed();
+                Ok(match part {
+                    HeapPart::Classes => {
+                        let read = classes::read(&place, until)?;
+                        HeapContents::Classes(classes::report(read, is_moment()))
+                    }
+                    HeapPart::All => HeapContents::All {
+                        held: Box::new(ReadHeld::read(&place, until)?),
+                        is_moment: is_moment(),
+                    },
+                })
             });
-            HeapRead {
-                heap,
-                classes,
-                held,
-            }
+            HeapRead { heap, contents }
         });
         let stayed = stayed();
         HeapTry { read, stayed }

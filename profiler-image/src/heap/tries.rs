@@ -14,15 +14,35 @@ use super::held::ReadHeld;
 /// How often a heap is read until one read is of one moment.
 const TRIES: usize = 3;
 
-/// A heap and the classes of its objects, if they were read.
+/// A heap and the wanted part of what is in it.
 pub struct HeapRead {
     /// Its account.
     pub heap: HeapReport,
-    /// The classes, or why there are none; absent if the account is torn, and not of the last try.
-    pub classes: Option<Result<ClassesReport, StoreRefusal>>,
-    /// All that is in it, if that was wanted: then the classes' report only says whether that is of
-    /// one moment.
-    pub held: Option<ReadHeld>,
+    /// The part, or why it could not be read; absent if the account is torn, and not of the last
+    /// try.
+    pub contents: Option<Result<HeapContents, StoreRefusal>>,
+}
+
+/// What was read of a heap besides its account.
+pub enum HeapContents {
+    /// The classes of its objects, and who holds those of the largest.
+    Classes(ClassesReport),
+    /// All that is in it.
+    All {
+        /// What it is.
+        held: Box<ReadHeld>,
+        /// Whether that is of one moment.
+        is_moment: bool,
+    },
+}
+
+impl HeapContents {
+    fn is_moment(&self) -> bool {
+        match self {
+            Self::Classes(classes) => classes.is_moment,
+            Self::All { is_moment, .. } => *is_moment,
+        }
+    }
 }
 
 /// A read of a heap, and whether its worker stayed off a CPU meanwhile.
@@ -37,9 +57,9 @@ impl HeapTry {
         let Ok(read) = &self.read else {
             return [false; 4];
         };
-        let classes = read.classes.as_ref();
-        let are_moment = classes.is_some_and(|it| it.as_ref().is_ok_and(|it| it.is_moment));
-        [true, read.heap.is_moment, are_moment, classes.is_some()]
+        let contents = read.contents.as_ref();
+        let are_moment = contents.is_some_and(|it| it.as_ref().is_ok_and(HeapContents::is_moment));
+        [true, read.heap.is_moment, are_moment, contents.is_some()]
     }
 }
 
@@ -96,18 +116,14 @@ mod tests {
             is_moment,
             ..HeapReport::default()
         };
-        let classes = classes.map(|is_moment| {
-            Ok(ClassesReport {
+        let contents = classes.map(|is_moment| {
+            Ok(HeapContents::Classes(ClassesReport {
                 is_moment,
                 ..ClassesReport::default()
-            })
+            }))
         });
         HeapTry {
-            read: Ok(HeapRead {
-                heap,
-                classes,
-                held: None,
-            }),
+            read: Ok(HeapRead { heap, contents }),
             stayed: false,
         }
     }
@@ -121,7 +137,7 @@ mod tests {
                 try_of(is_moment, classes)
             };
             let best = best_try(read, Instant::now() + LONG).unwrap();
-            let classes = best.classes.map(|it| it.unwrap().is_moment);
+            let classes = best.contents.map(|it| it.unwrap().is_moment());
             assert_eq!((best.heap.is_moment, classes), expected);
         };
         let torn = (false, None);

@@ -137,10 +137,10 @@ fn worker_line(worker: &HeapOfWorker) -> String {
             Some(limit) => format!(", memory_limit {}", bytes(limit)),
             None => ", no memory_limit".to_owned(),
         };
-        line += if worker.is_moment {
-            "; a moment"
-        } else {
-            "; Torn: it ran meanwhile"
+        line += match worker.refused {
+            None if worker.is_moment => "; a moment",
+            None => "; Torn: it ran meanwhile",
+            Some(_) => "",
         };
     }
     match &worker.refused {

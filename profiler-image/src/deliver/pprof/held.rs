@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::rows::of_worker;
 use super::{Comment, OfSampler, ProfileFile, Untold, comment, writer};
-use crate::heap::{HeapRead, NO_TIME, ReadHeld};
+use crate::heap::{HeapContents, HeapRead, NO_TIME, ReadHeld};
 use crate::run::snapshot::Snapshot;
 
 /// How many workers have a comment of their own.
@@ -81,25 +81,23 @@ impl<'a> HeapsProfile<'a> {
             ..HeapOfWorker::default()
         };
         match read {
-            Ok(HeapRead {
-                heap,
-                classes,
-                held,
-            }) => {
-                self.account(&heap, &mut worker);
-                match classes {
-                    Some(Ok(classes)) => worker.is_moment = classes.is_moment,
-                    Some(Err(refusal)) => worker.refused = Some(refusal.to_string()),
-                    None => worker.refused = Some(NO_TIME.to_owned()),
-                }
-                if let Some(held) = held {
-                    self.held(tid, &held, &mut worker);
+            Ok(HeapRead { heap, contents }) => {
+                (worker.heap_bytes, worker.limit) = (Some(heap.size), heap.limit);
+                match contents {
+                    Some(Ok(HeapContents::All { held, is_moment })) => {
+                        worker.is_moment = is_moment;
+                        self.account(&heap);
+                        self.held(tid, &held, &mut worker);
+                    }
+                    Some(Err(refusal)) => self.refuse(&mut worker, refusal.to_string()),
+                    // Only all is wanted here.
+                    Some(Ok(HeapContents::Classes(_))) | None => {
+                        worker.refused = Some(NO_TIME.to_owned());
+                        self.counts.late += 1;
+                    }
                 }
             }
-            Err(why) => {
-                worker.refused = Some(why);
-                self.counts.without_heap += 1;
-            }
+            Err(why) => self.refuse(&mut worker, why),
         }
         self.counts.moments += u64::from(worker.is_moment);
         self.counts.held_bytes += worker.held_bytes;
@@ -108,8 +106,14 @@ impl<'a> HeapsProfile<'a> {
         }
     }
 
-    fn account(&mut self, heap: &HeapReport, worker: &mut HeapOfWorker) {
-        (worker.heap_bytes, worker.limit) = (Some(heap.size), heap.limit);
+    /// One whose heap, or the table of its objects, cannot be read.
+    fn refuse(&mut self, worker: &mut HeapOfWorker, why: String) {
+        worker.refused = Some(why);
+        self.counts.without_heap += 1;
+    }
+
+    /// One of which there is something: its account counts.
+    fn account(&mut self, heap: &HeapReport) {
         self.counts.workers += 1;
         self.counts.heap_bytes += heap.size;
         self.counts.free_bytes += heap.free_in_bins + heap.free_pages * PAGE;
@@ -144,7 +148,7 @@ impl<'a> HeapsProfile<'a> {
 
     /// The file, with the workers for which there was no time.
     pub fn finish(mut self, late: usize, of_sampler: OfSampler) -> ProfileFile {
-        self.counts.late = late as u64;
+        self.counts.late += late as u64;
         let untold = Untold::default();
         let all = Lost {
             samples: i64::try_from(self.things).unwrap_or(i64::MAX),

@@ -7,7 +7,7 @@ use phpprof_profile::{DecodeLimits, decode};
 use phpprof_zend::testing::IS_NULL;
 
 use super::*;
-use crate::heap::{HeapRead, ReadHeld};
+use crate::heap::{HeapContents, HeapRead};
 use crate::now;
 use crate::read::on_cpu::CpuProofs;
 use crate::run::WorkerLabels;
@@ -340,22 +340,21 @@ fn heaps_are_counted_read_or_not() {
         free_pages: 2,
         ..dump::HeapReport::default()
     };
-    let classes = dump::ClassesReport {
+    let contents = HeapContents::All {
+        held: Box::default(),
         is_moment: true,
-        ..dump::ClassesReport::default()
     };
     let read = HeapRead {
         heap: heap.clone(),
-        classes: Some(Ok(classes)),
-        held: Some(ReadHeld::default()),
+        contents: Some(Ok(contents)),
     };
     heaps.add(1, Ok(read));
-    let torn = HeapRead {
+    // It is not torn: there was no time for what is in it.
+    let late = HeapRead {
         heap,
-        classes: None,
-        held: None,
+        contents: None,
     };
-    heaps.add(2, Ok(torn));
+    heaps.add(2, Ok(late));
     heaps.add(3, Err("the process has ended".to_owned()));
     // No worker of the run.
     heaps.add(99, Err(String::new()));
@@ -368,8 +367,8 @@ fn heaps_are_counted_read_or_not() {
         .map(|it| serde_json::from_str(it).unwrap())
         .collect();
     let expected = serde_json::json!({
-        "workers": 2, "moments": 1, "withoutHeap": 1, "late": 1, "cut": 0, "drawn": 0,
-        "lostObjects": 0, "heapBytes": 10 << 20, "freeBytes": 2 * (100 + 8192), "heldBytes": 0,
+        "workers": 1, "moments": 1, "withoutHeap": 1, "late": 2, "cut": 0, "drawn": 0,
+        "lostObjects": 0, "heapBytes": 5 << 20, "freeBytes": 100 + 8192, "heldBytes": 0,
     });
     assert_eq!(comments[0]["inHeap"], expected);
     assert_eq!((comments.len(), &comments[0]["samples"]), (4, &0.into()));
